@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from loom.compile.policy import Aging, DetachedMessage, Policy, Watermark
+from loom.compile.policy import Aging, DetachedMessage, Policy, Request, Watermark
 from loom.compile.prepare import Prepared, prepare
 from loom.content.blocks import ImageBlock, TextBlock, ToolCall, ToolResult
 from loom.content.media import Media
 from loom.content.messages import Message, assistant, tool, user
 from loom.models import Model
-from loom.prompt import ReceiptRow
+from loom.prompt import ReceiptRow, ToolSpec
 from loom.providers.catalog import model
 
 MODELS = (
@@ -96,6 +96,45 @@ def session(target: Model, aging: Aging) -> tuple[float, int]:
     return total, moves
 
 
+def full_window(target: Model, window: int) -> tuple[float, float, int, int]:
+    """Return the share of tokens that a cache holds once the window is full, the share if nothing were ever rewritten,
+    how many requests rewrote, and how many there were."""
+    target = msgspec.structs.replace(target, limits=msgspec.structs.replace(target.limits, context_tokens=window))
+    request = Request(tools=(ToolSpec(name="look", description="See it again.", parameters={"type": "object"}),))
+    messages: list[Message] = []
+    mark, before = Watermark(), list[tuple[object, ...]]()
+    cached = fresh = total = rewritten = requests = 0
+    for number in range(TURNS):
+        for new in turn(number):
+            known = len(messages)
+            messages += new
+            path = [DetachedMessage(str(at), message) for at, message in enumerate(messages)]
+            prepared = prepare(path, target, watermark=mark, request=request)
+            mark, rows = prepared.watermark, prepared.receipt.rows
+            shown = [(row.message, row.block, row.inner, row.rendition) for row in rows]
+            same = next(
+                (at for at, (old, now) in enumerate(zip(before, shown, strict=False)) if old != now), len(before)
+            )
+            if number >= TURNS // 2:
+                requests += 1
+                rewritten += same < len(before)
+                cached += sum(row.tokens for row in rows[:same])
+                fresh += sum(row.tokens for row in rows if row.message >= known)
+                total += sum(row.tokens for row in rows)
+            before = shown
+        messages.append(assistant("Here is what I saw. " * 10))
+    return cached / total, 1 - fresh / total, rewritten, requests
+
+
+def print_full_windows() -> None:
+    print(f"\nA full window, turns {TURNS // 2 + 1}-{TURNS}: share of tokens read from a cache, and rewritten requests")
+    print(f"{'model':32}{'window':>10}{'cached':>10}{'at best':>10}{'rewritten':>12}")
+    for reference in ("anthropic/claude-sonnet-4-5", "openai/gpt-5.4", "gemini/gemini-3.7-flash"):
+        for window in (32_000, 64_000):
+            share, best, rewritten, requests = full_window(model(reference), window)
+            print(f"{reference:32}{window:>10,}{share:>10.0%}{best:>10.0%}{rewritten:>7} of {requests}")
+
+
 def main() -> None:
     print(f"P4: {TURNS} turns × {STEPS} screenshots, millions of price-weighted input tokens (moves of the watermark)")
     print(f"{'model':32}{'never':>16}{'every turn':>16}{'stepped':>16}{'stepped / best':>16}")
@@ -109,6 +148,7 @@ def main() -> None:
         best = min(found["off"][0], found["every-turn"][0])
         cells = "".join(f"{total / 1e6:>10.3f} ({moves:>3})" for total, moves in found.values())
         print(f"{reference:32}{cells}{found['stepped'][0] / best:>16.2f}")
+    print_full_windows()
 
 
 if __name__ == "__main__":

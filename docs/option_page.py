@@ -11,6 +11,7 @@ from loom.sampling import OPTION_NAMES, OutputSchema, Sampling, unsupported_opti
 _MODELS: Final = (
     "anthropic/claude-opus-5",
     "bedrock/anthropic.claude-opus-5-v1:0",
+    "bedrock/us.amazon.nova-2-lite-v1:0",
     "openai/gpt-6-astra",
     "openai-chat/gpt-5.4",
     "openai-chat/gpt-4o",

@@ -17,9 +17,8 @@ from magika import Magika
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "tests")]
 
-from test_sniff import ALIASES, FILES  # noqa: E402 - the samples of the tests, found through the path above
-
 from benchmarks.formats.interleaved import medians, table  # noqa: E402 - as above
+from formats.test_sniff import ALIASES, FILES  # noqa: E402 - the samples of the tests, found through the path above
 from loom.formats.sniff import sniff  # noqa: E402 - as above
 
 MORE_ALIASES = ALIASES | {

@@ -543,6 +543,10 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     answers: int = 0
     usage: Usage = Usage()
+    estimated_tokens: int = 0
+    """What was estimated for the requests before they were sent."""
+    estimated_input_tokens: int = 0
+    """What was billed for those of them that were estimated."""
     usd: float = 0.0
     """Of the answers whose price is known."""
     unpriced: int = 0

@@ -9,16 +9,18 @@ async with loom.AsyncLoom(model="claude-sonnet-5-5", tools=["read_file", my_func
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from loom.agent.gate import Approve, StringRule
-from loom.config import Config
+from loom.config import Config, load_config
+from loom.config.schema import AgentEntry
 from loom.content.inputs import Content
 from loom.errors import LoomError
 from loom.runtime import Runtime
+from loom.runtime.agents import with_agents
 from loom.runtime.custom_provider import CustomProvider
 from loom.runtime.options import ProviderChoice, ToolChoice
 from loom.runtime.session import LocalSession
@@ -36,7 +38,9 @@ class AsyncLoom:
     objects; "all" means every built-in tool. `approve` decides on every call, once: it gets an `ApprovalRequest` and
     returns `Allow()`, `Deny(reason)` or `Ask()`, with or without `await`. `providers` answer for the platforms that
     they are given for. `store` and `media` say where sessions and bytes are kept ("postgresql://…",
-    "s3://bucket/prefix"). `system` begins every session. `config` replaces the user's configuration.
+    "s3://bucket/prefix"). `system` begins every session. `agents` are used as `session(agent=NAME)`; each is a mapping
+    with the fields of `[agents.NAME]`: `model`, `system`, `tools`, `description`. `config` replaces the user's
+    configuration.
     """
 
     def __init__(
@@ -50,7 +54,11 @@ class AsyncLoom:
         media: str = "",
         config: Config | None = None,
         system: str = "",
+        agents: Mapping[str, AgentEntry | Mapping[str, Any]] | None = None,
     ) -> None:
+        if agents:
+            flags = {"store.url": store or None, "media.url": media or None}
+            config, store, media = with_agents(config or load_config(flags=flags), agents), "", ""
         self._opening = Runtime.open(
             config,
             model=model,

@@ -25,7 +25,7 @@ from loom.content.blocks import (
 )
 from loom.content.media import make_plain
 from loom.content.messages import Message
-from loom.errors import ContentError
+from loom.errors import ContentError, LoomError
 from loom.models import Usage
 
 if TYPE_CHECKING:
@@ -161,7 +161,15 @@ def is_model_event(event: object) -> TypeIs[ModelEvent]:
     return isinstance(event, _MODEL_EVENTS)
 
 
-DecoderEvent: TypeAlias = ModelEvent | MediaArrived
+class RetryScheduled(msgspec.Struct, frozen=True, kw_only=True):
+    """A provider waits before it sends the request again. Only providers emit it, before the first word of an answer;
+    it becomes a notice."""
+
+    seconds: float
+    error: LoomError
+
+
+DecoderEvent: TypeAlias = ModelEvent | MediaArrived | RetryScheduled
 
 
 # Events for interfaces ---------------------------------------------------------------------------------------------

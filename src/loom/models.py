@@ -15,13 +15,14 @@ from loom.content.blocks import Detail
 from loom.content.media_kinds import MEDIA_KINDS, MediaKindName, capability_of
 
 WireName: TypeAlias = Literal[
-    "anthropic", "bedrock_anthropic", "openai_chat", "openai_responses", "gemini", "ollama", "spark"
+    "anthropic", "bedrock_anthropic", "bedrock_converse", "openai_chat", "openai_responses", "gemini", "ollama", "spark"
 ]
 """The protocol: one module in `wire/` each (`spark` is the built-in model and needs none)."""
 
 ProviderName: TypeAlias = Literal[
     "anthropic",
     "bedrock-anthropic",
+    "bedrock-converse",
     "openai-responses",
     "openai-chat",
     "gemini",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack
@@ -23,6 +23,7 @@ from loom.agent.gate import Approve, StringRule
 from loom.async_loom import AsyncLoom
 from loom.compile.ports import Provider
 from loom.config import Config, load_config
+from loom.config.schema import AgentEntry
 from loom.content.inputs import Content
 from loom.content.messages import Message
 from loom.errors import LoomError
@@ -83,6 +84,7 @@ class Loom:
         media: str = "",
         config: Config | None = None,
         system: str = "",
+        agents: Mapping[str, AgentEntry | Mapping[str, Any]] | None = None,
         provider: Provider | None = None,
     ) -> None:
         if provider is not None:
@@ -102,6 +104,7 @@ class Loom:
                 media=media,
                 config=config,
                 system=system,
+                agents=agents,
             )
             self._async_loom = self.run(self._stack.enter_async_context(opening))
         except BaseException:

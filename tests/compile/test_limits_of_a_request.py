@@ -7,12 +7,16 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from compile.world import all_known, report, said, screenshot, tool_turn
 from flow.judge import encode, problems
+from loom.compile.cost import page_tokens
+from loom.compile.limits import PAGE_TEXT_TOKENS
 from loom.compile.policy import Policy, Request, Watermark, override_key
 from loom.compile.prepare import Prepared, prepare
-from loom.content.blocks import DocumentBlock, Opaque, TextBlock, ThinkingBlock, ToolCall, ToolResult
+from loom.content.blocks import DocumentBlock, Opaque, TextBlock, ThinkingBlock, ToolCall, ToolResult, page_label
 from loom.content.messages import Message, assistant, tool, user
 from loom.content.recipes import Slice
 from loom.models import Model
@@ -91,6 +95,27 @@ def test_pictures_of_a_long_loop_give_way_oldest_first_with_headroom_for_the_nex
     kept = pictures(compiled(loop(25, shot=True), CLAUDE, policy=policy))
     assert kept == [screenshot(step).media.digest for step in range(25 - len(kept), 25)]
     assert len(kept) == 16
+
+
+def test_a_full_window_is_rewritten_at_most_once_in_eight_requests() -> None:
+    """Four requests a turn, a fifth of the window a turn."""
+    target, mark = windowed(OLD_CLAUDE, 32_000), Watermark()
+    messages: list[Message] = []
+    before: list[tuple[object, ...]] = []
+    requests = rewritten = 0
+    for turn in range(24):
+        for message in (user(f"turn {turn}"), *loop(3, text="word " * 150, shot=True)[1:]):
+            messages.append(message)
+            if message.role == "assistant":
+                continue
+            prepared = prepare(said(*messages), target, watermark=mark, request=TOOLS)
+            now = [(row.message, row.block, row.inner, row.rendition) for row in prepared.receipt.rows]
+            mark, is_extended = prepared.watermark, now[: len(before)] == before
+            before = now
+            if turn >= 12:
+                requests, rewritten = requests + 1, rewritten + (not is_extended)
+        messages.append(assistant("done"))
+    assert rewritten <= requests / 8
 
 
 def test_without_a_cache_no_room_is_left_over() -> None:
@@ -208,13 +233,43 @@ def test_messages_of_dropped_turns_cost_nothing() -> None:
 # Documents ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_long_pdf_is_sliced_to_what_one_reads_at_once() -> None:
+def test_of_a_long_pdf_the_pages_that_fit_into_half_of_the_window_are_sent() -> None:
     prepared = compiled([user("read", report(1, pages=400))], OLD_CLAUDE)
     (document,) = [b for b in prepared.prompt.messages[0].blocks if isinstance(b, ShownMedia)]
-    assert document.ref.recipe == Slice("1-20")
-    assert "[pages 21-400 are not shown]" in words(prepared)
+    count = document.ref.pages or 0
+    assert document.ref.recipe == Slice(f"1-{count}")
+    assert 0.7 < prepared.receipt.totals.tokens / (OLD_CLAUDE.limits.context_tokens / 2) <= 1
+    assert f"[pages {count + 1}-400 are not shown;" in words(prepared)
     (row,) = [row for row in prepared.receipt.rows if row.kind == "document"]
-    assert (row.rendition, row.reason, row.detail) == ("full", "limit", "pages 1-20 only")
+    assert (row.rendition, row.reason, row.detail) == ("full", "limit", f"pages 1-{count} only")
+    assert f"gets report1.pdf, pages 1-{count} only" in prepared.receipt.notices[-1]
+
+
+@given(window=st.integers(12_000, 120_000), pages=st.integers(2, 90), said=st.integers(0, 30_000))
+def test_a_pdf_is_never_one_line_while_a_page_of_it_fits(window: int, pages: int, said: int) -> None:
+    target = windowed(CLAUDE, window)
+    prepared = compiled([user("word " * (said // 5) + ".", report(1, pages=pages))], target)
+    totals, budgets = prepared.receipt.totals, prepared.receipt.budgets
+    (row,) = [row for row in prepared.receipt.rows if row.kind == "document"]
+    shown = [b for b in prepared.prompt.messages[0].blocks if isinstance(b, ShownMedia)]
+    count = shown[0].ref.pages or 0
+    assert totals.tokens <= budgets.tokens
+    assert row.rendition == "full" and (count == pages or row.detail == f"pages {page_label(1, count)} only")
+    left, each = budgets.tokens - totals.tokens, page_tokens(target.tokens) + PAGE_TEXT_TOKENS
+    is_filled = left < 0.2 * budgets.tokens + each * (count // 4 + 2) or count == window // 2 // each
+    assert count == pages or is_filled, "a fifth is left for the next question, not more"
+
+
+def test_a_pdf_that_filled_the_window_loses_pages_and_not_all_of_them_when_the_conversation_goes_on() -> None:
+    target, mark = windowed(CLAUDE, 60_000), Watermark()
+    messages = [user("word " * 9_000, report(1, pages=40))]
+    counts: list[int] = []
+    for number in range(8):
+        prepared = compiled(messages, target, watermark=mark, policy=Policy(aging="off"))
+        mark = prepared.watermark
+        counts += [b.ref.pages or 0 for b in prepared.prompt.messages[0].blocks if isinstance(b, ShownMedia)][:1]
+        messages += [assistant("An answer. " * 200), user(f"question {number} " + "word " * 500)]
+    assert len(counts) >= 2 and counts == sorted(counts, reverse=True) and counts[1] > 1
 
 
 def test_pages_beyond_the_end_mean_the_last_page() -> None:
@@ -228,6 +283,13 @@ def test_a_pdf_of_unknown_length_is_read_as_words_where_pages_are_limited() -> N
     unknown = DocumentBlock(msgspec.structs.replace(found.media, pages=None))
     assert "the words of" in words(compiled([user("read", unknown)], CLAUDE))
     assert len(pictures(compiled([user("read", unknown)], model("openai/gpt-5.5")))) == 1
+
+
+def test_of_a_pdf_with_too_many_bytes_the_pages_that_fit_are_sent() -> None:
+    prepared = prepare(said(user("read", report(1, pages=90, size_bytes=60_000_000))), CLAUDE)
+    (document,) = [b for b in prepared.prompt.messages[0].blocks if isinstance(b, ShownMedia)]
+    assert 20 <= (document.ref.pages or 0) < 45
+    assert prepared.receipt.totals.wire_bytes <= prepared.receipt.budgets.wire_bytes
 
 
 def test_a_pdf_larger_than_a_request_is_shown_as_pages() -> None:

@@ -6,19 +6,25 @@ from __future__ import annotations
 import asyncio
 import base64
 import fcntl
+import hashlib
 import json
 import os
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import httpx2
+import openai
 import pytest
 
+from daemon.gateways import gateway, stored_messages
 from daemon.running import TOKEN, serving
-from flow.far_models import far_model
+from flow.far_models import far_model, speak
 from loom.content.blocks import ToolCall
-from loom.testing import sample_png
-from providers.far_side import Reply
+from loom.content.messages import text_of
+from loom.testing import memory_runtime, sample_pdf, sample_png
+from providers.far_side import Reply, Request, far_side, refusal
+from providers.llama_server import llama_server
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "agents"
 PACKAGES = (
@@ -73,12 +79,14 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return {**kept, "HOME": str(home), "NO_PROXY": "127.0.0.1", **more}
 
 
-async def claude(agents: Path, url: str, home: Path, workspace: Path, prompt: str, *options: str) -> dict[str, Any]:
+async def claude(
+    agents: Path, url: str, home: Path, workspace: Path, prompt: str, *options: str, model: str = "far"
+) -> dict[str, Any]:
     env = environment(
         home,
         ANTHROPIC_BASE_URL=url,
         ANTHROPIC_AUTH_TOKEN=TOKEN,
-        ANTHROPIC_MODEL="far",
+        ANTHROPIC_MODEL=model,
         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
     )
     printed = await run(
@@ -87,22 +95,160 @@ async def claude(agents: Path, url: str, home: Path, workspace: Path, prompt: st
     return json.loads(printed.strip().splitlines()[-1])
 
 
-async def test_claude_code_reads_a_picture_through_a_chat_server(agents: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def places(tmp_path: Path) -> tuple[Path, Path]:
+    """A workspace with an image, a PDF and a program, and a home."""
     workspace, home = tmp_path / "work", tmp_path / "home"
     workspace.mkdir()
     home.mkdir()
     (workspace / "shot.png").write_bytes(sample_png(64, 48))
-    read = ToolCall("call_1", "Read", {"file_path": str(workspace / "shot.png")})
-    async with far_model("openai_chat", read, "It is blue.") as far, serving(far.runtime) as served:
-        found = await claude(agents, served.url, home, workspace, "What is in shot.png?", "--allowedTools", "Read")
-        assert found["result"] == "It is blue."
+    (workspace / "a.pdf").write_bytes(sample_pdf("The answer is 42."))
+    (workspace / "a.py").write_text("x = 1\n")
+    return workspace, home
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "openai_responses", "openai_chat", "gemini"])
+async def test_claude_code_sees_edits_and_asks_through_every_kind_of_server(
+    agents: Path, places: tuple[Path, Path], wire: str
+) -> None:
+    """Its own tools read an image and a PDF, an edit that is approved is made, a command that is not is denied."""
+    workspace, home = places
+    edit = {"file_path": str(workspace / "a.py"), "old_string": "x = 1", "new_string": "x = 2"}
+    steps: list[Any] = [
+        *(
+            ToolCall(f"call_{name}", "Read", {"file_path": str(workspace / name)})
+            for name in ("shot.png", "a.pdf", "a.py")
+        ),
+        ToolCall("call_edit", "Edit", edit),
+        ToolCall("call_run", "Bash", {"command": "touch made.txt", "description": "Make a file"}),
+        "All done.",
+    ]
+    async with far_model(wire, *steps) as far, serving(far.runtime) as served:
+        prompt = "Look at shot.png and a.pdf, then set x to 2."
+        found = await claude(agents, served.url, home, workspace, prompt, "--allowedTools", "Read,Edit")
+        assert (found["result"], found["is_error"]) == ("All done.", False)
+        assert (workspace / "a.py").read_text() == "x = 2\n"
+        assert [denied["tool_name"] for denied in found["permission_denials"]] == ["Bash"]
+        assert not (workspace / "made.txt").exists()
+        last = len(far.requests) - 1
+        shown = far.pictures(last)
+        assert hashlib.sha256((workspace / "shot.png").read_bytes()).hexdigest() in "".join(shown)
+        is_native = hashlib.sha256((workspace / "a.pdf").read_bytes()).hexdigest() in "".join(shown)
+        assert is_native or len(shown) == 2 or "The answer is 42." in far.texts(last), "as a PDF, a page or text"
+        (messages,) = await stored_messages(far.runtime)
+        assert messages[-1].text == "All done."
+        assert [call.name for message in messages for call in message.calls] == ["Read"] * 3 + ["Edit", "Bash"]
+        (denial,) = [result for message in messages for result in message.results if result.call_id == "call_run"]
+        assert denial.is_error
+        assert text_of(denial.blocks[0]).splitlines()[0] in far.texts(last), "the model is told of the denial"
+
+
+async def test_claude_code_runs_with_the_model_that_needs_no_key(agents: Path, places: tuple[Path, Path]) -> None:
+    workspace, home = places
+    async with memory_runtime({"model": "loom/spark"}) as runtime, serving(runtime) as served:
+        found = await claude(agents, served.url, home, workspace, "hello", model="loom/spark")
         assert not found["is_error"]
-        asked = [number for number, _ in enumerate(far.requests) if far.pictures(number)]
-        assert asked, "the picture that its tool read reached the chat server"
-        sessions = await far.runtime.stores.sessions.list(limit=10)
-        roots = [await far.runtime.stores.forest.path(session.head_id) for session in sessions]
-        said = [node.message.text for path in roots for node in path if node.message is not None]
-        assert "It is blue." in said
+        assert found["result"].strip()
+
+
+async def test_claude_code_goes_on_with_a_session_that_another_gateway_bricked(
+    agents: Path, places: tuple[Path, Path]
+) -> None:
+    """A gateway hands a PDF to a chat server as an image, which is refused: now and with every further request. With
+    the base URL changed in mid-session, the conversation goes on."""
+    workspace, home = places
+    read = ToolCall("call_1", "Read", {"file_path": str(workspace / "a.pdf")})
+
+    def answer(request: Request) -> Reply:
+        if request.method != "POST" or b"application/pdf" in request.body:
+            said = "Unsupported content type: application/pdf"
+            return refusal(400, {"type": "error", "error": {"type": "invalid_request_error", "message": said}})
+        return speak("anthropic", read)
+
+    def chat(request: Request) -> Reply:
+        if request.method != "POST" or b"JVBERi0" in request.body:
+            return refusal(400, {"error": {"message": "Unsupported content type: application/pdf"}})
+        return speak("openai_chat", "It says 42.")
+
+    async with (
+        far_side(answer) as other,
+        far_side(chat) as server,
+        memory_runtime(
+            {"models": {"far": {"provider": "openai-compatible", "model": "qwen", "base_url": server.url}}}
+        ) as runtime,
+        serving(runtime) as served,
+    ):
+        for options in ((), ("--continue",)):
+            with pytest.raises(AssertionError, match="Unsupported content type"):
+                await claude(agents, other.url, home, workspace, "Read a.pdf.", "--allowedTools", "Read", *options)
+        for prompt in ("What does it say?", "Sure?"):
+            found = await claude(agents, served.url, home, workspace, prompt, "--continue")
+            assert (found["result"], found["is_error"]) == ("It says 42.", False)
+        sent = [request.body for request in server.requests if request.method == "POST"]
+        assert all(b"JVBERi0" not in body for body in sent), "a chat server gets no PDF"
+        assert b"The answer is 42." in sent[-1] or b"image_url" in sent[-1], "its text or its pages"
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "openai_responses", "openai_chat", "gemini"])
+async def test_the_title_that_claude_code_asks_for_has_its_schema_on_every_platform(wire: str) -> None:
+    """The first request of an interactive session, as it was seen."""
+    schema = {
+        "type": "object",
+        "properties": {"title": {"type": "string"}},
+        "required": ["title"],
+        "additionalProperties": False,
+    }
+    body = {
+        "model": "far",
+        "max_tokens": 32_000,
+        "stream": True,
+        "tools": [],
+        "system": [
+            {"type": "text", "text": "x-anthropic-billing-header: cc_version=2.1.197; cch=00000;"},
+            {"type": "text", "text": "Generate a title for this session."},
+        ],
+        "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": schema}},
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "<session>fix it</session>"}]}],
+    }
+    async with gateway(wire, '{"title": "Fix it"}') as door:
+        answer = await door.http.post("/v1/messages?beta=true", json=body)
+        assert answer.status_code == 200, answer.text
+        events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
+        said = "".join(event["delta"].get("text", "") for event in events if event["type"] == "content_block_delta")
+        assert json.loads(said) == {"title": "Fix it"}
+        sent = json.dumps(door.far.requests[0])
+        assert '"title"' in sent and '"required"' in sent, "the schema went out"
+        assert ("billing-header" in sent) == (wire == "anthropic")
+
+
+async def test_every_protocol_reaches_a_real_local_model() -> None:
+    """llama.cpp with a small real model behind the gateway, the official SDKs before it."""
+    with llama_server() as address:
+        entry = {"provider": "compatible", "model": "smollm2", "base_url": f"{address}/v1", "context_tokens": 2_048}
+        async with (
+            memory_runtime({"models": {"small": entry}}) as runtime,
+            serving(runtime) as served,
+            anthropic.AsyncAnthropic(base_url=served.url, api_key=TOKEN, max_retries=0, timeout=300) as claude_sdk,
+            openai.AsyncOpenAI(base_url=f"{served.url}/v1", api_key=TOKEN, max_retries=0, timeout=300) as openai_sdk,
+        ):
+            source: Any = {
+                "type": "base64",
+                "media_type": "image/png",
+                "data": base64.b64encode(sample_png(64, 48)).decode(),
+            }
+            ask: Any = [
+                {"role": "user", "content": [{"type": "image", "source": source}, {"type": "text", "text": "Hi"}]}
+            ]
+            whole = await claude_sdk.messages.create(model="small", max_tokens=8, messages=ask)
+            assert whole.content and whole.usage.output_tokens
+            async with claude_sdk.messages.stream(model="small", max_tokens=8, messages=ask) as stream:
+                assert (await stream.get_final_message()).content
+            chat = await openai_sdk.chat.completions.create(
+                model="small", max_tokens=8, messages=[{"role": "user", "content": "Hi"}]
+            )
+            assert chat.choices[0].message.content
+            response = await openai_sdk.responses.create(model="small", max_output_tokens=16, input="Hi")
+            assert response.output_text
 
 
 async def test_codex_runs_through_a_model_of_anthropic(agents: Path, tmp_path: Path) -> None:

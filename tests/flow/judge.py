@@ -14,6 +14,7 @@ from wire.rules import body_bytes, check, plain
 from wire.sdk_types import (
     Mismatch,
     check_anthropic,
+    check_converse,
     check_gemini,
     check_mistral,
     check_ollama,
@@ -24,6 +25,7 @@ from wire.sdk_types import (
 _LISTS = {
     "anthropic": "messages",
     "bedrock_anthropic": "messages",
+    "bedrock_converse": "messages",
     "gemini": "contents",
     "ollama": "messages",
     "openai_chat": "messages",
@@ -114,6 +116,8 @@ def _walk(model: Model, body: dict[str, Any]) -> None:
     match model.wire:
         case "anthropic" | "bedrock_anthropic":
             return check_anthropic(body)
+        case "bedrock_converse":
+            return check_converse(body)
         case "openai_responses":
             return check_openai_responses(body)
         case "gemini":

@@ -11,7 +11,7 @@ import pytest
 
 from flow.far_models import is_question, speak
 from loom.content.blocks import TextBlock, ToolCall
-from loom.events import NoticeRaised, TurnFinished
+from loom.events import NoticeRaised, TextDelta, TurnFinished, decode_event
 from loom.runtime import Runtime
 from loom.testing import memory_runtime, sample_png
 from loom.tools.base import tool
@@ -168,3 +168,26 @@ async def test_a_gateway_whose_signatures_are_lost_is_asked_with_calls_as_text()
         session = await runtime.session(model="far")
         assert (await session.send("how long?")).text == "It is 41.5 cm."
         assert (await session.send("sure?")).text == "It is 41.5 cm."
+
+
+async def test_a_server_that_is_waited_for_is_announced_before_the_answer_comes() -> None:
+    """A 429 that is waited out is a notice in the events, live and when they are read again."""
+    asked = 0
+
+    def answer(request: Request) -> Reply:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            return refusal(429, {"error": {"message": "Rate limit reached", "code": 429}}, retry_after="1")
+        return speak("openai_chat", "Here I am.")
+
+    async with router(answer) as (runtime, _):
+        session = await runtime.session(model="far")
+        events = [event async for event in session.stream("hello")]
+        stored = [decode_event(event.data) for event in await runtime.stores.events.after(session.id, 0)]
+    for found in (events, stored):
+        (notice,) = [event for event in found if isinstance(event, NoticeRaised)]
+        assert notice.code == "provider.rate_limited"
+        assert notice.text.endswith("Trying again in 1 s.") and "Rate limit reached" in notice.text
+        assert found.index(notice) < next(at for at, event in enumerate(found) if isinstance(event, TextDelta))
+    assert any(isinstance(event, TurnFinished) for event in events)

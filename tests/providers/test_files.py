@@ -21,7 +21,7 @@ from loom.providers.connections import Connections, Timeouts
 from loom.providers.files import ProviderUploads, lost_files
 from loom.providers.http import HttpProvider
 from loom.store import uploads as store
-from loom.store.database import open_database
+from loom.store.database import Database, open_database
 from providers.far_side import FarSide, Reply, Request, far_side, refusal
 from providers.worlds import Folder, at
 from wire.prompts import CLAUDE, GEMINI, GPT, GPT_CHAT, OLLAMA
@@ -33,7 +33,8 @@ KEYS = {"anthropic": "sk-ant-0123456789", "openai-responses": "sk-oai-0123456789
 
 
 class World:
-    def __init__(self, folder: Path, shelf: store.UploadRecords) -> None:
+    def __init__(self, folder: Path, shelf: store.UploadRecords, database: Database) -> None:
+        self.database = database
         self.media = Folder(folder)
         self.shelf = shelf
         self.keys: dict[str, str] = dict(KEYS)
@@ -68,7 +69,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     database = await open_database(":memory:")
     holder: list[World] = []
     shelf = store.UploadRecords(database, clock=lambda: holder[0].now)
-    holder.append(World(tmp_path, shelf))
+    holder.append(World(tmp_path, shelf, database))
     yield holder[0]
     await holder[0].connections.close()
     await database.close()
@@ -108,12 +109,15 @@ class Files:
         self.side: FarSide | None = None
         self.uploads: list[Request] = []
         self.deleted: list[str] = []
+        self.is_away = self.gone = False
         self.looks = 0
         self.chats: list[Request] = []
         self.refuse: Callable[[Request], Reply | None] = lambda request: None
 
     def __call__(self, request: Request) -> Reply:
         target = request.target
+        if request.method == "DELETE" and (self.is_away or self.gone):
+            return refusal(503 if self.is_away else 404, "no")
         if request.method == "DELETE":
             self.deleted.append(target)
             return json_reply({})
@@ -262,9 +266,11 @@ async def test_another_key_address_or_provider_never_gets_the_id(world: World, f
 async def test_the_database_holds_no_key(world: World, files: Files) -> None:
     ref = world.media.add(bytes(2_000_000))
     await world.uploads.apply(again(at(CLAUDE, url(files)), ref))
-    (kept,) = await world.shelf.take([ref.digest])
-    assert KEYS["anthropic"] not in repr(kept)
-    assert kept.content == ref.digest.removeprefix("sha256:")
+    (file_id,) = {found.file_id for found in (await world.uploads.apply(again(at(CLAUDE, url(files)), ref))).media()}
+    assert file_id
+    rows = await world.database.read(lambda tx: tx.execute("SELECT * FROM upload"))
+    assert KEYS["anthropic"] not in repr(rows)
+    assert ref.digest.removeprefix("sha256:") in rows[0]
 
 
 async def test_an_id_that_expires_soon_is_not_used_and_the_bytes_are_uploaded_anew(world: World, files: Files) -> None:
@@ -390,6 +396,41 @@ async def test_what_is_deleted_here_is_deleted_there_where_we_have_the_key(world
     ref = world.media.add(bytes(2_000_000))
     for model in (claude, gpt, gemini):
         await world.uploads.apply(again(model, ref))
-    await world.uploads.delete([ref.digest], [claude, gemini])
+    models = {model.reference: model for model in (claude, gpt, gemini)}
+    assert await world.uploads.delete_unwanted(models.__getitem__) == (0, 0)
+    assert await world.shelf.condemn([ref.digest]) == 3
+    del world.keys["openai-responses"]
+    assert await world.uploads.delete_unwanted(models.__getitem__) == (2, 1)
     assert sorted(files.deleted) == ["/v1/files/file_1", "/v1beta/files/f3"]
+    (left,) = await world.shelf.list_unwanted()
+    assert (left.provider, left.tries) == ("openai-responses", 1)
+    assert left.problem == "the key with which it was uploaded is not configured"
     assert (await world.uploads.apply(first(claude, ref))).media()[0].file_id == ""
+
+
+async def test_a_file_whose_provider_is_away_is_deleted_when_it_is_back(world: World, files: Files) -> None:
+    claude = at(CLAUDE, url(files))
+    ref = world.media.add(bytes(2_000_000))
+    await world.uploads.apply(again(claude, ref))
+    await world.shelf.condemn([ref.digest])
+    files.is_away = True
+    assert await world.uploads.delete_unwanted(lambda _: claude) == (0, 1)
+    assert [(left.tries, left.problem) for left in await world.shelf.list_unwanted()] == [(1, "status 503")]
+    files.is_away = False
+    assert await world.uploads.delete_unwanted(lambda _: claude) == (1, 0)
+    assert files.deleted == ["/v1/files/file_1"] and not await world.shelf.list_unwanted()
+
+
+async def test_a_file_that_is_gone_there_already_is_done_and_one_that_expired_is_forgotten(
+    world: World, files: Files
+) -> None:
+    claude = at(CLAUDE, url(files))
+    refs = [world.media.add(bytes([number]) * 2_000_000) for number in range(2)]
+    for ref in refs:
+        await world.uploads.apply(again(claude, ref))
+    files.gone = True
+    await world.shelf.condemn([refs[0].digest])
+    assert await world.uploads.delete_unwanted(lambda _: claude) == (1, 0)
+    await world.shelf.condemn([refs[1].digest])
+    world.now += 30 * 86_400
+    assert await world.uploads.delete_unwanted(lambda _: claude) == (0, 0)

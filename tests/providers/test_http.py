@@ -34,7 +34,7 @@ from loom.errors import (
     Unavailable,
     WireError,
 )
-from loom.events import MediaArrived, ModelEvent, Stopped, TextDelta, fold
+from loom.events import MediaArrived, ModelEvent, RetryScheduled, Stopped, TextDelta, fold
 from loom.models import Model
 from loom.providers.connections import Connections, Timeouts, endpoint
 from loom.providers.http import HttpProvider
@@ -341,12 +341,10 @@ async def test_what_passes_is_tried_again_and_the_body_is_written_anew(provider:
     ref = media.add(bytes(2_000_000))
     busy = refusal(529, ERRORS["anthropic"](529, "Overloaded"), retry_after="0")
     async with far_side(busy, Reply(before="reset"), Reply(body=ANTHROPIC["text"])) as server:
-        waits: list[tuple[float, ProviderError]] = []
-        prompt = asking(at(CLAUDE, server.url), ref)
-        stream = provider.stream(prompt, on_wait=lambda seconds, error: waits.append((seconds, error)))
-        told = fold([event async for event in stream if not isinstance(event, MediaArrived)])
+        events = [event async for event in provider.stream(asking(at(CLAUDE, server.url), ref))]
+    told = fold([event for event in events if not isinstance(event, MediaArrived | RetryScheduled)])
     assert told.complete
-    assert [type(error) for _, error in waits] == [Overloaded, Unavailable]
+    assert [type(event.error) for event in events if isinstance(event, RetryScheduled)] == [Overloaded, Unavailable]
     first, second, third = (request.body for request in server.requests)
     assert first == second == third
 
@@ -367,13 +365,9 @@ async def test_a_stated_pause_is_kept_in_every_form_and_nonsense_is_not(
 ) -> None:
     provider = impatient(media, deadline_seconds=10_000)
     busy = Reply(status=429, body=b'{"error": "slow down"}', content_type="application/json", headers=headers)
-    pause: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-    async with far_side(busy) as server:
-        stream = provider.stream(asking(at(OLLAMA, server.url)), on_wait=lambda seconds, _: pause.set_result(seconds))
-        waiting = asyncio.ensure_future(anext(stream))
-        assert low <= await pause <= high
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
+    async with far_side(busy) as server, aclosing(provider.stream(asking(at(OLLAMA, server.url)))) as stream:
+        waited = await anext(stream)
+        assert isinstance(waited, RetryScheduled) and low <= waited.seconds <= high
     await provider.close()
 
 
@@ -391,14 +385,13 @@ BUSY_FROM_THE_START = {
 async def test_a_service_that_says_in_its_stream_that_it_is_busy_is_asked_again(media: Folder, body: bytes) -> None:
     provider = impatient(media, deadline_seconds=30)
     async with far_side(Reply(body=body), Reply(body=ANTHROPIC["text"])) as server:
-        waits: list[ProviderError] = []
-        prompt = asking(at(CLAUDE, server.url))
-        told = fold([event async for event in provider.stream(prompt, on_wait=lambda _, error: waits.append(error))])
+        first, *events = [event async for event in provider.stream(asking(at(CLAUDE, server.url)))]
+        told = fold(events)
     async with far_side(Reply(body=ANTHROPIC["text"])) as other:
         alone = fold([event async for event in provider.stream(asking(at(CLAUDE, other.url)))])
     await provider.close()
     assert told.complete
-    assert [type(error) for error in waits] == [Overloaded]
+    assert isinstance(first, RetryScheduled) and isinstance(first.error, Overloaded)
     assert len(server.requests) == 2
     assert told.usage == alone.usage, "the greeting of the first attempt is not counted"
 
@@ -541,7 +534,7 @@ async def test_cancelling_at_any_point_closes_the_connection_and_leaves_no_task(
         prompt = asking(at(CLAUDE, server.url), media.add(bytes(30_000_000)))
 
         async def listen() -> None:
-            async for _ in provider.stream(prompt, on_wait=lambda seconds, error: reached.set()):
+            async for _ in provider.stream(prompt):
                 reached.set()
 
         task = asyncio.create_task(listen())

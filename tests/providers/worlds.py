@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from loom.content.blocks import TextBlock
-from loom.events import DecoderEvent, Folded, MediaArrived, fold
+from loom.events import DecoderEvent, Folded, MediaArrived, RetryScheduled, fold
 from loom.models import Model
 from loom.prompt import MediaRef, Prompt, ShownMedia, ShownMessage
 from loom.providers.http import HttpProvider
@@ -67,13 +67,13 @@ def asking(model: Model, *media: MediaRef, text: str = "What is this?") -> Promp
 
 
 async def collected(provider: HttpProvider, prompt: Prompt) -> list[DecoderEvent]:
-    return [event async for event in provider.stream(prompt)]
+    return [event async for event in provider.stream(prompt) if not isinstance(event, RetryScheduled)]
 
 
 async def heard(provider: HttpProvider, prompt: Prompt, into: list[Any]) -> None:
     """Like `collected`, for streams that break: what came before is in `into`."""
     async for event in provider.stream(prompt):
-        into += [event]
+        into += [event] if not isinstance(event, RetryScheduled) else []
 
 
 async def answer(provider: HttpProvider, prompt: Prompt) -> Folded:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import sqlite3
+import tempfile
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -95,11 +96,41 @@ def _pages_of(file: Path) -> dict[int, set[int]]:
     return found
 
 
-WAYS = ("flip", "zero", "garbage", "truncate", "header", "swap", "many-flips", "empty-middle")
+WAYS = ("flip", "zero", "garbage", "truncate", "header", "swap", "many-flips", "empty-middle", "log")
+
+
+def _damaged_log(world: World, target: Path, chance: random.Random) -> bytes:
+    """Copy the store while its last changes stand in its log alone; return that log, damaged."""
+    with tempfile.TemporaryDirectory() as folder:
+        open_copy = Path(folder) / "open.db"
+        shutil.copy(world.file, open_copy)
+        with closing(sqlite3.connect(open_copy, isolation_level=None)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
+            for number in range(8):
+                connection.execute("UPDATE node SET bookmark = ? WHERE key % 8 = ?", (f"bookmark {number}", number))
+            shutil.copy(open_copy, target)
+            data = bytearray(open_copy.with_name("open.db-wal").read_bytes())
+    for _ in range(chance.choice((1, 5, 50))):
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    match chance.randrange(3):
+        case 0:
+            del data[chance.randrange(len(data)) :]
+        case 1:
+            start = chance.randrange(len(data))
+            data[start : start + 4096] = chance.randbytes(len(data[start : start + 4096]))
+        case _:
+            pass
+    return bytes(data)
 
 
 def damage(world: World, target: Path, way: str, chance: random.Random) -> set[int]:
     """Copy the store and damage the copy; return the pages that were hit."""
+    log = target.with_name(target.name + "-wal")
+    log.unlink(missing_ok=True)
+    if way == "log":
+        log.write_bytes(_damaged_log(world, target, chance))
+        return set()  # what is wrong in a log does not count, and the file below it is whole
     shutil.copy(world.file, target)
     data = bytearray(target.read_bytes())
     size = 4096

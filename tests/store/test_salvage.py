@@ -164,6 +164,45 @@ def _places(data: bytearray, text: bytes) -> list[int]:
     return found
 
 
+async def test_a_lost_message_whose_id_has_a_wrong_bit_takes_no_other_with_it(world: World, tmp_path: Path) -> None:
+    """The message itself cannot be read; the index still has its id, but for one bit."""
+    file, target = tmp_path / "damaged.db", tmp_path / "saved.db"
+    data = bytearray(world.file.read_bytes())
+    with closing(sqlite3.connect(world.file)) as connection:
+        sql = "SELECT id FROM node WHERE message LIKE '%\"a 3 2 %'"
+        ((node_id,),) = connection.execute(sql).fetchall()
+    for at in _places(data, node_id.encode()):
+        data[at + 30] ^= 1
+    (text,) = _places(data, b'"text":"a 3 2 ')
+    data[text : text + 8] = b"\xff" * 8
+    file.write_bytes(data)
+
+    report = salvage(file, target)
+
+    assert (report.messages, report.notes) == (len(world.messages) - 1, 1)
+    await check_sound(target)
+
+
+@pytest.mark.parametrize("table", ["node", "session", "queued"])
+async def test_a_table_whose_root_was_mixed_up_with_that_of_the_search_is_saved(
+    world: World, tmp_path: Path, table: str
+) -> None:
+    file, target = tmp_path / "damaged.db", tmp_path / "saved.db"
+    data = bytearray(world.file.read_bytes())
+    with closing(sqlite3.connect(world.file)) as connection:
+        roots = dict(connection.execute("SELECT name, rootpage FROM sqlite_master").fetchall())
+        counts = [connection.execute(f"SELECT COUNT(*) FROM {name}").fetchone()[0] for name in ("session", "queued")]
+    one, other = (slice((roots[name] - 1) * 4096, roots[name] * 4096) for name in (table, "search_node_content"))
+    data[one], data[other] = data[other], data[one]
+    file.write_bytes(data)
+
+    report = salvage(file, target)
+
+    assert (report.messages, report.notes) == (len(world.messages), 0)
+    assert [report.sessions, report.rows["queued"]] == counts
+    await check_sound(target)
+
+
 def test_rows_that_are_older_than_a_column_are_saved(world: World, tmp_path: Path) -> None:
     file, target = tmp_path / "damaged.db", tmp_path / "saved.db"
     file.write_bytes(world.file.read_bytes())

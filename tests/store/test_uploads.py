@@ -9,6 +9,7 @@ from loom.content.media import digest_of
 from loom.errors import ContentError
 from loom.store.database import Database, open_database
 from loom.store.model_facts import ModelFacts
+from loom.store.upkeep import UpkeepTimes
 from loom.store.uploads import Upload, UploadRecords
 
 DIGEST = digest_of(b"a picture")
@@ -74,8 +75,9 @@ async def test_what_is_taken_with_a_medium_is_every_copy_of_it(database: Databas
     kept = [upload(), upload(recipe="low1-512", file_id="file_2"), upload(provider="gemini", file_id="https://g/1")]
     for one in (*kept, other):
         await keep(uploads, one)
-    assert sorted(one.file_id for one in await uploads.take([DIGEST])) == ["file_1", "file_2", "https://g/1"]
-    assert await uploads.take([DIGEST]) == ()
+    assert await uploads.condemn([DIGEST]) == 3
+    assert await uploads.condemn([DIGEST]) == 0
+    assert sorted(one.file_id for one in await uploads.list_unwanted()) == ["file_1", "file_2", "https://g/1"]
     assert await uploads.find("anthropic", "a1", other.digest, "") == other
 
 
@@ -105,9 +107,22 @@ async def test_a_store_of_the_first_schema_gets_the_new_tables_when_it_is_opened
     database = await open_database(url)
     for table in ("upload", "learned"):
         await database.write(lambda tx, table=table: tx.execute(f"DROP TABLE {table}"))
-    await database.write(lambda tx: tx.execute("DELETE FROM migration WHERE version = 2"))
+    for table in ("unwanted_upload", "upkeep"):
+        await database.write(lambda tx, table=table: tx.execute(f"DROP TABLE {table}"))
+    await database.write(lambda tx: tx.execute("DELETE FROM migration WHERE version IN (2, 103)"))
     await database.close()
     database = await open_database(url)
     await ModelFacts(database).keep("ollama/llava", "", "asked", {})
-    assert await UploadRecords(database).take([DIGEST]) == ()
+    assert await UploadRecords(database).condemn([DIGEST]) == 0
     await database.close()
+
+
+async def test_upkeep_is_claimed_by_one_process_for_a_while(database: Database) -> None:
+    now = [100_000.0]
+    times = [UpkeepTimes(database, clock=lambda: now[0]) for _ in range(2)]
+    assert [await one.claim("sweep", every_seconds=3600) for one in times] == [True, False]
+    assert await times[0].claim("other", every_seconds=3600)
+    now[0] += 3601
+    assert [await one.claim("sweep", every_seconds=3600) for one in times] == [True, False]
+    now[0] -= 1_000_000  # a clock that was wrong must not stop it for ever
+    assert await times[0].claim("sweep", every_seconds=3600)

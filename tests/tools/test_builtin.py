@@ -174,9 +174,9 @@ async def test_a_picture_that_was_said_before_is_called_back_by_the_id_that_the_
         words = json.dumps([str(message) for message in provider.prompts[-1].messages])
         named = re.search(r'look\(media=\W*"(\w+)', words)
         assert named is not None, words
-        provider._answers[:0] = [ToolCall("1", "look", {"media": named[1], "crop": "0,0,40,20"}), "a corner"]
+        provider._answers[:0] = [ToolCall("1", "look", {"media": named[1], "crop": "0,0,444.4,400"}), "a corner"]
         await session.send("look again")
         (result,) = (await session.path())[-2].results
-        (corner,) = result.blocks
+        corner, _ = result.blocks
         assert isinstance(corner, ImageBlock)
         assert (corner.media.width, corner.media.height) == (40, 20)

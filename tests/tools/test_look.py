@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ async def test_the_list_has_everything_once_with_the_id_that_calls_it_back(tmp_p
     await context.say(sample_png(64, 48), "photo.png")
     output = context.keep("x\n" * 5_000, "output of run_command")
     assert (await said(look, context)).splitlines() == [
-        f"{short_id(photo)}  photo.png, 64×48, {photo.size_bytes} bytes",
+        f"{short_id(photo)}  Image #2, photo.png, 64×48, {photo.size_bytes} bytes",
         f"{short_id(report)}  report.pdf, 2 pages, {report.size_bytes} bytes",
         f"{short_id(output)}  output of run_command, 10 KB",
     ]
@@ -92,16 +93,47 @@ async def test_a_crop_is_that_part_of_the_picture(tmp_path: Path) -> None:
     image.save(buffer, "PNG")
     context = Context(tmp_path)
     await context.say(buffer.getvalue(), "wall.png")
-    (part,) = await see(context, "wall.png", crop="100,50,180,90")
-    assert part.media.name == "wall.png part 100,50,180,90"
+    part, space = await see(context, "wall.png", crop="250, 166.7, 450, 300")
+    assert part.media.name == "wall.png part 250,166.7,450,300"
+    assert space == TextBlock("(250,166.7,450,300 of 0-1000 in both directions; pixels 100,50 to 180,90 of 400×300)")
     seen = opened(context, part).convert("RGB")
     assert seen.size == (80, 40)
     assert seen.getpixel((0, 0)) == seen.getpixel((79, 39)) == (200, 10, 20)
-    (edge,) = await see(context, "wall.png", crop="390,290,9999,9999")
-    assert opened(context, edge).size == (10, 10)
+    edge, _ = await see(context, "wall.png", crop="999.9,999.9,1000,1000")
+    assert opened(context, edge).size == (1, 1)
 
 
-@pytest.mark.parametrize("crop", ["1,2,3", "a,b,c,d", "5,5,5,9", "9,9,1,1", "-1,0,5,5", "64,0,70,9", "1.5,0,9,9", ","])
+async def test_a_crop_is_the_same_part_whatever_size_the_model_saw(tmp_path: Path) -> None:
+    """A model sees a rendition of 2048 or 512 pixels of an image of 4000; the share of it is the same."""
+    context = Context(tmp_path)
+    image = Image.new("RGB", (4000, 3000), "white")
+    image.paste((10, 20, 200), (3000, 0, 4000, 750))
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    await context.say(buffer.getvalue(), "scan.png")
+    part, _ = await see(context, "Image #1", crop="750,0,1000,250")
+    seen = opened(context, part).convert("RGB")
+    assert seen.size == (1000, 750)
+    assert seen.getcolors() == [(750_000, (10, 20, 200))]
+
+
+async def test_an_image_is_found_by_the_number_that_receipts_use(tmp_path: Path) -> None:
+    context = Context(tmp_path)
+    with pytest.raises(ToolError, match="there are no images"):
+        await see(context, "Image #1")
+    first = await context.say(sample_png(10, 10), "same.png")
+    await context.say(sample_pdf("one"), "report.pdf")
+    second = await context.say(sample_png(20, 20), "same.png")
+    for asked in ("Image #1", "[Image #1]", "image 1", "#1"):
+        assert await see(context, asked) == [ImageBlock(first)]
+    assert await see(context, "Image #2") == [ImageBlock(second)]
+    with pytest.raises(ToolError, match="there are 2, Image #1 to Image #2"):
+        await see(context, "Image #3")
+
+
+@pytest.mark.parametrize(
+    "crop", ["1,2,3", "a,b,c,d", "5,5,5,9", "9,9,1,1", "-1,0,5,5", "0,0,1920,1080", "nan,0,9,9", "inf,0,9,9", ","]
+)
 async def test_odd_crops_get_an_explanation(tmp_path: Path, crop: str) -> None:
     context = Context(tmp_path)
     await context.say(sample_png(64, 48), "a.png")
@@ -125,9 +157,10 @@ async def test_documents_come_by_pages_and_as_pictures_when_full(tmp_path: Path)
 async def test_a_part_of_a_page_is_drawn_larger_than_the_page(tmp_path: Path) -> None:
     context = Context(tmp_path)
     await context.say(sample_pdf("small print"), "paper.pdf")
-    (part,) = await see(context, "paper.pdf", pages="1", crop="100,100,500,300")
+    part, space = await see(context, "paper.pdf", pages="1", crop="100,50,500,200")
     seen = opened(context, part)
-    assert seen.size == (800, 400)
+    assert 0.39 < seen.width / int(re.search(r"of (\d+)×", space.text)[1]) < 0.41  # type: ignore[index]  # it says so
+    assert seen.width > 900
     assert seen.convert("L").getextrema()[0] < 100, "the words are in that part"
     with pytest.raises(ToolError, match="one page"):
         await see(context, "paper.pdf", pages="1-2", crop="0,0,9,9")
@@ -187,7 +220,7 @@ async def test_a_file_of_the_workspace_is_looked_at_without_being_said_before(tm
     context = Context(tmp_path)
     (whole,) = await see(context, "wall.png")
     assert (whole.media.width, whole.media.source) == (60, str(tmp_path / "wall.png"))
-    (part,) = await see(context, "wall.png", crop="0,0,30,20")
+    part, _ = await see(context, "wall.png", crop="0,0,500,500")
     assert part.media.width == 30
     assert (await see(context, "deck.docx", image=1))[0].media.width == 40
     assert (await see(context, "notes.txt"))[0].text == "     1\twords"

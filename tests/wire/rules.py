@@ -15,6 +15,7 @@ from typing import Any
 
 from wire.rules_claude import anthropic
 from wire.rules_common import JSON, Found, body_bytes, embedded, plain
+from wire.rules_converse import converse
 from wire.rules_openai import chat, responses
 from wire.rules_others import gemini, ollama
 
@@ -89,6 +90,7 @@ def _named(value: Any) -> Iterator[tuple[str, str]]:
 _RULES: dict[str, Callable[[str, str, JSON], Found]] = {
     "anthropic": anthropic,
     "bedrock-anthropic": anthropic,
+    "bedrock-converse": converse,
     "openai-responses": responses,
     "openai-chat": chat,
     "gemini": gemini,

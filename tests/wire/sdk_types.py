@@ -10,6 +10,7 @@ import base64
 import binascii
 import collections.abc
 import enum
+import re
 import types
 import typing
 from typing import Any, Literal, NotRequired, Required, Union, cast
@@ -247,3 +248,50 @@ def without(value: Any, keys: tuple[str, ...]) -> Any:
             return [without(item, keys) for item in value]
         case _:
             return value
+
+
+def check_converse(body: dict[str, Any]) -> None:
+    """botocore's own model of the service, and what it does not check: unions, enumerations, patterns and lengths."""
+    import botocore.session
+    from botocore.validate import ParamValidator
+
+    shape = botocore.session.get_session().get_service_model("bedrock-runtime").operation_model("ConverseStream")
+    request = {"modelId": "x", **_with_bytes(body)}
+    report = ParamValidator().validate(request, shape.input_shape)
+    _demand(not report.has_errors(), "$", report.generate_report())
+    _check_service_shape(request, shape.input_shape, "$")
+
+
+def _with_bytes(value: Any) -> Any:
+    """Blobs are bytes here, base64 on the wire."""
+    match value:
+        case dict():
+            return {key: b"x" if key == "bytes" else _with_bytes(item) for key, item in value.items()}
+        case list():
+            return [_with_bytes(item) for item in value]
+        case _:
+            return value
+
+
+def _check_service_shape(value: Any, shape: Any, path: str) -> None:
+    match shape.type_name:
+        case "structure":
+            if getattr(shape, "is_document_type", False):
+                return
+            _demand(set(value) <= set(shape.members), path, f"{sorted(set(value) - set(shape.members))} are unknown")
+            _demand(not getattr(shape, "is_tagged_union", False) or len(value) == 1, path, "a union has one member")
+            for name, item in value.items():
+                _check_service_shape(item, shape.members[name], f"{path}.{name}")
+        case "list":
+            least, most = shape.metadata.get("min", 0), shape.metadata.get("max", 10**9)
+            _demand(least <= len(value) <= most, path, f"{len(value)} elements")
+            for position, item in enumerate(value):
+                _check_service_shape(item, shape.member, f"{path}[{position}]")
+        case "string":
+            _demand(not shape.enum or value in shape.enum, path, f"{value!r} not in {shape.enum}")
+            least, most = shape.metadata.get("min", 0), shape.metadata.get("max", 10**9)
+            _demand(least <= len(value) <= most, path, f"{len(value)} characters")
+            pattern = shape.metadata.get("pattern")
+            _demand(not pattern or re.fullmatch(pattern, value) is not None, path, f"{value!r} against {pattern}")
+        case _:
+            pass

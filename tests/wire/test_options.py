@@ -18,6 +18,7 @@ from wire.prompts import LOOK, compare
 from wire.rules import check as refusals
 from wire.sdk_types import (
     check_anthropic,
+    check_converse,
     check_gemini,
     check_mistral,
     check_ollama,
@@ -68,6 +69,9 @@ MODELS: dict[str, Check] = {
     "anthropic/claude-opus-4-6": check_anthropic,
     "anthropic/claude-haiku-4-5": check_anthropic,
     "bedrock/anthropic.claude-opus-5-v1:0": bedrock,
+    "bedrock/us.amazon.nova-2-lite-v1:0": check_converse,
+    "bedrock/openai.gpt-oss-120b-1:0": check_converse,
+    "bedrock/meta.llama4-maverick-17b-instruct-v1:0": check_converse,
     "openai/gpt-6-astra": check_openai_responses,
     "openai/gpt-5-mini": check_openai_responses,
     "openai/o3": check_openai_responses,

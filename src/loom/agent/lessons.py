@@ -34,10 +34,7 @@ def next_input(answer: ModelAnswer) -> RequestInput:
 def learned_change(snapshot: Snapshot, request: RequestInput) -> SessionChange:
     """Return what refusals and usage have taught of the model."""
     reference, provider = request.model.reference, request.model.provider
-    settings = {
-        "calibration": {**_builtins(snapshot.calibrations), reference: msgspec.to_builtins(request.calibration)},
-        "lessons": {**_builtins(snapshot.limits), reference: msgspec.to_builtins(request.limits)},
-    }
+    settings = {"lessons": {**_builtins(snapshot.limits), reference: msgspec.to_builtins(request.limits)}}
     quarantine = {**_builtins(snapshot.quarantine), provider: sorted(request.quarantine)}
     return SessionChange(settings=settings, quarantine=quarantine)
 

@@ -15,6 +15,7 @@ from loom.agent.hooks import ToolHooks
 from loom.agent.ingest import Fetch, KeepRendition, Prerender
 from loom.agent.sink import WriteBatching
 from loom.agent.steps import Steps
+from loom.compile.cost import Calibration
 from loom.compile.limits import full_image, image_formats
 from loom.compile.policy import Policy
 from loom.compile.ports import MediaAccess, Provider
@@ -92,6 +93,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     resolve_model: Callable[[str], Awaitable[Model]]
     """Returns the model with everything that is known of it."""
     sampling: Callable[[Model], Sampling]
+    keep_calibration: Callable[[str, Calibration], Awaitable[None]]
+    """Remembers how far the estimates of a model are off, by its reference."""
     learn: Callable[[Model, str], Awaitable[None]]
     """Remembers that a model does not take a kind of media."""
     provider: Callable[[Model], Provider]

@@ -41,6 +41,7 @@ from loom.events import (
     MediaArrived,
     ModelEvent,
     NoticeRaised,
+    RetryScheduled,
     StepStarted,
     Stopped,
     TextDelta,
@@ -94,6 +95,7 @@ class ModelAnswer(msgspec.Struct, kw_only=True):
             "provider": model.provider,
             "model": model.name,
             "usage": msgspec.to_builtins(folded.usage),
+            "estimated_tokens": self.prepared.receipt.totals.tokens,
             "finish_reason": (folded.stop if self.is_complete else None) or "incomplete",
             "seconds": round(self.seconds, 3),
             **({"is_blind": True} if is_blind else {}),
@@ -184,7 +186,7 @@ class _AnswerReader:
     async def read(self, stream: AsyncIterator[DecoderEvent]) -> None:
         async with _closing(stream) as events:
             while (event := await _next_event(events)) is not None:
-                self.has_begun = self.has_begun or not isinstance(event, UsageReported)
+                self.has_begun = self.has_begun or not isinstance(event, UsageReported | RetryScheduled)
                 await self._add(event)
                 if self._left_bytes < 0:
                     await self._stop_flood()
@@ -197,6 +199,9 @@ class _AnswerReader:
                 if isinstance(shown, NoticeRaised):
                     await self._emit(shown)
                     return
+            case RetryScheduled():
+                await self._emit(NoticeRaised(text=retry_notice(event), code=event.error.code))
+                return
             case TextDelta(text=text) | ThinkingDelta(text=text) | CallDelta(arguments=text):
                 self._left_bytes -= len(text)
                 shown = event
@@ -228,6 +233,12 @@ class _AnswerReader:
                 code="answer.too_long",
             )
         )
+
+
+def retry_notice(event: RetryScheduled) -> str:
+    """Return what a user reads while a provider is waited for."""
+    seconds = max(round(event.seconds), 1)
+    return f"{event.error.message.rstrip('.')}. Trying again in {seconds} s."
 
 
 def image_lineage(prompt: Prompt) -> str:

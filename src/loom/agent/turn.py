@@ -549,6 +549,8 @@ class Turn:
 
         await self.sink.commit(change, complete, then)
         await self._remember_refusals(answer)
+        if request.calibration != answer.request.calibration:
+            await self.services.keep_calibration(request.model.reference, request.calibration)
         return StepValue(node=self._head, calls=len(calls), continues=goes_on, stop=folded.stop)
 
     def _check_output(self, folded: Folded, calls: Sequence[ToolCall]) -> tuple[Message | None, list[NoticeRaised]]:

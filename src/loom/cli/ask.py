@@ -207,6 +207,7 @@ async def _ask(asked: AskOptions) -> int:
             return 0
         async with ProgressLine(plain=asked.plain) as progress:
             outcome = await _turns(runtime, asked, said, progress)
+        await runtime.upkeep.run_if_due()
     if outcome.error is None:
         return 0
     if asked.form == "text":

@@ -72,6 +72,7 @@ def run_line_chat(options: MessageOptions) -> int:
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
         runtime = runner.run(stack.enter_async_context(Runtime.open(load_config(flags=options.flags), tools="all")))
+        stack.push_async_callback(runtime.upkeep.run_if_due)
         try:
             return LocalChat(runner, runtime, options).run()
         finally:

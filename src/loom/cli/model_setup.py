@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from loom.cli.shared.terminal import print_line, tokens_label
+from loom.compile.cost import Calibration
 from loom.config import load_config
 from loom.config.files import display_path
 from loom.config.toml_files import add_table, user_config_file
@@ -78,7 +79,9 @@ async def show_models(references: Sequence[str], *, as_json: bool) -> None:
     async with Runtime.open() as runtime:
         for reference in references:
             model = await runtime.models.resolve_live(reference)
-            click.echo(msgspec.json.encode(model_facts(model)) if as_json else _report(model, runtime))
+            measured = await runtime.models.calibration(model.reference)
+            facts = {**model_facts(model), "estimates": msgspec.to_builtins(measured) if measured else None}
+            click.echo(msgspec.json.encode(facts) if as_json else _report(model, runtime, measured))
 
 
 def model_facts(model: Model) -> dict[str, Any]:
@@ -102,7 +105,7 @@ def model_facts(model: Model) -> dict[str, Any]:
     }
 
 
-def _report(model: Model, runtime: Runtime) -> str:
+def _report(model: Model, runtime: Runtime, measured: Calibration | None) -> str:
     origins = model.capabilities.origins
     limits = model.limits
     has_key = bool(key_for(model.provider, runtime.config))
@@ -123,5 +126,6 @@ def _report(model: Model, runtime: Runtime) -> str:
         line("think levels", levels),
         line("options", ", ".join(model.options) or "none"),
         line("its own tools", ", ".join(sorted(model.server_tools)) or "none"),
+        line("estimates", f"× {measured.ratio:.2f}, by {measured.samples} answers" if measured else "not measured yet"),
     ]
     return "\n".join(rows)

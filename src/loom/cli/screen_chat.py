@@ -62,6 +62,7 @@ async def open_library(options: MessageOptions, config: Config) -> OpenedLibrary
 
     async with AsyncExitStack() as stack:
         runtime = await stack.enter_async_context(Runtime.open(config, tools="all"))
+        stack.push_async_callback(runtime.upkeep.run_if_due)
         tools = await choose_tools(runtime, options.tools, default="all")
         model = await requested_model(runtime, options)
         session = ""

@@ -114,14 +114,15 @@ async def _restore(config: Config, folder: Path, *, replace: bool) -> tuple[Back
 def sweep_command(max_bytes: int | None, as_json: bool) -> None:
     """Delete media that no conversation refers to and that are older than `cleanup_after_days`.
 
-    What a conversation refers to is never deleted.
+    What a conversation refers to is never deleted. A daemon does this once a day by itself, and so do `loom`,
+    `loom ask` and `loom chat` when they end.
     """
     asyncio.run(_sweep(max_bytes, as_json))
 
 
 async def _sweep(max_bytes: int | None, as_json: bool) -> None:
     async with Runtime.open() as runtime:
-        report = await runtime.library.sweep(max_bytes=max_bytes)
+        report = await runtime.upkeep.sweep(max_bytes=max_bytes)
     if as_json:
         click.echo(msgspec.json.encode(report))
     else:
@@ -129,3 +130,8 @@ async def _sweep(max_bytes: int | None, as_json: bool) -> None:
             f"{count_text(len(report.deleted), 'medium', 'media')} deleted, {size_label(report.freed_bytes)} freed;"
             f" {report.kept} kept, {size_label(report.kept_bytes)}"
         )
+        if report.uploads_deleted or report.uploads_left:
+            left = (
+                f"; {report.uploads_left} could not be deleted yet and are tried again" if report.uploads_left else ""
+            )
+            click.echo(f"{count_text(report.uploads_deleted, 'file', 'files')} deleted at providers{left}")

@@ -22,12 +22,23 @@ class UsageSum(msgspec.Struct, kw_only=True):
     usage: Usage = Usage()
     usd: float = 0.0
     unpriced: int = 0
+    estimated_tokens: int = 0
+    estimated_input_tokens: int = 0
 
     def add(self, row: UsageRow) -> None:
         self.answers += row.answers
         self.usage = self.usage + row.usage
         self.usd += row.usd
         self.unpriced += row.unpriced
+        self.estimated_tokens += row.estimated_tokens
+        self.estimated_input_tokens += row.estimated_input_tokens
+
+    @property
+    def estimate_label(self) -> str:
+        """How far the estimates were off: `+4 %` where more was estimated than billed."""
+        if not self.estimated_input_tokens:
+            return "-"
+        return f"{round(100 * (self.estimated_tokens / self.estimated_input_tokens - 1)):+d} %"
 
 
 @click.command("usage")
@@ -45,7 +56,8 @@ class UsageSum(msgspec.Struct, kw_only=True):
 def usage_command(days: int, by: str, as_json: bool) -> int:
     """Show the tokens and the cost of answers, by day, model, session or key of the gateway.
 
-    Answers without a known price are counted, and marked with +.
+    Answers without a known price are counted, and marked with +. `estimate` is how much more (+) or less (-) was
+    estimated for the requests than was billed.
     """
     rows, clients = asyncio.run(_read(days))
     if as_json:
@@ -68,7 +80,7 @@ def usage_command(days: int, by: str, as_json: bool) -> int:
     total = UsageSum()
     for row in rows:
         total.add(row)
-    click.echo(f"{by:<{_NAME_WIDTH}}{'answers':>8}{'in':>9}{'out':>9}{'cost':>12}")
+    click.echo(f"{by:<{_NAME_WIDTH}}{'answers':>8}{'in':>9}{'out':>9}{'estimate':>10}{'cost':>12}")
     for name, found in sums.items():
         click.echo(_line(one_line(name, _NAME_WIDTH - 2), found))
     click.echo(_line("total", total))
@@ -84,4 +96,4 @@ async def _read(days: int) -> tuple[tuple[UsageRow, ...], dict[str, str]]:
 def _line(name: str, found: UsageSum) -> str:
     cost = money_label(found.usd) + ("+" if found.unpriced else "")
     tokens = f"{tokens_label(found.usage.input_tokens):>9}{tokens_label(found.usage.output_tokens):>9}"
-    return f"{name:<{_NAME_WIDTH}}{found.answers:>8}{tokens}{cost:>12}"
+    return f"{name:<{_NAME_WIDTH}}{found.answers:>8}{tokens}{found.estimate_label:>10}{cost:>12}"

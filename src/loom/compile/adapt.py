@@ -49,17 +49,19 @@ def adapt(
     target: RenderTarget,
     cap: int = 0,
     *,
+    page_cap: int = 0,
     is_unpaired: bool = False,
 ) -> Measure:
-    """`cap` is the length to which words are cut where nothing else helps; zero leaves them alone. `is_unpaired` is for
-    the call of a server-side tool that has no result, for a result that has no call, and for calls as text."""
+    """`cap` is the length to which words are cut where nothing else helps, `page_cap` how many pages of a document are
+    shown at most; zero leaves them alone. `is_unpaired` is for the call of a server-side tool that has no result, for a
+    result that has no call, and for calls as text."""
     if wish == "omitted":
         return Measure(rendition="omitted", shown=())
     match block:
         case TextBlock():
             return text_blocks.text(block, wish, place, target, cap)
         case ImageBlock() | DocumentBlock() | AudioBlock() | VideoBlock():
-            return _media(block, wish, place, target, cap)
+            return _media(block, wish, place, target, cap, page_cap=page_cap)
         case ThinkingBlock():
             return text_blocks.thinking(block, target, cap)
         case ToolCall() if is_unpaired:
@@ -92,7 +94,9 @@ def _own_kind(
     return as_text(text_of(block), "other-model" if is_foreign else "capability", detail, target, cap)
 
 
-def _media(block: MediaBlock, wish: Rendition, place: BlockPosition, target: RenderTarget, cap: int) -> Measure:
+def _media(
+    block: MediaBlock, wish: Rendition, place: BlockPosition, target: RenderTarget, cap: int, *, page_cap: int
+) -> Measure:
     digest = block.media.digest
     if digest in target.known.missing:
         return _fallback(block, "missing", "its bytes are missing", target, cap)
@@ -102,7 +106,7 @@ def _media(block: MediaBlock, wish: Rendition, place: BlockPosition, target: Ren
         case ImageBlock():
             measure = _image(block, wish, target, cap)
         case DocumentBlock():
-            measure = _document(block, wish, target, cap)
+            measure = _document(block, wish, target, cap, page_cap)
         case AudioBlock():
             measure = _audio(block, wish, target, cap)
         case VideoBlock():
@@ -187,48 +191,62 @@ def _reference(
 # Documents ---------------------------------------------------------------------------------------------------------
 
 
-def _document(block: DocumentBlock, wish: Rendition, target: RenderTarget, cap: int) -> Measure:
+def _document(block: DocumentBlock, wish: Rendition, target: RenderTarget, cap: int, page_cap: int) -> Measure:
     """`low` for a document is its words."""
     accepts = target.model.capabilities.accepts
     if wish == "text":
         return _fallback(block, "", "", target, cap)
     if wish == "low":
-        return _extracted_text(block, "", "its words only", target, cap)
+        return _extracted_text(block, "", "its words only", target, cap, page_cap=page_cap)
     if block.media.media_type in accepts:
-        native = _native(block, target)
+        native = _native(block, target, page_cap)
         if native is not None:
             return native
     if block.media.media_type == PDF and block.media.pages and limits.image_formats(accepts):
-        return _pages(block, target, cap)
-    return _extracted_text(block, "capability", "the model takes no such documents", target, cap)
+        return _pages(block, target, cap, page_cap)
+    return _extracted_text(block, "capability", "the model takes no such documents", target, cap, page_cap=page_cap)
 
 
-def _native(block: DocumentBlock, target: RenderTarget) -> Measure | None:
-    """Return the document itself, or a new one of just the pages that are shown; None where it breaks a limit."""
+def _native(block: DocumentBlock, target: RenderTarget, page_cap: int) -> Measure | None:
+    """Return the document itself, or a new one of just the pages that are shown; None where not even one page is within
+    the platform's limits."""
     media = block.media
     if target.model.limits.max_pages is not None and media.pages is None:
         return None
     first, last = shown_pages(block)
-    count = limits.native_pages(last - first + 1, target)
-    if count < 1:
-        return None
+    most = limits.native_pages(last - first + 1, target)
+    count = min(most, page_cap) if page_cap else most
+    drawn = limits.page_images(target) if limits.image_formats(target.model.capabilities.accepts) else 0
+    least = min(count, drawn)  # fewer than could be drawn are not worth it
+    while count >= max(least, 1):
+        end = first + count - 1
+        recipe = Slice(pages=page_label(first, end)) if media.pages and count < media.pages else None
+        facts = target.known.facts(media.digest, recipe) if recipe else None
+        if recipe is not None and target.known.failure(media.digest, recipe) is not None:
+            return None
+        size = media.size_bytes if recipe is None else limits.slice_bytes(media, count)
+        ref = MediaRef(
+            digest=media.digest,
+            media_type=media.media_type,
+            size_bytes=facts.size_bytes if facts else size,
+            recipe=recipe,
+            exact=recipe is None or facts is not None,
+            pages=count if media.pages else None,
+        )
+        if all(limit is None or ref.encoded_bytes <= limit for limit in limits.document_bytes(target)):
+            reason: Reason = "budget" if page_cap and count == page_cap else "limit"
+            return _native_measure(block, ref, (first, last), reason, target)
+        count = limits.fewer_pages(count) if media.pages else 0
+    return None
+
+
+def _native_measure(
+    block: DocumentBlock, ref: MediaRef, asked: tuple[int, int], reason: Reason, target: RenderTarget
+) -> Measure:
+    media, count = block.media, ref.pages or 1
+    first, last = asked
     end = first + count - 1
-    recipe = Slice(pages=page_label(first, end)) if media.pages and count < media.pages else None
-    facts = target.known.facts(media.digest, recipe) if recipe else None
-    if recipe is not None and target.known.failure(media.digest, recipe) is not None:
-        return None
-    needs = (Need(media.digest, media.media_type, recipe),) if recipe is not None and facts is None else ()
-    ref = MediaRef(
-        digest=media.digest,
-        media_type=media.media_type,
-        size_bytes=facts.size_bytes if facts else media.size_bytes,
-        recipe=recipe,
-        exact=not needs,
-        pages=count if media.pages else None,
-    )
-    if any(limit is not None and ref.encoded_bytes > limit for limit in limits.document_bytes(target)):
-        return None
-    text = target.known.text(media.digest, Text(pages=recipe.pages if recipe else ""))
+    text = target.known.text(media.digest, Text(pages=ref.recipe.pages if isinstance(ref.recipe, Slice) else ""))
     text_tokens = cost.text_tokens(text, target.model.tokens) if text else count * limits.PAGE_TEXT_TOKENS
     shown = ShownMedia(
         kind="document",
@@ -242,55 +260,55 @@ def _native(block: DocumentBlock, target: RenderTarget) -> Measure | None:
         tokens=count * cost.page_tokens(target.model.tokens) + text_tokens,
         wire_bytes=ref.encoded_bytes + BLOCK_BYTES + 2 * _NAME_CHARS,
         pages=count if media.pages else 0,
-        needs=needs,
+        needs=() if ref.exact or ref.recipe is None else (Need(media.digest, media.media_type, ref.recipe),),
     )
-    return (
-        native
-        if end == last
-        else _join_measures(native, _omitted_pages(end + 1, last, target), f"pages {first}-{end} only")
+    return native if end >= last else _without_rest(native, block, end, reason, target)
+
+
+def _without_rest(head: Measure, block: DocumentBlock, end: int, reason: Reason, target: RenderTarget) -> Measure:
+    """Say which pages of those that are meant are not shown, and how the model gets them."""
+    first, last = shown_pages(block)
+    rest = page_label(end + 1, last)
+    look = (
+        f'; {target.request.look_tool}(media="{short_id(block.media)}", pages=…) shows them' if target.has_look else ""
     )
-
-
-def _omitted_pages(first: int, last: int, target: RenderTarget) -> Measure:
-    return as_text(f"[pages {page_label(first, last)} are not shown]", "limit", "", target)
-
-
-def _join_measures(head: Measure, tail: Measure, detail: str) -> Measure:
+    tail = as_text(f"[pages {rest} are not shown{look}]", reason, "", target)
+    shown = page_label(first, end)
     return msgspec.structs.replace(
         head,
         shown=(*head.shown, *tail.shown),
-        reason="limit",
-        detail=detail,
+        reason=reason if head.reason in ("", "limit", "budget") else head.reason,
+        detail="; ".join(part for part in (head.detail, f"pages {shown} only") if part),
         tokens=head.tokens + tail.tokens,
         wire_bytes=head.wire_bytes + tail.wire_bytes,
     )
 
 
-def _pages(block: DocumentBlock, target: RenderTarget, cap: int) -> Measure:
+def _pages(block: DocumentBlock, target: RenderTarget, cap: int, page_cap: int) -> Measure:
     """Page pictures for eyes without PDF, as many as policy and platform allow; the rest is said."""
     first, last = shown_pages(block)
-    end = min(last, first + limits.page_images(target) - 1)
+    most = limits.page_images(target)
+    end = min(last, first + (min(most, page_cap) if page_cap else most) - 1)
     if end < first:
-        return _extracted_text(block, "limit", "the model takes no more images", target, cap)
+        return _extracted_text(block, "limit", "the model takes no more images", target, cap, page_cap=page_cap)
     label = f"[document: {block.media.label}; pages {page_label(first, end)} follow as images]"
     parts = [as_text(label, "capability", "", target, cap)]
     for number in range(first, end + 1):
         recipe = limits.page_image(number, target.model, target.policy, target.model.capabilities.accepts)
         if target.known.failure(block.media.digest, recipe) is not None:
-            return _extracted_text(block, "missing", "a page could not be drawn", target, cap)
+            return _extracted_text(block, "missing", "a page could not be drawn", target, cap, page_cap=page_cap)
         parts.append(_picture(block.media, recipe, "auto", "pages", target))
-    if end < last:
-        parts.append(_omitted_pages(end + 1, last, target))
-    return Measure(
+    drawn = Measure(
         rendition="pages",
         shown=tuple(item for part in parts for item in part.shown),
         reason="capability",
-        detail="the model takes no PDF" if end == last else f"the model takes no PDF; pages {first}-{end} only",
+        detail="the model takes no PDF",
         tokens=sum(part.tokens for part in parts),
         wire_bytes=sum(part.wire_bytes for part in parts),
         images=end - first + 1,
         needs=tuple(need for part in parts for need in part.needs),
     )
+    return drawn if end >= last else _without_rest(drawn, block, end, "limit", target)
 
 
 def shown_pages(block: DocumentBlock) -> tuple[int, int]:
@@ -302,18 +320,23 @@ def shown_pages(block: DocumentBlock) -> tuple[int, int]:
     return min(first, count), min(last, count)
 
 
-def _extracted_text(block: DocumentBlock, reason: Reason, detail: str, target: RenderTarget, cap: int) -> Measure:
+def _extracted_text(
+    block: DocumentBlock, reason: Reason, detail: str, target: RenderTarget, cap: int, *, page_cap: int
+) -> Measure:
     """Return the words of a document under its label, or the label alone where it has none."""
     if block.media.digest in target.alts:
         return _fallback(block, reason, detail, target, cap)
-    recipe: Recipe = Text(pages=block.pages)
+    first, last = shown_pages(block)
+    end = min(last, first + page_cap - 1) if page_cap and block.media.pages else last
+    recipe: Recipe = Text(pages=block.pages if end == last else page_label(first, end))
     failure = target.known.failure(block.media.digest, recipe)
     text = target.known.text(block.media.digest, recipe)
     if text is None or not text.strip():
         fallback = _fallback(block, reason, failure or detail, target, cap)
         asked = () if text is not None or failure else (Need(block.media.digest, block.media.media_type, recipe),)
         return msgspec.structs.replace(fallback, needs=asked)
-    return as_text(f"{text_of(block)}\n{text}", reason, detail, target, cap)
+    words = as_text(f"{text_of(block)}\n{text}", reason, detail, target, cap)
+    return words if end == last else _without_rest(words, block, end, "budget", target)
 
 
 # Sound and video ---------------------------------------------------------------------------------------------------

@@ -75,13 +75,13 @@ class PlacedBlock:
         self.extra_image = False
         self.refused: Measure | None = None
         """Set on thinking that cannot go back from where it stands."""
-        self._measures: dict[tuple[Rendition, int], Measure] = {}
+        self._measures: dict[tuple[Rendition, int, int], Measure] = {}
 
-    def render_cost(self, wish: Rendition, cap: int, target: RenderTarget) -> Measure:
-        found = self._measures.get((wish, cap))
+    def render_cost(self, wish: Rendition, cap: int, target: RenderTarget, *, page_cap: int = 0) -> Measure:
+        found = self._measures.get((wish, cap, page_cap))
         if found is None:
-            found = adapt(self.block, wish, self.place, target, cap, is_unpaired=self.is_unpaired)
-            self._measures[wish, cap] = found
+            found = adapt(self.block, wish, self.place, target, cap, page_cap=page_cap, is_unpaired=self.is_unpaired)
+            self._measures[wish, cap, page_cap] = found
         return found
 
     def mark_unpaired(self) -> None:
@@ -270,7 +270,8 @@ class Layout:
         wish = self.target_rendition(item, mark)[0]
         if item.refused is not None and wish == "full":
             return item.refused
-        return item.render_cost(wish, cap, self.target)
+        page_cap = mark.page_cap if item.message < mark.paged_before and isinstance(item.block, DocumentBlock) else 0
+        return item.render_cost(wish, cap, self.target, page_cap=page_cap)
 
     def _is_whole(self, item: PlacedBlock, mark: Watermark) -> bool:
         return item.is_thinking or self._measure_item(item, mark).rendition == "full"

@@ -12,6 +12,7 @@ from typing import Final
 from loom.compile import cost
 from loom.compile.measure import RenderTarget
 from loom.compile.policy import Policy
+from loom.content.media import Media
 from loom.content.recipes import Fit, Frame, Low, Page
 from loom.models import Limits, Model
 
@@ -21,6 +22,8 @@ PAGE_TEXT_TOKENS: Final = 500
 PAGE_BYTES: Final = 1_000_000
 """Encoded, and plenty for a page at 150 dpi: twenty of them fit into every platform's request."""
 _LOW_BYTES: Final = 400_000
+_SLICE_BYTES: Final = 20_000
+"""What the pages of a document share: fonts, an index."""
 
 
 def image_formats(accepts: tuple[str, ...]) -> tuple[str, ...]:
@@ -81,11 +84,21 @@ def video_frame(at_seconds: float, target: RenderTarget, *, is_low: bool) -> Fra
 
 
 def native_pages(pages: int, target: RenderTarget) -> int:
-    """Return how many pages of one document are sent: all of them, or as many as one reads at once."""
+    """Return how many of the pages of one document are sent: as many as fit."""
     each = cost.page_tokens(target.model.tokens) + PAGE_TEXT_TOKENS
     counts = (target.model.limits.max_pages, target.policy.max_pages)
     allowed = min(count for count in (_affordable(each, target), *counts) if count is not None)
-    return pages if pages <= allowed else min(allowed, target.policy.page_images)
+    return min(pages, allowed)
+
+
+def fewer_pages(pages: int) -> int:
+    """Return the next smaller number of pages to try: a fifth less, so that few slices are made until one fits."""
+    return pages * 4 // 5
+
+
+def slice_bytes(media: Media, pages: int) -> int:
+    """Return an estimate of the size of `pages` pages of a document, before they are cut out."""
+    return min(media.size_bytes, media.size_bytes * pages // max(media.pages or 1, 1) + _SLICE_BYTES)
 
 
 def _affordable(tokens_each: int, target: RenderTarget) -> int:

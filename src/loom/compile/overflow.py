@@ -23,6 +23,8 @@ _GIVEN_UP: Final = {
     "dropped_before": "",
     "text_cap": "long texts cut",
     "capped_before": "long texts cut",
+    "page_cap": "pages of documents left out",
+    "paged_before": "pages of documents left out",
     "unpinned_before": "what was pinned reduced",
 }
 _UNITS: Final = {"tokens": "tokens", "wire_bytes": "on the wire", "images": "images", "pages": "pages"}

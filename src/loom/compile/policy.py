@@ -83,6 +83,9 @@ class Watermark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     text_cap: int = 0
     capped_before: int = 0
     """Texts before this that are longer than the cap lose their middle."""
+    page_cap: int = 0
+    paged_before: int = 0
+    """Documents before this show at most `page_cap` pages each."""
     unpinned_before: int = 0
     """Before this, even what the user pinned is reduced: nothing else was left."""
     thinking_from: int = 0

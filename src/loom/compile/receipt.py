@@ -124,7 +124,9 @@ def losses(survey: Layout, mark: Watermark) -> Iterator[str]:
         if item.message < survey.turns[-1] or not isinstance(block, MEDIA):
             continue
         if _why(item, measure, survey, mark)[0] in ("capability", "missing", "quarantine", "limit", "budget"):
-            unseen.append(f"{block.media.name or block.media.media_type} as {measure.rendition}")
+            name = block.media.name or block.media.media_type
+            is_part = measure.rendition == "full" and bool(measure.detail)
+            unseen.append(f"{name}, {measure.detail}" if is_part else f"{name} as {measure.rendition}")
     if unseen:
         yield f"{survey.target.model.reference} gets {', '.join(unseen)}"
 

@@ -8,19 +8,26 @@ one instead of cutting again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate, repeat, takewhile
 from typing import Final, TypeAlias
 
 import msgspec
 
 from loom.compile import cost
 from loom.compile.layout import Layout
+from loom.compile.limits import fewer_pages
 from loom.compile.measure import json_bytes
 from loom.compile.policy import Policy, Watermark
 from loom.models import Model
 from loom.prompt import Totals
 
-HEADROOM: Final = 0.8
+LEAST_ROOM: Final = 0.2
+_MOST_ROOM: Final = 0.5
+_REQUESTS_AHEAD: Final = 24
+_RECENT_TURNS: Final = 3
+"""A cut makes room for this number of requests that grow as those of the last turns did: between a fifth and a half of
+the budget. Rewriting is paid once for all of them."""
 UNLIMITED: Final = 2**53
 _OUTPUT_SHARE: Final = 4
 """At most a quarter of the window is kept free for the answer."""
@@ -30,6 +37,9 @@ _LONG_CAPS: Final = tuple(round(10_000 * 1.05**step) for step in range(155, -1, 
 """From 19 million characters to 10,000 in steps of 5 %, so that a text that is just too long loses just too much.
 Fixed, so that the same cut is found again on the next request."""
 _SHORT_CAPS: Final = (5_000, 2_000, 1_000, 400, 100)
+_PAGE_CAPS: Final = tuple(takewhile(bool, accumulate(repeat(0, 40), lambda pages, _: fewer_pages(pages), initial=600)))
+"""From the most pages that a platform takes to one. A fifth less each time: a document that was cut is not cut again
+by the next question."""
 
 TrimSteps: TypeAlias = Callable[[Watermark], Sequence[Watermark]]
 """From a watermark, higher and higher ones of one kind."""
@@ -81,42 +91,73 @@ def fits(used: Totals, allowed: Totals) -> bool:
 
 
 def trim(scales: RequestCost, mark: Watermark, allowed: Totals) -> Watermark:
-    """Return the lowest watermark that fits, found by raising one border after the other as far as each one helps."""
+    """Return the lowest watermark that fits, found by raising one border after the other as far as each one helps.
+
+    Where a platform caches, old turns give way until the next requests have room; the turns that should be kept give
+    way for a little room only, and what the model has not seen yet for none.
+    """
     used = scales.cost_of(mark)
     if fits(used, allowed):
         return mark
-    cached = scales.survey.target.model.cache.mode != "none"
-    goal = _goal(used, allowed) if cached else allowed
-    old, *kept, unseen = _trim_order(scales.survey)
-    enough: Watermark | None = None
-    for zone in (old, *kept, unseen):
-        if enough is not None:
-            return enough
-        if zone is unseen:
-            goal = allowed
-        for ladder in zone:
-            marks = ladder(mark)
-            after = scales.cost_of(marks[-1]) if marks else used
-            if fits(after, goal):
-                return _lowest(scales, marks, goal)
-            if enough is None and fits(after, allowed):
-                enough = _lowest(scales, marks, allowed)
-            if enough is not None and zone is not old:
-                # What should be kept is worth more than headroom.
-                return enough
-            if marks and _helps(used, after, goal):
-                mark, used = marks[-1], after
-    return enough or mark
+    zones = [*_trim_order(scales.survey)]
+    if scales.survey.target.model.cache.mode != "none":
+        some = _with_room(used, allowed, dict.fromkeys(_FIELDS, LEAST_ROOM))
+        deep = _with_room(used, allowed, _rooms(scales, mark, allowed))
+        for reach, goal in ((1, deep), (1, some), (2, some), (3, some)):
+            found, is_enough = _raise(scales, mark, zones[:reach], goal)
+            if is_enough:
+                return found
+    return _raise(scales, mark, zones, allowed)[0]
 
 
-def _goal(used: Totals, allowed: Totals) -> Totals:
-    """A broken budget gets headroom; one that holds stays as it is."""
+def _raise(
+    scales: RequestCost, start: Watermark, zones: Sequence[Sequence[TrimSteps]], goal: Totals
+) -> tuple[Watermark, bool]:
+    """Return the lowest watermark within `zones` that reaches the goal, and True; else the one that helps most."""
+    mark, used = start, scales.cost_of(start)
+    for ladder in (ladder for zone in zones for ladder in zone):
+        marks = ladder(mark)
+        if not marks:
+            continue
+        after = scales.cost_of(marks[-1])
+        if fits(after, goal):
+            return _restore_texts(scales, start, _lowest(scales, marks, goal), goal), True
+        if _helps(used, after, goal):
+            mark, used = marks[-1], after
+    return mark, False
+
+
+def _restore_texts(scales: RequestCost, start: Watermark, mark: Watermark, goal: Totals) -> Watermark:
+    """Texts that were cut before pages of documents were are whole again where the pages alone would do."""
+    whole = msgspec.structs.replace(mark, text_cap=start.text_cap, capped_before=start.capped_before)
+    return whole if whole != mark and fits(scales.cost_of(whole), goal) else mark
+
+
+def _with_room(used: Totals, allowed: Totals, rooms: Mapping[str, float]) -> Totals:
+    """A broken budget gets room; one that holds stays as it is."""
     return Totals(
         **{
-            field: int(limit * HEADROOM) if getattr(used, field) > limit else limit
+            field: int(limit * (1 - rooms[field])) if getattr(used, field) > limit else limit
             for field, limit in msgspec.structs.asdict(allowed).items()
         }
     )
+
+
+def _rooms(scales: RequestCost, mark: Watermark, allowed: Totals) -> dict[str, float]:
+    """Return which share of each budget the next requests take, if they grow as those of the last turns did."""
+    survey = scales.survey
+    start = survey.turns[-_RECENT_TURNS] if len(survey.turns) >= _RECENT_TURNS else 0
+    requests = sum(message.role == "assistant" for message in survey.messages[start:]) or 1
+    recent = [
+        measure for item, measure in zip(survey.items, survey.render_costs(mark), strict=True) if item.message >= start
+    ]
+    rooms: dict[str, float] = {}
+    for field in _FIELDS:
+        ratio = scales.ratio if field == "tokens" else 1.0
+        grown = sum(getattr(measure, field) for measure in recent) * ratio / requests
+        ahead = _REQUESTS_AHEAD * grown / max(getattr(allowed, field), 1)
+        rooms[field] = min(max(ahead, LEAST_ROOM), _MOST_ROOM)
+    return rooms
 
 
 def _helps(before: Totals, after: Totals, goal: Totals) -> bool:
@@ -153,18 +194,23 @@ def _trim_order(survey: Layout) -> Iterator[Sequence[TrimSteps]]:
     )
     yield (
         _to("result_media_before", new),
+        _caps("page_cap", "paged_before", _PAGE_CAPS, new),
         _to("media_low_before", new),
         _to("media_before", new),
         _to("tool_text_before", new),
     )
     end = len(survey.messages)
-    yield (_caps(_LONG_CAPS, end), _at("dropped_before", steps))
+    yield (
+        _caps("text_cap", "capped_before", _LONG_CAPS, end),
+        _caps("page_cap", "paged_before", _PAGE_CAPS, end),
+        _at("dropped_before", steps),
+    )
     yield (
         _to("media_low_before", end),
         _to("media_before", end),
         _unpin(_to("media_before", end), end),
         _to("tool_text_before", end),
-        _caps(_SHORT_CAPS, end),
+        _caps("text_cap", "capped_before", _SHORT_CAPS, end),
     )
 
 
@@ -195,13 +241,17 @@ def _at(border: str, ends: Sequence[int]) -> TrimSteps:
     return ladder
 
 
-def _caps(caps: Sequence[int], end: int) -> TrimSteps:
+def _caps(field: str, border: str, caps: Sequence[int], end: int) -> TrimSteps:
     """What was cut before stays cut, so a cap for what came later is no longer than theirs."""
 
     def ladder(mark: Watermark) -> Sequence[Watermark]:
-        shorter = [cap for cap in caps if not mark.text_cap or cap < mark.text_cap]
-        again = [mark.text_cap] if mark.text_cap in caps and mark.capped_before < end else []
-        return [msgspec.structs.replace(mark, text_cap=cap, capped_before=end) for cap in (*again, *shorter)]
+        before: int = getattr(mark, field)
+        if end <= 0:
+            return []
+        shorter = [cap for cap in caps if not before or cap < before]
+        again = [before] if before in caps and getattr(mark, border) < end else []
+        reach = max(getattr(mark, border), end)
+        return [msgspec.structs.replace(mark, **{field: cap, border: reach}) for cap in (*again, *shorter)]
 
     return ladder
 

@@ -432,6 +432,15 @@ class GatewayRoutes(Section, frozen=True, kw_only=True):
     images: Annotated[str, about("The model for conversations with images or documents; empty: the one asked for.")] = (
         ""
     )
+    large: Annotated[str, about("The model for requests of more than `large_tokens`; empty: the one asked for.")] = ""
+    large_tokens: Annotated[Positive, about("From how many tokens on, as estimated, a request is large.")] = 150_000
+    costly: Annotated[
+        str, about("The model for requests whose input would cost more than `costly_usd`; empty: the one asked for.")
+    ] = ""
+    costly_usd: Annotated[
+        Annotated[float, Meta(ge=0, le=FEW)],
+        about("From which price on, in US dollars, the input of a request is costly."),
+    ] = 1.0
 
 
 class GatewayKey(Section, frozen=True, kw_only=True):

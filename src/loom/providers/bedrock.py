@@ -1,4 +1,5 @@
-"""Bedrock's address and signature; its protocol is `wire.bedrock_anthropic`.
+"""Bedrock's address and signature; its protocols are `wire.bedrock_anthropic` and
+`wire.bedrock_converse`.
 
 A request is authorised with a Bedrock API key (AWS_BEARER_TOKEN_BEDROCK) where there is one, else signed with the
 credentials that AWS's own tools would use. A signature covers the hash of the body, and the service takes no unsigned
@@ -18,6 +19,8 @@ from loom.models import Model
 from loom.providers.media_body import Body, sha256_of
 
 SERVICE: Final = "bedrock"
+WIRES: Final = ("bedrock_anthropic", "bedrock_converse")
+"""The protocols whose requests are signed."""
 _DEFAULT_REGION: Final = "us-east-1"
 
 

@@ -74,6 +74,9 @@ def model(reference: str, overrides: ModelOverrides | None = None) -> Model:
         raise ConfigError(
             f"{platform!r} is not a known platform.", hint=f"Did you mean {near}? {known}" if near else known
         )
+    own = platforms()[platform]
+    if "only" in own and not re.fullmatch(own["only"], name, re.IGNORECASE):
+        platform = own["others"]
     names = platforms()[platform].get("names", [name])
     if name not in names:
         known = ", ".join(f"{platform}/{each}" for each in names)

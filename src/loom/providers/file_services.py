@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote, urlsplit
 
@@ -34,7 +33,11 @@ _SUFFIXES: Final = {"application/pdf": ".pdf", "audio/mpeg": ".mp3", "audio/x-wa
 
 
 class UploadFailed(Exception):
-    """It stays inside this room: the bytes are sent inline instead."""
+    """It stays inside this room: the bytes are sent inline instead. `status` is 0 where there was no answer."""
+
+    def __init__(self, problem: str, status: int = 0) -> None:
+        super().__init__(problem)
+        self.status = status
 
 
 class FileService(Protocol):
@@ -48,7 +51,7 @@ class FileService(Protocol):
     ) -> str: ...
 
     async def delete(self, connections: Connections, model: Model, key: str | None, file_id: str) -> None:
-        """As far as it can be done; what is left expires."""
+        """Return when the file is gone, also where it was gone before; raise `UploadFailed` otherwise."""
         ...
 
 
@@ -78,8 +81,7 @@ class _Forms:
 
     async def delete(self, connections: Connections, model: Model, key: str | None, file_id: str) -> None:
         url = endpoint(model.base_url, f"{self._path}/{quote(file_id, safe='')}").url
-        with suppress(UploadFailed):
-            await _send_request(connections, "DELETE", url, {**self._headers, **_access(connections, model, key)})
+        await _delete_file(connections, url, {**self._headers, **_access(connections, model, key)})
 
 
 class _Gemini:
@@ -130,8 +132,7 @@ class _Gemini:
 
     async def delete(self, connections: Connections, model: Model, key: str | None, file_id: str) -> None:
         url = endpoint(model.base_url, f"/files/{quote(file_id.rsplit('/', 1)[-1], safe='')}").url
-        with suppress(UploadFailed):
-            await _send_request(connections, "DELETE", url, _access(connections, model, key))
+        await _delete_file(connections, url, _access(connections, model, key))
 
 
 SERVICES: Final[dict[str, FileService]] = {
@@ -167,11 +168,19 @@ async def _send_request(
     except transport_errors() as error:
         raise UploadFailed(type(error).__name__) from error
     if not response.is_success:
-        raise UploadFailed(f"status {response.status_code}")
+        raise UploadFailed(f"status {response.status_code}", response.status_code)
     try:
         return _Answer(response.headers, msgspec.json.decode(raw, type=dict[str, Any]) if raw.strip() else {})
     except msgspec.DecodeError as error:
         raise UploadFailed("the answer is not JSON") from error
+
+
+async def _delete_file(connections: Connections, url: str, headers: Mapping[str, str]) -> None:
+    try:
+        await _send_request(connections, "DELETE", url, headers)
+    except UploadFailed as error:
+        if error.status not in (404, 410):
+            raise
 
 
 def _access(connections: Connections, model: Model, key: str | None) -> dict[str, str]:

@@ -12,8 +12,8 @@ import asyncio
 import hashlib
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final, Protocol, TypeAlias
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -31,6 +31,7 @@ PENDING: Final = "(uploaded when the request is sent)"
 """Stands for the id of a file that is not uploaded yet, in previews."""
 _AT_ONCE: Final = 4
 _REST_SECONDS: Final = 600.0
+_DELETE_SECONDS: Final = 20.0
 
 _Medium: TypeAlias = tuple[str, str]
 """Digest and recipe."""
@@ -50,6 +51,22 @@ class UploadRecord(Protocol):
     def content(self) -> str: ...
 
 
+class UnwantedFile(Protocol):
+    """A file to be deleted at its provider."""
+
+    @property
+    def provider(self) -> str: ...
+
+    @property
+    def account(self) -> str: ...
+
+    @property
+    def file_id(self) -> str: ...
+
+    @property
+    def model(self) -> str: ...
+
+
 class UploadStore(Protocol):
     """Which provider holds which bytes for us (`store.uploads`)."""
 
@@ -65,11 +82,14 @@ class UploadStore(Protocol):
         file_id: str,
         content: str,
         expires_at: float,
+        model: str = "",
     ) -> None: ...
 
     async def forget(self, provider: str, account: str, file_ids: Collection[str]) -> None: ...
 
-    async def take(self, digests: Collection[str]) -> Sequence[UploadRecord]: ...
+    async def list_unwanted(self) -> Sequence[UnwantedFile]: ...
+
+    async def settle_unwanted(self, upload: Any, problem: str) -> None: ...
 
 
 class ProviderUploads:
@@ -132,13 +152,31 @@ class ProviderUploads:
         """Ids that the provider no longer knows."""
         await self._shelf.forget(model.provider, _account(model, self._key(model) or ""), file_ids)
 
-    async def delete(self, digests: Collection[str], models: Iterable[Model]) -> None:
-        """Media that are gone here go there too, as far as one of these models has the key to them."""
-        accounts = {(model.provider, _account(model, key)): model for model in models if (key := self._key(model))}
-        for upload in await self._shelf.take(digests):
-            model, service = accounts.get((upload.provider, upload.account)), SERVICES.get(upload.provider)
-            if model is not None and service is not None:
-                await service.delete(self._connections, model, self._key(model), upload.file_id)
+    async def delete_unwanted(self, resolve: Callable[[str], Model]) -> tuple[int, int]:
+        """Delete at their providers what is condemned; return how many files are gone and how many are left.
+
+        `resolve` returns the model of a reference. A file whose provider is away, or for which there is no key any
+        more, stays noted with its problem until a later try, or until it expires there.
+        """
+        deleted = left = 0
+        for upload in await self._shelf.list_unwanted():
+            problem = await self._delete(upload, resolve)
+            await self._shelf.settle_unwanted(upload, problem)
+            deleted, left = deleted + (not problem), left + bool(problem)
+        return deleted, left
+
+    async def _delete(self, upload: UnwantedFile, resolve: Callable[[str], Model]) -> str:
+        """Return the problem, or nothing where the file is gone."""
+        try:
+            model = resolve(upload.model)
+            service, key = SERVICES.get(upload.provider), self._key(model)
+            if service is None or not key or _account(model, key) != upload.account:
+                return "the key with which it was uploaded is not configured"
+            async with asyncio.timeout(_DELETE_SECONDS):
+                await service.delete(self._connections, model, key, upload.file_id)
+        except (UploadFailed, TimeoutError, LoomError) as error:
+            return str(error) or type(error).__name__
+        return ""
 
     async def _id(self, service: FileService, model: Model, account: str, ref: MediaRef, *, upload: bool) -> str | None:
         medium = _medium(ref)
@@ -178,6 +216,7 @@ class ProviderUploads:
             file_id=file_id,
             content=content,
             expires_at=now + service.lifetime_seconds,
+            model=model.reference,
         )
         return file_id
 

@@ -12,11 +12,11 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from loom.content.media import size_label
 from loom.errors import Overloaded, ProviderError, RateLimited, Unavailable
-from loom.events import DecoderEvent, Stopped, UsageReported
+from loom.events import DecoderEvent, RetryScheduled, Stopped, UsageReported
 from loom.models import Model
 from loom.prompt import Prompt
 from loom.providers import bedrock, http_errors
@@ -28,9 +28,8 @@ from loom.wire.table import WIRES, wire_of
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["WIRES", "HttpProvider", "OnWait", "Timeouts"]
+__all__ = ["WIRES", "HttpProvider", "Timeouts"]
 
-OnWait: TypeAlias = Callable[[float, ProviderError], None]
 """Told before every pause: how many seconds it lasts, and why."""
 
 _FIRST_DELAY_SECONDS: Final = 0.5
@@ -60,7 +59,7 @@ class HttpProvider:
         self._patience = self._connections.patience
         self._aws = bedrock.Signer()
 
-    async def stream(self, prompt: Prompt, *, on_wait: OnWait | None = None) -> AsyncGenerator[DecoderEvent]:
+    async def stream(self, prompt: Prompt) -> AsyncGenerator[DecoderEvent]:
         model = prompt.model
         deadline = asyncio.get_running_loop().time() + self._patience.deadline_seconds
         try:
@@ -73,7 +72,12 @@ class HttpProvider:
                             yield event
                     return
                 except _Again as again:
-                    await self._pause(attempt, again, deadline, on_wait)
+                    delay = _delay(attempt, again.error.retry_after)
+                    if attempt >= self._patience.attempts or asyncio.get_running_loop().time() + delay > deadline:
+                        raise again.error from again.__cause__
+                    http_errors.complete_error(again.error, None, self._secrets(model))
+                    yield RetryScheduled(seconds=delay, error=again.error)
+                    await asyncio.sleep(delay)
         except ProviderError as error:
             http_errors.complete_error(error, None, self._secrets(model))
             raise
@@ -117,15 +121,6 @@ class HttpProvider:
                     raise _Again(error) from error
                 raise
 
-    async def _pause(self, attempt: int, again: _Again, deadline: float, on_wait: OnWait | None) -> None:
-        """Wait before the next attempt, or raise what went wrong where patience is at its end."""
-        delay = _delay(attempt, again.error.retry_after)
-        if attempt >= self._patience.attempts or asyncio.get_running_loop().time() + delay > deadline:
-            raise again.error from again.__cause__
-        if on_wait is not None:
-            on_wait(delay, again.error)
-        await asyncio.sleep(delay)
-
     async def _attempt(self, request: _Request) -> httpx2.Response:
         headers = await self._headers(request)
         told, body = self._on_progress, request.body
@@ -162,7 +157,7 @@ class HttpProvider:
             **request.to.headers,
             **request.headers,
         }
-        if model.provider == "bedrock-anthropic" and not request.key:
+        if model.wire in bedrock.WIRES and not request.key:
             signed = await self._aws.sign(request.to.url, headers, body)
             return headers | signed | self._connections.own_headers(model)
         return headers | self._connections.access(model, request.key)

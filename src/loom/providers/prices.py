@@ -21,6 +21,7 @@ FREE: Final = Decimal(0)
 _LISTS: Final = {
     "anthropic": "anthropic",
     "bedrock-anthropic": "aws",
+    "bedrock-converse": "aws",
     "openai-responses": "openai",
     "openai-chat": "openai",
     "gemini": "google",

@@ -43,6 +43,7 @@ from loom.runtime.speech import SpeechServices
 from loom.runtime.stores import open_stores
 from loom.runtime.system_prompts import SystemPrompts
 from loom.runtime.toolbox import Toolbox
+from loom.runtime.upkeep import Upkeep
 from loom.runtime.usage import check_budget
 from loom.store.accounts import Accounts
 from loom.store.database import Database, open_database
@@ -102,7 +103,7 @@ class Runtime:
         """Which model a name means, and the provider that answers for it."""
         self.speech: Final = SpeechServices(self._current_config, self.models, lambda: self.stores)
         """What writes down speech, and what speaks."""
-        self.stores: Final = open_stores(config, database, media, self.speech.transcriber)
+        self.stores: Final = open_stores(config, database, media, self.speech.transcriber, self.models.calibrations)
         """For maintenance: interfaces use `library`."""
         self.describers: Final = Describers(self._current_config, self.models, self.stores)
         self.settler: Final = Settler(
@@ -125,6 +126,10 @@ class Runtime:
             uses_mcp=options.mcp is not False,
         )
         """The tools that sessions may use."""
+        self.upkeep: Final = Upkeep(
+            self.stores, lambda: self._config.cleanup_after_days, self.models.files, self.models.resolve
+        )
+        """What is deleted by itself."""
         self.library: Final = LocalLibrary(self, self.stores)
         """What interfaces use: sessions, media, models and tools."""
         self.dispatch: Final = Dispatch(self.stores, self.models.cost_by_name)
@@ -306,6 +311,7 @@ class Runtime:
             known_model=self.models.resolve,
             resolve_model=self.models.resolve_live,
             sampling=self.models.sampling,
+            keep_calibration=self.models.calibrations.keep,
             learn=self.models.learn,
             provider=self.models.provider,
             lost_files=lost_files,

@@ -21,6 +21,27 @@ AGENT: Final = "agent"
 """The setting of a session that names its agent."""
 
 
+def with_agents(config: Config, agents: Mapping[str, AgentEntry | Mapping[str, Any]]) -> Config:
+    """Return the configuration with these agents beside its own; raise ConfigError where one has an unknown field.
+
+    An agent is a mapping with the fields of `[agents.NAME]`: `model`, `system`, `tools`, `description` …
+    """
+    entries = dict(config.agents)
+    for name, given in agents.items():
+        if isinstance(given, AgentEntry):
+            entries[name] = msgspec.structs.replace(given, id=name)
+            continue
+        unknown = [key for key in given if key not in AgentEntry.__struct_fields__]
+        try:
+            if unknown:
+                raise msgspec.ValidationError(f"{unknown[0]} is not a field of an agent")
+            entries[name] = msgspec.convert({**given, "id": name}, AgentEntry)
+        except msgspec.ValidationError as error:
+            fields = ", ".join(field for field in AgentEntry.__struct_fields__ if field != "id")
+            raise ConfigError(f"The agent {name!r} cannot be used: {error}.", hint=f"Fields: {fields}.") from None
+    return msgspec.structs.replace(config, agents=entries)
+
+
 def find_agent(config: Config, name: str) -> AgentEntry:
     """Return a configured agent; raise ConfigError with the names that there are."""
     found = config.agents.get(name)

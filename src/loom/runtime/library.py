@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
@@ -67,7 +66,7 @@ from loom.session import ExportFormat, MediaBytes
 from loom.store.media_text import MediaTexts
 from loom.store.session_rows import StoredSession
 from loom.store.shares import Share, Shares
-from loom.store.sweep import SweepReport, forget, sweep
+from loom.store.sweep import forget
 
 if TYPE_CHECKING:
     from loom.providers.media_body import MediaSource
@@ -232,30 +231,15 @@ class LocalLibrary:
         return digest in await self.stores.sessions.digests(session_id)
 
     async def delete(self, session_id: str) -> int:
-        """Delete a session and the media that only it used; return the bytes that were freed."""
+        """Delete a session and the media that only it used, here and at providers; return the bytes freed here."""
         since = datetime.now(UTC)
         stores = self._runtime.stores
         digests = await stores.sessions.delete(session_id)
         await self._runtime.processes.end(session_id)
         freed = await forget(stores.media, stores.derived, digests, stores.sessions.media_in_use, unless_since=since)
         self._runtime.settler.drop(digests)
+        await self._runtime.upkeep.delete_uploads_of(digests)
         return freed
-
-    async def sweep(self, *, max_bytes: int | None = None) -> SweepReport:
-        """Delete media that no message refers to and that are old enough, or too many."""
-        stores = self._runtime.stores
-
-        async def referenced() -> set[str]:
-            return set(await stores.sessions.referenced_digests())
-
-        return await sweep(
-            stores.media,
-            referenced,
-            now=datetime.fromtimestamp(time.time(), UTC),
-            derived=stores.derived,
-            cleanup_after_days=self._runtime.config.cleanup_after_days,
-            max_bytes=max_bytes,
-        )
 
     async def folders(self) -> FolderList:
         sessions = self.stores.sessions

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from loom.compile.cost import Calibration
 from loom.compile.ports import Provider
 from loom.compile.renditions import Renditions
 from loom.config import Config
@@ -14,6 +15,7 @@ from loom.content.media_kinds import MEDIA_KINDS
 from loom.errors import ProviderError
 from loom.models import Model, Usage
 from loom.prompt import Prompt
+from loom.runtime.calibrations import ModelCalibrations
 from loom.runtime.custom_provider import REGISTERED, Answering
 from loom.runtime.model_resolution import (
     BUILT_IN_MODEL,
@@ -56,6 +58,8 @@ class ModelAccess:
         self._given = given
         self._own: ChainMap[str, Answering] = ChainMap(own, REGISTERED)
         self._database = database
+        self.calibrations: Final = ModelCalibrations(ModelFacts(database))
+        """How far the estimates of models are off."""
         self._renditions = renditions
         self._http: Provider | None = None
         self._discovery: Discovery | None = None
@@ -106,6 +110,10 @@ class ModelAccess:
     def cost_by_name(self, reference: str, usage: Usage) -> float | None:
         """The same for the name of a model."""
         return price(self.resolve(reference), usage)
+
+    async def calibration(self, reference: str) -> Calibration | None:
+        """Return how far the estimates of a model are off; None if no answer of it was billed yet."""
+        return (await self.calibrations.load()).get(reference)
 
     async def learn(self, model: Model, kind: str) -> None:
         """Remember that a model does not take a kind of media."""
@@ -170,13 +178,14 @@ class ModelAccess:
         """Return the prompt with large media as files that its provider has, uploaded now with `upload`."""
         if all(ref.size_bytes < MIN_UPLOAD_BYTES for ref in prompt.media()):
             return prompt
-        return await self._files().apply(prompt, upload=upload)
+        return await self.files().apply(prompt, upload=upload)
 
     async def forget_files(self, model: Model, file_ids: Collection[str]) -> None:
         """Forget uploaded files that their provider no longer has."""
-        await self._files().forget(model, file_ids)
+        await self.files().forget(model, file_ids)
 
-    def _files(self) -> ProviderUploads:
+    def files(self) -> ProviderUploads:
+        """Return what talks to the file services of providers."""
         if self._uploads is None:
             from loom.providers.files import ProviderUploads
 

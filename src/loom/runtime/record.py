@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -35,6 +36,7 @@ from loom.events import (
     encode_event,
     is_model_event,
 )
+from loom.runtime.calibrations import ModelCalibrations
 from loom.runtime.event_log import EventLog
 from loom.runtime.session_settings import system_prompt_of
 from loom.session import Options, Queued, SessionChange
@@ -67,6 +69,7 @@ class SessionStores(msgspec.Struct, frozen=True, kw_only=True):
     queue: MessageQueue
     leases: Leases
     requests: Commands
+    calibrations: ModelCalibrations
 
 
 class _Path(msgspec.Struct, frozen=True):
@@ -96,7 +99,7 @@ class StoredRecord:
         if at:
             session = await self._stores.sessions.get(self.id)
             root, *nodes = await self._stores.forest.path(at)
-            return snapshot_of(session, root.system or "", tuple(map(placed_node, nodes)))
+            return await self._snapshot(session, root.system or "", tuple(map(placed_node, nodes)))
         known = self._path
         found = await self._stores.journal.read(
             self.id, known_head=known.head if known else "", known_depth=len(known.placed) if known else 0
@@ -108,7 +111,10 @@ class StoredRecord:
             root, *nodes = found.nodes
             path = _Path(session.head_id, root.system or "", tuple(map(placed_node, nodes)))
         self._path = path
-        return snapshot_of(session, path.system, path.placed)
+        return await self._snapshot(session, path.system, path.placed)
+
+    async def _snapshot(self, session: StoredSession, system: str, path: tuple[DetachedMessage, ...]) -> Snapshot:
+        return snapshot_of(session, system, path, await self._stores.calibrations.load())
 
     async def question(self, node: str | None) -> str:
         if node is not None:
@@ -334,8 +340,14 @@ class _OpenStepReader:
         )
 
 
-def snapshot_of(session: StoredSession, system: str, path: tuple[DetachedMessage, ...]) -> Snapshot:
-    """Return a stored session in the form that compiling reads."""
+def snapshot_of(
+    session: StoredSession,
+    system: str,
+    path: tuple[DetachedMessage, ...],
+    calibrations: Mapping[str, Calibration] = MappingProxyType({}),
+) -> Snapshot:
+    """Return a stored session in the form that compiling reads. `calibrations` are those of the models; a session of an
+    earlier version may have its own for others."""
     overrides, alts = overrides_of(session.overrides)
     return Snapshot(
         head=session.head_id,
@@ -347,7 +359,10 @@ def snapshot_of(session: StoredSession, system: str, path: tuple[DetachedMessage
         overrides=overrides,
         alts=alts,
         watermarks=msgspec.convert(session.watermark, dict[str, Watermark]),
-        calibrations=msgspec.convert(session.settings.get("calibration", {}), dict[str, Calibration]),
+        calibrations={
+            **msgspec.convert(session.settings.get("calibration", {}), dict[str, Calibration]),
+            **calibrations,
+        },
         limits=msgspec.convert(session.settings.get("lessons", {}), dict[str, LearnedLimits]),
         quarantine=msgspec.convert(session.quarantine, dict[str, list[str]]),
         settings=session.settings,

@@ -8,6 +8,7 @@ from loom.compile.renditions import Renditions
 from loom.config import Config
 from loom.formats.audio import Transcriber
 from loom.formats.renderer import FormatRenderer
+from loom.runtime.calibrations import ModelCalibrations
 from loom.runtime.event_log import EventLog
 from loom.runtime.record import SessionStores
 from loom.store.commands import Commands
@@ -19,6 +20,7 @@ from loom.store.journal import Journal
 from loom.store.leases import Leases
 from loom.store.media import MediaStore
 from loom.store.media_text import MediaTexts
+from loom.store.model_facts import ModelFacts
 from loom.store.queue import MessageQueue
 from loom.store.sessions import Sessions
 
@@ -37,6 +39,7 @@ def open_stores(
     database: Database,
     media: MediaStore,
     transcriber: Callable[[], Transcriber | None] = lambda: None,
+    calibrations: ModelCalibrations | None = None,
 ) -> Stores:
     """Return the stores on an open database and a media store."""
     forest = Forest(database)
@@ -49,6 +52,7 @@ def open_stores(
         queue=MessageQueue(database),
         leases=Leases(database),
         requests=Commands(database),
+        calibrations=calibrations or ModelCalibrations(ModelFacts(database)),
         database=database,
         media=media,
         derived=derived,

@@ -43,6 +43,8 @@ def _rows(answers: Iterable[AnswerRecord], price: AnswerPrice) -> tuple[UsageRow
             continue
         day = time.strftime("%Y-%m-%d", time.localtime(answer.created_at))
         usd = price(model, usage) if model else None
+        written = answer.meta.get("estimated_tokens")
+        estimated = written if isinstance(written, int) and usage.input_tokens else 0
         found = rows.get((day, model, answer.session))
         if found is None:
             found = UsageRow(day=day, model=model, session=answer.session, title=answer.title)
@@ -50,6 +52,8 @@ def _rows(answers: Iterable[AnswerRecord], price: AnswerPrice) -> tuple[UsageRow
             found,
             answers=found.answers + 1,
             usage=found.usage + usage,
+            estimated_tokens=found.estimated_tokens + estimated,
+            estimated_input_tokens=found.estimated_input_tokens + (usage.input_tokens if estimated else 0),
             usd=found.usd + (usd or 0.0),
             unpriced=found.unpriced + (usd is None),
         )

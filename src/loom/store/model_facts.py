@@ -45,6 +45,12 @@ class ModelFacts:
         rows = await self._database.read(lambda tx: tx.execute(sql, {"model": model, "base_url": base_url}))
         return tuple(_lesson(row) for row in rows)
 
+    async def list_by_origin(self, origin: str) -> dict[str, Mapping[str, Any]]:
+        """Return the facts of one origin, by the reference of their model, whatever its address."""
+        sql = "SELECT model, facts FROM learned WHERE origin = :origin ORDER BY model, at"
+        rows = await self._database.read(lambda tx: tx.execute(sql, {"origin": origin}))
+        return {str(model): _lesson((origin, facts, 0.0)).facts for model, facts in rows}
+
     async def keep(self, model: str, base_url: str, origin: str, facts: Mapping[str, Any]) -> None:
         """Takes the place of what the same origin said before."""
         values = {

@@ -29,6 +29,12 @@ RECOVERED: Final = "Recovered conversation"
 _JSON_COLUMNS: Final = ("overrides", "watermark", "quarantine", "settings")
 _COMPUTED: Final = ("node_media", "queued_media", "migration")
 """Tables that are made anew from others."""
+_WIDE: Final = 8
+"""A row with at least this number of columns is known by its form, also where two roots were
+mixed up and another table owns its page."""
+
+_MAX_TRIED_CHARS: Final = 100_000
+"""Of longer messages the id is not computed hundreds of times."""
 
 _Row = dict[str, Any]
 
@@ -158,10 +164,11 @@ class _Found:
             case _:
                 pass
         shape = self._shapes.get(owner or "")
-        if owner is not None and shape is None:
-            return  # an index, or a table that Loom does not know
+        is_elsewhere = owner is not None and shape is None
         if shape is None or not shape.fits(record):
             shape = self._only_shape(record)
+        if shape is not None and is_elsewhere and len(shape.kinds) < _WIDE:
+            return  # most likely what it seems: an entry of an index or of the search
         if shape is not None:
             self.rows[shape.table].append(shape.row(record))
 
@@ -347,9 +354,13 @@ class _Nodes:
         if true_parent is None:
             return _message(text) is not None
         own_ids = (row["id"], self._indexed_ids.get(key))
-        for parent_id in (true_parent, self._indexed_ids.get(parent_key), self._doubtful.get(parent_key)):
+        candidates = [true_parent, self._indexed_ids.get(parent_key), self._doubtful.get(parent_key)]
+        if parent_key not in self.kept and len(text) <= _MAX_TRIED_CHARS:
+            candidates += _one_bit_off(true_parent)
+        for parent_id in candidates:
             if parent_id and (made := node_id_of(parent_id, text)) in own_ids:
                 self._true_ids[key] = made
+                self._true_ids[parent_key] = parent_id
                 self.confirm(parent_key, parent_id)
                 return True
         self._doubtful[key] = node_id_of(true_parent, text)
@@ -528,6 +539,13 @@ class _Sessions:
         row |= {"created_at": now, "updated_at": now}
         self.kept[key] = row | {"head_digits": self._nodes.kept[head]["id"].removeprefix(NODE_TAG)[:16]}
         self._tips |= {(key, end) for end in ends if end != head}
+
+
+def _one_bit_off(node_id: str) -> Iterator[str]:
+    """Yield the ids from which this one differs in one bit. A message whose id follows from one of them proves it."""
+    for at in range(len(NODE_TAG), len(node_id)):
+        for bit in range(8):
+            yield f"{node_id[:at]}{chr(ord(node_id[at]) ^ 1 << bit)}{node_id[at + 1 :]}"
 
 
 def _events(rows: Iterable[_Row], sessions: _Sessions) -> list[_Row]:

@@ -28,6 +28,9 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
     """Of media and of what was derived from them."""
     kept: int = 0
     kept_bytes: int = 0
+    uploads_deleted: int = 0
+    uploads_left: int = 0
+    """Files at providers that are deleted there, and that could not be deleted yet."""
 
 
 async def sweep(

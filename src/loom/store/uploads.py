@@ -23,9 +23,26 @@ class Upload(msgspec.Struct, frozen=True, array_like=True):
     file_id: str
     content: str
     expires_at: float
+    model: str = ""
+    """The model for which it was uploaded: its address and key are needed to delete it."""
 
 
-_COLUMNS: Final = "provider, account, digest, recipe, file_id, content, expires_at"
+class UnwantedUpload(msgspec.Struct, frozen=True, array_like=True):
+    """A file to be deleted at its provider. `problem` is why the last try failed."""
+
+    provider: str
+    account: str
+    file_id: str
+    model: str
+    expires_at: float
+    tries: int = 0
+    problem: str = ""
+
+
+_UNWANTED: Final = "provider, account, file_id, model, expires_at, tries, problem"
+
+
+_COLUMNS: Final = "provider, account, digest, recipe, file_id, content, expires_at, model"
 _AT: Final = "provider = :provider AND account = :account AND digest = :digest AND recipe = :recipe"
 
 
@@ -51,6 +68,7 @@ class UploadRecords:
         file_id: str,
         content: str,
         expires_at: float,
+        model: str = "",
     ) -> None:
         """The newest id wins; what has expired is cleaned up on the way."""
         values: Params = {
@@ -61,6 +79,7 @@ class UploadRecords:
             "file_id": plain_text(file_id, "a provider's file id"),
             "content": plain_text(content, "a hash"),
             "expires_at": expires_at,
+            "model": plain_text(model, "the name of a model"),
             "now": self._clock(),
         }
 
@@ -68,8 +87,9 @@ class UploadRecords:
             tx.execute("DELETE FROM upload WHERE expires_at <= :now", {"now": values["now"]})
             tx.execute(
                 f"INSERT INTO upload ({_COLUMNS}, created_at) VALUES (:provider, :account, :digest, :recipe,"  # noqa: S608  constants only
-                " :file_id, :content, :expires_at, :now) ON CONFLICT (provider, account, digest, recipe) DO UPDATE SET"
-                " file_id = :file_id, content = :content, expires_at = :expires_at, created_at = :now",
+                " :file_id, :content, :expires_at, :model, :now) ON CONFLICT (provider, account, digest, recipe) DO"
+                " UPDATE SET file_id = :file_id, content = :content, expires_at = :expires_at, model = :model,"
+                " created_at = :now",
                 values,
             )
 
@@ -81,17 +101,58 @@ class UploadRecords:
         sql = "DELETE FROM upload WHERE provider = :provider AND account = :account AND file_id = :file_id"
         await self._database.write(lambda tx: tx.executemany(sql, rows), repeatable=True)
 
-    async def take(self, digests: Collection[str]) -> tuple[Upload, ...]:
-        """Remove what is remembered of these media and give it, for the provider's copies to be deleted too."""
+    async def condemn(self, digests: Collection[str]) -> int:
+        """Note that the providers' copies of these media are to be deleted; return how many there are."""
 
-        def work(tx: Transaction) -> tuple[Upload, ...]:
+        def work(tx: Transaction) -> int:
             found: list[Upload] = []
             for digest in digests:
                 sql = f"DELETE FROM upload WHERE digest = :digest RETURNING {_COLUMNS}"  # noqa: S608  constants only
                 found += [_upload(row) for row in tx.execute(sql, {"digest": digest})]
-            return tuple(found)
+            now = self._clock()
+            for upload in found:
+                if upload.expires_at > now:
+                    tx.execute(
+                        f"INSERT INTO unwanted_upload ({_UNWANTED}) VALUES (:provider, :account, :file_id, :model,"  # noqa: S608  constants only
+                        " :expires_at, 0, '') ON CONFLICT (provider, account, file_id) DO NOTHING",
+                        {
+                            "provider": upload.provider,
+                            "account": upload.account,
+                            "file_id": upload.file_id,
+                            "model": upload.model,
+                            "expires_at": upload.expires_at,
+                        },
+                    )
+            return len(found)
 
         return await self._database.write(work)
+
+    async def list_unwanted(self) -> tuple[UnwantedUpload, ...]:
+        """Return what is to be deleted at providers; what has expired there is forgotten on the way."""
+
+        def work(tx: Transaction) -> tuple[UnwantedUpload, ...]:
+            tx.execute("DELETE FROM unwanted_upload WHERE expires_at <= :now", {"now": self._clock()})
+            rows = tx.execute(f"SELECT {_UNWANTED} FROM unwanted_upload ORDER BY tries, file_id")  # noqa: S608  constants only
+            return tuple(row_as(row, UnwantedUpload, "What is remembered of an upload") for row in rows)
+
+        return await self._database.write(work, repeatable=True)
+
+    async def settle_unwanted(self, upload: UnwantedUpload, problem: str) -> None:
+        """Forget a file that its provider has deleted; with a `problem`, count a try that failed."""
+        values = {
+            "provider": upload.provider,
+            "account": upload.account,
+            "file_id": upload.file_id,
+            "problem": plain_text(problem, "a problem"),
+        }
+        at = "provider = :provider AND account = :account AND file_id = :file_id"
+        change = f"UPDATE unwanted_upload SET tries = tries + 1, problem = :problem WHERE {at}"  # noqa: S608  constants only
+        remove = f"DELETE FROM unwanted_upload WHERE {at}"  # noqa: S608  constants only
+        if problem:
+            await self._database.write(lambda tx: tx.execute(change, values))
+        else:
+            del values["problem"]
+            await self._database.write(lambda tx: tx.execute(remove, values), repeatable=True)
 
 
 def _upload(row: Row) -> Upload:

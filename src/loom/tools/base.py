@@ -206,7 +206,7 @@ class Tool:
     def check_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments as the function wants them; a ToolError that a model can learn from otherwise."""
         try:
-            found = msgspec.convert(arguments, self._arguments, strict=False)
+            found = msgspec.convert(arguments, self._arguments, strict=False, dec_hook=_read_model)
         except (msgspec.ValidationError, RecursionError) as error:
             raise ToolError(
                 f"{self.name} cannot take these arguments: {error}. Expected: {self._describe_parameters()}"
@@ -299,16 +299,50 @@ def _arguments_of(
             continue
         if parameter.name in described:
             annotation = typing.Annotated[annotation, msgspec.Meta(description=described[parameter.name])]
-        if parameter.default is inspect.Parameter.empty:
+        default = parameter.default
+        if default is inspect.Parameter.empty:
             fields.append((parameter.name, annotation))
+        elif _is_pydantic(type(default)):
+            fields.append((parameter.name, annotation, msgspec.field(default_factory=default.model_copy)))
         else:
-            fields.append((parameter.name, annotation, parameter.default))
+            fields.append((parameter.name, annotation, default))
     return context_name, msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+
+
+def _is_pydantic(kind: Any) -> bool:
+    """Return whether a type is a Pydantic model. Pydantic itself is not imported."""
+    return isinstance(kind, type) and hasattr(kind, "model_validate") and hasattr(kind, "model_json_schema")
+
+
+def _read_model(kind: Any, value: Any) -> Any:
+    """Read a parameter whose type msgspec does not know: a Pydantic model. A ValueError becomes an answer."""
+    if not _is_pydantic(kind):
+        raise ValueError(f"{getattr(kind, '__name__', kind)} cannot be read from JSON")
+    try:
+        return kind.model_validate(value)
+    except ValueError as error:
+        raise ValueError(" ".join(str(error).split())) from None
 
 
 def _schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the JSON Schema of the arguments, without references: some platforms follow none."""
-    (schema,), components = msgspec.json.schema_components([arguments], ref_template="{name}")
+    components: dict[str, Any] = {}
+
+    def of_model(kind: Any) -> dict[str, Any]:
+        if not _is_pydantic(kind):
+            raise ContentError(
+                f"the tool {arguments.__name__} has a parameter of a type that no schema describes: "
+                f"{getattr(kind, '__name__', kind)}",
+                hint="Use JSON types, dataclasses, TypedDicts, msgspec structs or Pydantic models.",
+            )
+        schema = kind.model_json_schema(ref_template="{model}")
+        components.update(schema.pop("$defs", {}))
+        return schema
+
+    (schema,), found_components = msgspec.json.schema_components(
+        [arguments], schema_hook=of_model, ref_template="{name}"
+    )
+    components |= found_components
 
     def inlined(value: Any, depth: int = 0) -> Any:
         if depth > 20:

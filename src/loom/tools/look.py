@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,16 +13,19 @@ from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBl
 from loom.content.media import Media
 from loom.content.moments import parse_time, time_label
 from loom.content.recipes import Crop, EmbeddedImage, Fit, Frame, Page
-from loom.errors import ContentError, ToolError
+from loom.errors import ToolError
 from loom.formats import render
 from loom.formats.facts import Rendered
 from loom.formats.sniff.kinds import category_of, label_of
 from loom.tools.base import ToolContext, tool
 from loom.tools.files import numbered_lines, page_stretch, picture_sentence
-from loom.tools.media_lookup import LoadedMedia, derived_media, find_medium, short_id
+from loom.tools.media_lookup import LoadedMedia, derived_media, find_medium, session_images, short_id
 from loom.tools.slides import page_pictures
 
 MAX_LISTED: Final = 200
+CROP_SCALE: Final = 1_000
+"""Crops count in thousandths of the width and height: what a model saw may be smaller than what is stored, and its
+provider may scale it again, but the share of the image is the same in all of them."""
 _ZOOM: Final = 2
 """A part of a page is drawn this much larger than the whole."""
 
@@ -30,7 +34,7 @@ class LookRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What of it is wanted, and how."""
 
     pages: str = ""
-    crop: tuple[int, int, int, int] | None = None
+    crop: tuple[float, float, float, float] | None = None
     image: int | None = None
     at: float | None = None
     full: bool = False
@@ -53,9 +57,10 @@ async def look(
 ) -> list[ContentBlock]:
     """See an image, document, sound, video or long text again, or a part of it. Without arguments: list them.
 
-    media: its id, its name, or a file of the workspace
+    media: its id, its name, "Image #1" for the first image of the conversation, or a file of the workspace
     pages: pages of a document, such as "3" or "21-40"
-    crop: a part of an image or of one page, in pixels: "left,top,right,bottom"
+    crop: a part of an image or of one page: "left,top,right,bottom", each from 0 to 1000, where 1000 is the full width
+        or height, whatever its size in pixels: "500,0,1000,500" is the upper right quarter
     full: in the best quality; of a document, its pages as images
     image: the number of an image inside a document, counted from 1
     at: the moment of a video whose frame is wanted, such as "1:30"
@@ -83,7 +88,7 @@ async def look(
 async def _show_part(context: ToolContext, source: LoadedMedia, wish: LookRequest) -> list[ContentBlock]:
     match category_of(source.media.media_type):
         case "image":
-            return [await _image(context, source, wish)]
+            return await _image(context, source, wish)
         case "pdf" | "office":
             return await _document(context, source, wish)
         case "audio":
@@ -105,16 +110,21 @@ async def _show_part(context: ToolContext, source: LoadedMedia, wish: LookReques
             raise ToolError(f"{source.media.label} is {label_of(source.media.media_type)}: there is nothing to see")
 
 
-async def _image(context: ToolContext, source: LoadedMedia, wish: LookRequest) -> ContentBlock:
+async def _image(context: ToolContext, source: LoadedMedia, wish: LookRequest) -> list[ContentBlock]:
     if wish.pages or wish.image:
         raise ToolError(f"{source.media.name or 'it'} is an image: it has no pages and no images inside")
     if wish.crop is not None:
-        made = await _render(context, source, Crop(_inside(wish.crop, source.media.width, source.media.height)))
-        return await _attach_derived(context, made, source.media, f"part {_words(wish.crop)}")
+        width, height = source.media.width, source.media.height
+        if width is None or height is None:
+            raise ToolError(f"the size of {source.media.name or 'it'} is not known: it cannot be cropped")
+        box = _pixels(wish.crop, width, height)
+        made = await _render(context, source, Crop(box))
+        part = await _attach_derived(context, made, source.media, f"part {_words(wish.crop)}")
+        return [part, _crop_sentence(wish.crop, box, (width, height))]
     block = ImageBlock(source.media) if source.is_stored else await _attach_media(context, source)
     if wish.full and isinstance(block, ImageBlock):
-        return msgspec.structs.replace(block, detail="high")
-    return block
+        return [msgspec.structs.replace(block, detail="high")]
+    return [block]
 
 
 async def _video(context: ToolContext, source: LoadedMedia, wish: LookRequest) -> ContentBlock:
@@ -134,7 +144,7 @@ async def _document(context: ToolContext, source: LoadedMedia, wish: LookRequest
         made = await _render(context, source, EmbeddedImage(wish.image))
         return [await _attach_derived(context, made, source.media, f"image {wish.image}")]
     if wish.crop is not None:
-        return [await _part_of_page(context, source, wish.pages, wish.crop)]
+        return await _part_of_page(context, source, wish.pages, wish.crop)
     if wish.full:
         return await page_pictures(context, source, wish.pages)
     block = DocumentBlock(source.media, pages=wish.pages)
@@ -143,21 +153,20 @@ async def _document(context: ToolContext, source: LoadedMedia, wish: LookRequest
 
 
 async def _part_of_page(
-    context: ToolContext, source: LoadedMedia, pages: str, box: tuple[int, int, int, int]
-) -> ContentBlock:
-    """The box is in pixels of the page as it is usually shown; the part is drawn larger."""
+    context: ToolContext, source: LoadedMedia, pages: str, crop: tuple[float, float, float, float]
+) -> list[ContentBlock]:
+    """The part is drawn larger than the page as it is usually shown."""
     first, last = page_range(pages or "1")
     if first != last:
         raise ToolError('a crop is of one page: pages="3"')
-    usual = await _render(context, source, Page(first))
-    box = _inside(box, usual.width, usual.height)
     dpi, side = Page(first).dpi * _ZOOM, Page(first).max_side_px * _ZOOM
     large = await _render(context, source, Page(first, dpi=dpi, max_side_px=side, max_encoded_bytes=40_000_000))
-    scale = (large.width or 1) / (usual.width or 1)
-    left, top, right, bottom = (round(edge * scale) for edge in box)
+    size = (large.width or 1, large.height or 1)
+    box = _pixels(crop, *size)
     page = derived_media(large, source.media.name)
-    made = await _render(context, page, Crop((left, top, right, bottom)))
-    return await _attach_derived(context, made, source.media, f"page {first}, part {_words(box)}")
+    made = await _render(context, page, Crop(box))
+    part = await _attach_derived(context, made, source.media, f"page {first}, part {_words(crop)}")
+    return [part, _crop_sentence(crop, box, size)]
 
 
 async def _render(context: ToolContext, source: LoadedMedia, recipe: Crop | Page | Frame | EmbeddedImage) -> Rendered:
@@ -181,34 +190,50 @@ def _seconds(at: str) -> float:
         raise ToolError(str(error)) from None
 
 
-def _box(crop: str) -> tuple[int, int, int, int]:
-    parts = crop.replace(" ", "").split(",")
-    if len(parts) != 4 or not all(part.isdecimal() and len(part) < 7 for part in parts):
-        raise ToolError(f'crop is "left,top,right,bottom" in pixels, not {crop[:80]!r}')
-    left, top, right, bottom = map(int, parts)
+def _box(crop: str) -> tuple[float, float, float, float]:
+    space = f'crop is "left,top,right,bottom", each from 0 to {CROP_SCALE} (thousandths of the width and the height)'
     try:
-        return Crop((left, top, right, bottom)).box
-    except ContentError as error:
-        raise ToolError(error.message) from None
+        left, top, right, bottom = (float(part) for part in crop.split(","))
+    except ValueError:
+        raise ToolError(f"{space}, not {crop[:80]!r}") from None
+    if not (0 <= left < right <= CROP_SCALE and 0 <= top < bottom <= CROP_SCALE):
+        raise ToolError(
+            f"{space}, with an area, not {crop[:80]!r}",
+            hint="If these are pixels, divide by the width or height of the image and multiply by 1000.",
+        )
+    return left, top, right, bottom
 
 
-def _inside(box: tuple[int, int, int, int], width: int | None, height: int | None) -> tuple[int, int, int, int]:
-    """As much of the box as is in the picture."""
-    if width is None or height is None:
-        return box
+def _pixels(crop: tuple[float, float, float, float], width: int, height: int) -> tuple[int, int, int, int]:
+    """Return all pixels that the part touches."""
+    left, top, right, bottom = crop
+    return (
+        min(math.floor(left * width / CROP_SCALE), width - 1),
+        min(math.floor(top * height / CROP_SCALE), height - 1),
+        math.ceil(right * width / CROP_SCALE),
+        math.ceil(bottom * height / CROP_SCALE),
+    )
+
+
+def _crop_sentence(
+    crop: tuple[float, float, float, float], box: tuple[int, int, int, int], size: tuple[int, int]
+) -> TextBlock:
     left, top, right, bottom = box
-    if left >= width or top >= height:
-        raise ToolError(f"crop is outside: the image has {width}×{height} pixels")
-    return left, top, min(right, width), min(bottom, height)
+    return TextBlock(
+        f"({_words(crop)} of 0-{CROP_SCALE} in both directions; pixels {left},{top} to {right},{bottom} of "
+        f"{size[0]}×{size[1]})"
+    )
 
 
-def _words(box: tuple[int, int, int, int]) -> str:
-    return ",".join(map(str, box))
+def _words(crop: tuple[float, float, float, float]) -> str:
+    return ",".join(f"{edge:g}" for edge in crop)
 
 
 def _list_media(stored: Sequence[Media]) -> str:
     """Return the newest last, each once, with the id that `media` takes."""
-    lines = list({media.digest: f"{short_id(media)}  {media.label}" for media in stored}.values())
+    numbers = {media.digest: number for number, media in enumerate(session_images(stored), 1)}
+    named = {media.digest: f"Image #{numbers[media.digest]}, " if media.digest in numbers else "" for media in stored}
+    lines = list({media.digest: f"{short_id(media)}  {named[media.digest]}{media.label}" for media in stored}.values())
     if not lines:
         return "(nothing is stored in this session yet; list_files lists the files of the workspace)"
     said = f"({MAX_LISTED} of {len(lines)}, the newest)\n" if len(lines) > MAX_LISTED else ""

@@ -22,6 +22,7 @@ from loom.tools.workspace import open_file, read_whole
 
 ID_CHARS: Final = 12
 _ID: Final = re.compile(r"(?:sha256:)?([0-9a-f]{8,64})")
+_NUMBERED: Final = re.compile(r"\[?(?:image\s*#?|#)\s*(\d{1,6})\]?", re.IGNORECASE)
 
 
 class LoadedMedia(msgspec.Struct, frozen=True):
@@ -55,7 +56,7 @@ def derived_media(made: Rendered, name: str) -> LoadedMedia:
 async def find_medium(context: ToolContext, asked: str) -> LoadedMedia:
     """Return a ToolError that says what there is, where nothing has this id or name."""
     stored = await context.media()
-    media = find_by_id(stored, asked) or find_by_name(stored, asked)
+    media = find_by_id(stored, asked) or find_by_name(stored, asked) or find_by_number(stored, asked)
     if media is not None:
         return LoadedMedia(media, await _load(context, media), is_stored=True)
     try:
@@ -93,6 +94,23 @@ def find_by_id(stored: Sequence[Media], asked: str) -> Media | None:
 def find_by_name(stored: Sequence[Media], asked: str) -> Media | None:
     """Return the last that was called so."""
     return next((media for media in reversed(stored) if media.name and media.name == asked.strip()), None)
+
+
+def session_images(stored: Sequence[Media]) -> list[Media]:
+    """Return the images of a conversation in the order in which receipts number them."""
+    return [media for media in stored if media.media_type.startswith("image/")]
+
+
+def find_by_number(stored: Sequence[Media], asked: str) -> Media | None:
+    """Return the image that interfaces and receipts call `Image #1`; raise ToolError where there are fewer."""
+    found = _NUMBERED.fullmatch(asked.strip())
+    if found is None:
+        return None
+    images, number = session_images(stored), int(found[1])
+    if not 1 <= number <= len(images):
+        there = "there are no images" if not images else f"there are {len(images)}, Image #1 to Image #{len(images)}"
+        raise ToolError(f"there is no Image #{number} in this conversation: {there}", hint="look() lists them.")
+    return images[number - 1]
 
 
 async def _load(context: ToolContext, media: Media) -> bytes:

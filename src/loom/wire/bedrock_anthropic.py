@@ -38,10 +38,10 @@ _STATUS: Final = {
 
 def path(model: Model) -> str:
     """A model's name may be an ARN, with colons and slashes."""
-    return f"/model/{_quoted(model.name)}/invoke-with-response-stream"
+    return f"/model/{quote_name(model.name)}/invoke-with-response-stream"
 
 
-def _quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """Percent-encode everything but unreserved characters."""
     return "".join(chr(byte) if chr(byte) in _UNRESERVED else f"%{byte:02X}" for byte in name.encode())
 
@@ -77,11 +77,16 @@ class Decoder:
                 event = b64decode(get_str(payload, "bytes"), validate=True)
                 yield from self._events.decode(parse_object(event, self._model))
             return
-        if kind == "exception":
-            name = frame.headers.get(":exception-type", "")
-            raise fault(_STATUS.get(name), {"type": name, **parse_object(frame.payload, self._model)}, self._model)
-        name = frame.headers.get(":error-code", "")
-        raise fault(None, {"type": name, "message": frame.headers.get(":error-message", name)}, self._model)
+        raise frame_error(frame, self._model)
+
+
+def frame_error(frame: EventFrame, model: Model) -> ProviderError:
+    """Return the error that a frame of Bedrock holds."""
+    if frame.headers.get(":message-type") == "exception":
+        name = frame.headers.get(":exception-type", "")
+        return fault(_STATUS.get(name), {"type": name, **parse_object(frame.payload, model)}, model)
+    name = frame.headers.get(":error-code", "")
+    return fault(None, {"type": name, "message": frame.headers.get(":error-message", name)}, model)
 
 
 def fault(status: int | None, body: dict[str, Any], model: Model, sent: dict[str, Any] | None = None) -> ProviderError:

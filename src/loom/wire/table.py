@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from loom.models import Model, WireName
-from loom.wire import anthropic, bedrock_anthropic, gemini, ollama, openai_chat, openai_responses
+from loom.wire import anthropic, bedrock_anthropic, bedrock_converse, gemini, ollama, openai_chat, openai_responses
 from loom.wire.protocol import Wire
 
 WIRES: Final[dict[WireName, Wire]] = {
     "anthropic": anthropic,
     "bedrock_anthropic": bedrock_anthropic,
+    "bedrock_converse": bedrock_converse,
     "openai_chat": openai_chat,
     "openai_responses": openai_responses,
     "gemini": gemini,

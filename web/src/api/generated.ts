@@ -1313,6 +1313,8 @@ export interface UsageRow {
   title: string;
   answers?: number;
   usage?: Usage;
+  estimated_tokens?: number;
+  estimated_input_tokens?: number;
   usd?: number;
   unpriced?: number;
 }

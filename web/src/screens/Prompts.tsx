@@ -11,7 +11,7 @@ import { text } from "../state/composer";
 import { fieldsOf, loadPrompts, prompts, removePrompt, savePrompt, startedPrompt, startPrompt, usePrompt } from "../state/prompts";
 import { report } from "../state/sessions";
 
-const EMPTY: PromptView = { name: "", text: "", system: "", model: "", params: {}, fields: [] };
+const EMPTY: PromptView = { name: "", text: "", system: "", model: "", params: {}, fields: [], is_shared: false };
 const SEARCHED_FROM = 8;
 
 export function Prompts() {
@@ -46,6 +46,7 @@ function List({ onEdit }: { onEdit: (prompt: PromptView) => void }) {
           <li key={one.name}>
             <div class="key-line">
               <strong>{one.name}</strong>
+              {one.is_shared && <span class="dim">shared</span>}
               {fieldsOf(one).map((name) => <span key={name} class="flag">${name}</span>)}
               <span class="spring" />
               <span class="buttons">

@@ -41,7 +41,8 @@ def usage_line(outcome: TurnOutcome) -> str:
     """`-u`: what an answer took, for stderr."""
     usage = outcome.usage
     cached = f" ({tokens_label(usage.cache_read_tokens)} from the cache)" if usage.cache_read_tokens else ""
-    size = f"{tokens_label(usage.input_tokens)} in{cached}, {tokens_label(usage.output_tokens)} out"
+    estimated = f" (estimated {tokens_label(outcome.estimated_tokens)})" if outcome.estimated_tokens else ""
+    size = f"{tokens_label(usage.input_tokens)} in{estimated}{cached}, {tokens_label(usage.output_tokens)} out"
     return f"usage: {outcome.model}, {size}, {money_label(outcome.usd)}, {outcome.seconds:.1f} s"
 
 

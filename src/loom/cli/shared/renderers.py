@@ -53,6 +53,8 @@ class TurnOutcome(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""
     stop: str | None = None
     usage: Usage = Usage()
+    estimated_tokens: int = 0
+    """What was estimated for the requests of the turn before they were sent."""
     usd: float | None = None
     seconds: float = 0.0
     tool_calls: int = 0

@@ -81,6 +81,7 @@ class _TurnLog:
         self.notices: list[str] = []
         self.tool_calls = 0
         self.usage = Usage()
+        self.estimated_tokens = 0
         self.finished: TurnFinished | None = None
         self.error: LoomError | None = None
 
@@ -94,6 +95,8 @@ class _TurnLog:
                 self.notices.append(event.text)
             case ToolStarted():
                 self.tool_calls += 1
+            case StepStarted():
+                self.estimated_tokens += event.tokens
             case StepFinished():
                 self.usage += event.usage
             case TurnFinished():
@@ -186,6 +189,7 @@ async def _outcome(host: TurnHost, session: Session, seen: _TurnLog, seconds: fl
             block.text for said in seen.answers for block in said.blocks if isinstance(block, ThinkingBlock)
         ),
         usage=seen.usage,
+        estimated_tokens=seen.estimated_tokens,
         usd=await host.cost(session, seen.usage) if priced and seen.usage != Usage() else None,
         seconds=seconds,
         tool_calls=seen.tool_calls,

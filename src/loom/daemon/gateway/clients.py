@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import time
+from collections import defaultdict
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -36,6 +38,8 @@ class GatewayClients:
         self._records = records
         self._user_costs = user_costs
         self._rates: dict[str, RateBuckets] = {}
+        self._reserved: defaultdict[str, dict[asyncio.Task[None], float]] = defaultdict(dict)
+        """What requests that are still answered are expected to cost, by client."""
 
     def find(self, token: str) -> GatewayClient | None:
         """Return the client whose key this is; None for an unknown one. Every key is compared in the same time."""
@@ -47,8 +51,8 @@ class GatewayClients:
         return found
 
     async def check(self, client: GatewayClient, model: str) -> AnswerFault | None:
-        """Return why a client may not ask this model now; None if it may. An answer counts when it is complete, so
-        requests at the same moment can pass a budget together."""
+        """Return why a client may not ask this model now; None if it may. Answers count by what they cost, requests
+        that are still answered by the price of their input."""
         key = client.key
         if client.account:
             try:
@@ -66,15 +70,22 @@ class GatewayClients:
                 return make_fault(
                     429, f"The key {client.name!r} made too many requests.", retry_after=error.retry_after
                 )
-        if key.max_usd_per_day is not None:
-            now = time.time()
-            midnight = now - now % _DAY_SECONDS
-            if await self._records.spent_usd(client.name, midnight) >= key.max_usd_per_day:
-                left = midnight + _DAY_SECONDS - now
-                return make_fault(
-                    429, f"The key {client.name!r} has used its ${key.max_usd_per_day:g} of today.", retry_after=left
-                )
-        return None
+        return await self._check_budget(client, key.max_usd_per_day) if key.max_usd_per_day is not None else None
+
+    async def _check_budget(self, client: GatewayClient, max_usd: float) -> AnswerFault | None:
+        now = time.time()
+        midnight = now - now % _DAY_SECONDS
+        spent = await self._records.spent_usd(client.name, midnight) + sum(self._reserved[client.name].values())
+        if spent < max_usd:
+            return None
+        left = midnight + _DAY_SECONDS - now
+        return make_fault(429, f"The key {client.name!r} has used its ${max_usd:g} of today.", retry_after=left)
+
+    def reserve(self, client: GatewayClient, usd: float, asking: asyncio.Task[None]) -> None:
+        """Count an expected price against the budget of a client until `asking` ends: then its answer is stored."""
+        if client.key.max_usd_per_day is not None:
+            self._reserved[client.name][asking] = usd
+            asking.add_done_callback(lambda done: self._reserved[client.name].pop(done, None))
 
     def _bucket(self, name: str, per_minute: int) -> RateBuckets:
         rate = Rate(per_second=per_minute / _MINUTE_SECONDS, burst=per_minute)

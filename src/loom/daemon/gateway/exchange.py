@@ -25,7 +25,7 @@ from loom.daemon.gateway.clients import GatewayClient
 from loom.daemon.gateway.conversation import FORGED, restore_conversation, thinking_at
 from loom.daemon.gateway.handles import ThinkingHandle, make_handle, read_handle
 from loom.daemon.gateway.protocol import GatewayProtocol, own_fields
-from loom.daemon.gateway.targets import has_images, target_models
+from loom.daemon.gateway.targets import RequestFacts, request_facts, target_models
 from loom.errors import ContentError, LoomError, ProviderError
 from loom.events import Event, TextDelta, is_model_event
 from loom.importers.request_body import RequestBody, server_tool_names
@@ -87,6 +87,7 @@ class Exchange:
         self._body = call.body
         self._headers = call.headers
         self._secret = b""
+        self._facts = RequestFacts()
         self._places: dict[int, int] = {}
         self.head: AnswerHead | None = None
         self.answer: ModelAnswer | None = None
@@ -182,7 +183,9 @@ class Exchange:
         """Return what decides the request, for each model to try."""
         config = self._runtime.config
         default = config.model or await self._runtime.models.default()
-        names = target_models(self._body.model, config.gateway, has_images=has_images(placed.messages), default=default)
+        tools = msgspec.json.encode(self._body.tools).decode()
+        self._facts = request_facts(placed.messages, placed.system, tools)
+        names = target_models(self._body.model, config.gateway, self._facts, default=default, price=self._price)
         found: list[tuple[Model, RequestInput]] = []
         for name in names:
             try:
@@ -190,7 +193,20 @@ class Exchange:
             except LoomError as error:
                 raise GatewayFault(make_fault(404, f"{error.message} {error.hint}".strip())) from None
             found.append((model, self._input(placed, model)))
-        return found
+        lacking = [self._lacks_capability(model) for model, _ in found]
+        return found[lacking.index(False) :] if False in lacking else found
+
+    def _lacks_capability(self, model: Model) -> bool:
+        """Whether the model cannot take what the request holds: then the next one of its chain is asked, if it can."""
+        able = model.capabilities
+        return (self._facts.has_images and not able.vision) or (bool(self._body.tools) and not able.tools)
+
+    def _price(self, name: str, tokens: int) -> float | None:
+        """Return the price of `tokens` of input; None where the price or the model is not known."""
+        try:
+            return self._runtime.models.cost_by_name(name, Usage(input_tokens=tokens))
+        except LoomError:
+            return None
 
     def _input(self, placed: PlacedConversation, model: Model) -> RequestInput:
         policy = self._runtime.gateway_services().policy
@@ -239,16 +255,19 @@ class Exchange:
         for number, (model, request) in enumerate(inputs):
             if fault := await self._check_client(model):
                 raise GatewayFault(fault)
+            usd = self._price(model.alias or model.reference, self._facts.tokens) or 0.0
             self.answer = ModelAnswer(request=request)
             writer = self._begin(model)
             asking = asyncio.create_task(self._ask(placed, writer, queue))
+            self._daemon.gateway_clients.reserve(self._client, usd, asking)
             try:
                 first = await self._first(asking, queue)
-                if first is None and asking.done() and (error := _provider_error(asking)) is not None:
-                    last = error
-                    if number + 1 < len(inputs) and _may_fall_back(error):
+                if first is None and asking.done():
+                    last = _provider_error(asking)
+                    if number + 1 < len(inputs) and (self._is_refused if last is None else _may_fall_back(last)):
                         continue
-                    raise GatewayFault(fault_of(error))
+                    if last is not None:
+                        raise GatewayFault(fault_of(last))
                 yield self._start(writer) + (first or b"")
                 async for data in self._rest(asking, queue):
                     yield data
@@ -290,6 +309,12 @@ class Exchange:
                 await self._learn(placed, answer, services)
             finally:
                 queue.put_nowait(None)
+
+    @property
+    def _is_refused(self) -> bool:
+        """Whether the model declined to answer and said nothing."""
+        folded = self._required_answer.result
+        return folded is not None and folded.message is None and folded.stop == "refusal"
 
     @property
     def _required_answer(self) -> ModelAnswer:

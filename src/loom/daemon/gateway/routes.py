@@ -18,7 +18,7 @@ from loom.daemon.gateway.clients import GatewayClient
 from loom.daemon.gateway.exchange import Exchange, GatewayCall
 from loom.daemon.gateway.models import gateway_model
 from loom.daemon.gateway.protocol import ANTHROPIC, CHAT, RESPONSES, GatewayProtocol
-from loom.daemon.gateway.targets import target_models
+from loom.daemon.gateway.targets import RequestFacts, target_models
 from loom.daemon.problems import Forbidden, RequestError, status_of
 from loom.errors import LoomError, TooLarge
 from loom.importers.request_body import read_request_body
@@ -167,7 +167,7 @@ async def _count(call: Call[None, None], protocol: GatewayProtocol, client: Gate
 async def _model(call: Call[None, None], _: GatewayProtocol, __: GatewayClient) -> Response:
     name = call.path("model")
     config = call.daemon.runtime.config
-    targets = target_models(name, config.gateway, has_images=False, default=name)
+    targets = target_models(name, config.gateway, RequestFacts(), default=name, price=lambda _, __: None)
     try:
         call.daemon.runtime.models.resolve(targets[0])
     except LoomError as error:

@@ -1,28 +1,55 @@
-"""Which models a request goes to: aliases, routes by content, and fallbacks."""
+"""Which models a request goes to: aliases, routes by content, size and price, and fallbacks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
+from typing import Final
+
+import msgspec
 
 from loom.config.schema import GatewaySettings
-from loom.content.blocks import DocumentBlock, ImageBlock, ToolResult
-from loom.content.messages import Message
+from loom.content.blocks import AudioBlock, Block, DocumentBlock, ImageBlock, ToolResult, VideoBlock
+from loom.content.messages import Message, text_of
+
+_CHARS_PER_TOKEN: Final = 4
+_MEDIUM_TOKENS: Final = 1_500
+"""An image, a page of a document, a recording: platforms differ by more than any estimate could."""
 
 
-def target_models(name: str, settings: GatewaySettings, *, has_images: bool, default: str) -> tuple[str, ...]:
-    """Return the models to try, in order. `name` is what the client asked for.
+class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What routes look at. `tokens` is an estimate of the whole conversation, before a model's window cuts it."""
 
-    An alias (the first pattern that matches) replaces the name; a route replaces it by what the request holds;
-    fallbacks follow. An empty name means `default`.
+    has_images: bool = False
+    tokens: int = 0
+
+
+def target_models(
+    name: str,
+    settings: GatewaySettings,
+    facts: RequestFacts,
+    *,
+    default: str,
+    price: Callable[[str, int], float | None],
+) -> tuple[str, ...]:
+    """Return the models to try, in order. `name` is what the client asked for; `price` returns the price of a number
+    of input tokens with a model, None where it is not known.
+
+    An alias (the first pattern that matches) replaces the name; the first route that applies replaces it by what the
+    request holds, how large it is, or what it would cost; fallbacks follow. An empty name means `default`.
     """
     wanted = name or default
     for pattern, model in settings.aliases.items():
         if fnmatchcase(wanted, pattern):
             wanted = model
             break
-    if has_images and settings.routes.images:
-        wanted = settings.routes.images
+    routes = settings.routes
+    if routes.images and facts.has_images:
+        wanted = routes.images
+    elif routes.large and facts.tokens > routes.large_tokens:
+        wanted = routes.large
+    elif routes.costly and (price(wanted, facts.tokens) or 0.0) > routes.costly_usd:
+        wanted = routes.costly
     chain = [wanted]
     for pattern, models in settings.fallback.items():
         if fnmatchcase(wanted, pattern) or fnmatchcase(name, pattern):
@@ -31,11 +58,17 @@ def target_models(name: str, settings: GatewaySettings, *, has_images: bool, def
     return tuple(dict.fromkeys(chain))
 
 
-def has_images(messages: Sequence[Message]) -> bool:
-    """Return whether a conversation holds images or documents, in tool results too."""
+def request_facts(messages: Sequence[Message], *texts: str) -> RequestFacts:
+    """Return what a conversation holds, media in tool results too. `texts` are the system prompt and the tools."""
+    has_images = False
+    chars, media = sum(map(len, texts)), 0
     for message in messages:
         for block in message.blocks:
-            inner = block.blocks if isinstance(block, ToolResult) else (block,)
-            if any(isinstance(found, ImageBlock | DocumentBlock) for found in inner):
-                return True
-    return False
+            inner: Sequence[Block] = block.blocks if isinstance(block, ToolResult) else (block,)
+            for found in inner:
+                has_images = has_images or isinstance(found, ImageBlock | DocumentBlock)
+                if isinstance(found, ImageBlock | DocumentBlock | AudioBlock | VideoBlock):
+                    media += found.media.pages or 1
+                else:
+                    chars += len(text_of(found))
+    return RequestFacts(has_images=has_images, tokens=chars // _CHARS_PER_TOKEN + media * _MEDIUM_TOKENS)

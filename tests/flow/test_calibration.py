@@ -1,0 +1,60 @@
+"""Estimates are set right by what is billed, for a model and not for a session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flow.far_models import is_question
+from loom.compile.cost import Calibration, calibrate
+from loom.config import load_config
+from loom.runtime import Runtime
+from providers.far_side import Reply, Request, far_side, refusal
+from wire.streams import sse
+
+
+class Biller:
+    """A chat server that counts six tokens where the catalogue's rule expects one."""
+
+    def __init__(self) -> None:
+        self.billed: list[int] = []
+
+    def __call__(self, request: Request) -> Reply:
+        if not is_question(request):
+            return refusal(404, {})
+        text = "".join(str(message["content"]) for message in request.json["messages"])
+        self.billed.append(6 * len(text) // 4 + 60)
+        usage = {"prompt_tokens": self.billed[-1], "completion_tokens": 2, "total_tokens": self.billed[-1] + 2}
+        delta = {"index": 0, "delta": {"content": "Yes."}, "finish_reason": "stop"}
+        return Reply(body=sse({"id": "c", "choices": [delta]}, {"id": "c", "choices": [], "usage": usage}))
+
+
+@pytest.mark.parametrize("factor", [0.06, 0.3, 6.0, 20.0])
+def test_a_ratio_is_learned_however_far_the_estimate_is_off(factor: float) -> None:
+    found = Calibration()
+    for _ in range(4):
+        found = calibrate(found, round(10_000 * found.ratio), round(10_000 * factor))
+    assert found.ratio == pytest.approx(factor, rel=0.05)
+
+
+async def test_a_new_session_and_a_new_process_begin_with_what_earlier_ones_learned(tmp_path: Path) -> None:
+    biller = Biller()
+    async with far_side(biller) as server:
+        table = {"provider": "vllm", "model": "m", "base_url": f"{server.url}/v1"}
+        environ = {"LOOM_HOME": str(tmp_path), "LOOM_PROMPT__DEFAULT": "false"}
+        config = load_config(cwd=tmp_path, environ=environ, flags={"models": {"far": table}})
+        words = "Is the kettle on the stove? " * 200
+        async with Runtime.open(config) as runtime:
+            session = await runtime.session(model="far")
+            for _ in range(4):
+                await session.send(words)
+        async with Runtime.open(config) as runtime:
+            other = await runtime.session(model="far")
+            reply = await other.send(words + "And now?")
+            estimated, billed = reply.receipt.totals.tokens, biller.billed[-1]
+            assert abs(estimated / billed - 1) < 0.1, "the first request of a new session is estimated well"
+            (row,) = [row for row in (await runtime.library.usage(1)).rows if row.session == other.id]
+            assert (row.estimated_tokens, row.estimated_input_tokens) == (estimated, billed)
+            known = await runtime.models.calibration(runtime.models.resolve("far").reference)
+            assert known is not None and known.samples == 5 and known.ratio > 4
