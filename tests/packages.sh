@@ -14,7 +14,7 @@ if [ ${#wanted[@]} -eq 0 ]; then
     strace                                                  # what calls out, and disks that fail
     zsh                                                     # completion in another shell
     xvfb xclip                                              # a clipboard with a picture on it
-    tmux                                                    # a terminal for the terminal UI
+    tmux openssh-server                                     # a terminal for the terminal UI, here and far away
   )
 fi
 missing=()

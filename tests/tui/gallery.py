@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from tests.tui.pilots import Driven, driven
+from textual.widgets import Input
 
 from loom.content.blocks import ToolCall
 from loom.events import Stopped, TextDelta, ThinkingDelta, UsageReported
@@ -17,6 +19,16 @@ from loom.providers.samples import samples
 from loom.testing import ScriptedAnswer, sample_pdf
 from loom.tui.approval_card import ApprovalCard
 from loom.tui.glyphs import ASCII, UNICODE
+
+_ID = re.compile(r"terminal-\d+")
+_STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
+_RULES = re.compile(r"\.terminal-(r\d+|matrix) \{([^}]*)\}")
+_TEXT = re.compile(r"<text [^>]*>([^<]*)</text>")
+_TIME = re.compile(
+    r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]|Esc&#160;to&#160;interrupt|^(?:&#160;)*▶|Thought|[0-9]\.[0-9]&#160;s\b"
+    r"|(?:&#160;){5}(?:now|[0-9]+&#160;min)\b"
+)
+_EMPTY = re.compile(r"<text [^>]*>(?:&#160;|\s)*</text>")
 
 REPLY = """The form is fine; the red line says **Error 502: upstream timed out after 30 s**.
 
@@ -72,7 +84,7 @@ async def composing(screen: Driven, folder: Path) -> None:
     await screen.paste(str(folder / "login.png"))
     await screen.paste(str(folder / "report.pdf"))
     await screen.wait(lambda: "1-20]" in screen.chat.composer.text)
-    await screen.type("does the manual say anything? @")
+    await screen.type("does the manual say anything? @re")
     await screen.wait_for("receipt.jpg")
 
 
@@ -137,7 +149,7 @@ async def usage(screen: Driven, folder: Path) -> None:
     await screen.say("and the manual?", turns=2)
     await screen.type("/usage")
     await screen.press("enter")
-    await screen.wait_for("2 turns")
+    await screen.wait_for("this path: 2 answers")
 
 
 async def help_page(screen: Driven, folder: Path) -> None:
@@ -157,6 +169,86 @@ async def failure(screen: Driven, folder: Path) -> None:
     await screen.wait(lambda: not screen.chat.is_busy)
 
 
+async def thinking(screen: Driven, folder: Path) -> None:
+    await screen.press("alt+t", "alt+t", "alt+t", "alt+t")
+    await screen.wait_for("thinking high")
+    await screen.say("what is wrong here?")
+    await screen.press("ctrl+o")
+    await screen.wait_for("The red line is an error")
+
+
+async def work(screen: Driven, folder: Path) -> None:
+    await screen.say("fix the login page")
+    await screen.press("f2")
+    await screen.wait_for("run the tests")
+    await screen.wait_for("sleep 600")
+
+
+async def command_approval(screen: Driven, folder: Path) -> None:
+    await screen.paste("run the tests")
+    await screen.press("enter")
+    await screen.wait(lambda: screen.chat.query(ApprovalCard), "the approval")
+    await screen.wait_for("make test")
+
+
+async def tools(screen: Driven, folder: Path) -> None:
+    await screen.say("raise the timeout")
+    await screen.press("ctrl+o")
+    await screen.wait_for("+    proxy_read_timeout 60s;")
+
+
+async def queue(screen: Driven, folder: Path) -> None:
+    await screen.paste("go\n!slow 1tps\n!tokens 900")
+    await screen.press("enter")
+    await screen.wait_for("is answering")
+    await screen.paste("be brief")
+    await screen.press("enter")
+    await screen.wait_for("next step: be brief")
+    await screen.paste("then run the tests")
+    await screen.press("tab")
+    await screen.wait_for("queued: then run the tests")
+
+
+async def commands(screen: Driven, folder: Path) -> None:
+    await screen.type("/")
+    await screen.wait_for("/model")
+
+
+async def found_model(screen: Driven, folder: Path) -> None:
+    await _ask_about_picture(screen, folder)
+    await screen.press("ctrl+l")
+    await screen.wait_for("loom/spark")
+    await screen.type("loom/spark")
+    await screen.wait(lambda: screen.text.count("≈ $") == 1, "the price")
+
+
+async def text_page(screen: Driven, folder: Path) -> None:
+    await screen.paste(str(folder / "report.pdf"))
+    await screen.wait(lambda: "[report.pdf 1-20]" in screen.chat.composer.text)
+    await screen.say("summarise it")
+    await screen.wait_for("pages 1–20 of 47")
+    await screen.type("/view ")
+    await screen.press("enter")
+    await screen.wait_for("page 1 of 47")
+    if screen.app.protocol != "off":
+        await screen.press("t")
+    await screen.press("right")
+    await screen.wait_for("Page 2 of the report")
+
+
+TODOS = ToolCall(
+    "c1",
+    "update_todos",
+    {
+        "todos": [
+            {"text": "read the log", "state": "done"},
+            {"text": "raise the timeout", "state": "in_progress"},
+            {"text": "run the tests", "state": "pending"},
+        ]
+    },
+)
+SERVER = ToolCall("c2", "start_process", {"command": "sleep 600"})
+
 State = Callable[[Driven, Path], Awaitable[None]]
 WIDE = (110, 36)
 STATES: dict[str, tuple[State, list[ScriptedAnswer] | None, tuple[int, int], dict[str, object]]] = {
@@ -173,26 +265,66 @@ STATES: dict[str, tuple[State, list[ScriptedAnswer] | None, tuple[int, int], dic
     "help": (help_page, [], (110, 48), {}),
     "palette": (palette, [], WIDE, {}),
     "failure": (failure, None, WIDE, {}),
+    "thinking": (thinking, ANSWER, WIDE, {}),
+    "work": (work, [TODOS, SERVER, "The server runs; the timeout is next."], (120, 30), {"permission": "auto"}),
+    "command": (command_approval, [ToolCall("c1", "run_command", {"command": "make test"}), "done"], WIDE, {}),
+    "tools": (
+        tools,
+        [ToolCall("c0", "read_file", {"path": "nginx.conf"}), EDIT, "The timeout is 60 s now."],
+        WIDE,
+        {"permission": "auto"},
+    ),
+    "queue": (queue, None, WIDE, {}),
+    "commands": (commands, [], WIDE, {}),
+    "found-model": (found_model, ANSWER, (120, 30), {}),
+    "text-page": (text_page, ["It has 47 pages."], WIDE, {}),
     "light": (answer, ANSWER, (110, 44), {"theme": "loom-light"}),
     "narrow": (answer, ANSWER, (60, 40), {}),
     "ascii": (answer, ANSWER, (100, 34), {"glyphs": ASCII, "protocol": "off"}),
 }
 
 
-async def draw(name: str, folder: Path) -> str:
-    """Return a state as SVG."""
-    import contextlib
+SNAPSHOTS = tuple(name for name in STATES if name not in ("models", "document", "queue", "light"))
+"""States that look the same in every run. The list of models follows the catalog, a page the renderer."""
 
+
+def normalise(svg: str) -> str:
+    """Return the picture without what differs from run to run: ids, and texts that hold a time."""
+    svg = _ID.sub("terminal", svg)
+    rules = "".join(f".terminal-{name} {{{rule}}}\n" for name, rule in _RULES.findall(svg))
+    svg = _STYLE.sub(f"<style>\n{rules}</style>", svg)
+    svg = _TEXT.sub(lambda found: "<text/>" if _TIME.search(found[1]) else found[0], _EMPTY.sub("", svg))
+    return re.sub(r"<clipPath.*?</clipPath>\s*| clip-path=\"[^\"]*\"| textLength=\"[^\"]*\"", "", svg, flags=re.DOTALL)
+
+
+async def draw(name: str, folder: Path, protocol: str = "") -> str:
+    """Return a state as SVG."""
     state, answers, size, more = STATES[name]
     _write_samples(folder)
-    protocol = more.get("protocol", "halfcell")
-    glyphs = more.get("glyphs", UNICODE)
-    with contextlib.chdir(folder):
-        async with driven(folder, answers=answers, size=size, protocol=protocol, glyphs=glyphs) as screen:  # type: ignore[arg-type]
-            screen.app.theme = str(more.get("theme", "loom-dark"))
-            await state(screen, folder)
+    async with driven(
+        folder,
+        answers=answers,
+        size=size,
+        protocol=protocol or more.get("protocol", "halfcell"),  # type: ignore[arg-type]
+        glyphs=more.get("glyphs", UNICODE),  # type: ignore[arg-type]
+        permission=str(more.get("permission", "ask")),
+    ) as screen:
+        screen.app.theme = str(more.get("theme", "loom-dark"))
+        screen.chat.composer.cursor_blink = False
+        await state(screen, folder)
+        before, drawn = "", _still(screen)
+        while before != normalise(drawn):  # until nothing moves any more
+            before = normalise(drawn)
             await screen.pilot.pause(0.3)
-            return screen.app.export_screenshot(title="loom")
+            drawn = _still(screen)
+        return drawn
+
+
+def _still(screen: Driven) -> str:
+    screen.app.clear_notifications()
+    for line in screen.app.screen.query(Input):
+        line.cursor_blink, line._cursor_visible = False, True
+    return screen.app.export_screenshot(title="loom")
 
 
 def main() -> None:

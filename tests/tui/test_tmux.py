@@ -4,87 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cli.loom_command import COMMAND, Loom
+from tests.cli.loom_command import Loom
+from tests.cli.test_chat import clipboard, copy
 from tests.cli.test_daemon_commands import serving
+from tests.tui.terminals import terminals
 
 from loom.testing import sample_pdf, sample_png
 
-PATIENCE_SECONDS = 90.0
 
-
-class Tmux:
-    """One terminal of 100 by 34."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self._command = ["tmux", "-S", str(folder / f"{name}.sock"), "-u", "-f", "/dev/null"]
-        self._environ = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}  # no COLUMNS and LINES of the test runner
-
-    def _tmux(self, *arguments: str) -> str:
-        run = subprocess.run(
-            [*self._command, *arguments], capture_output=True, text=True, check=True, env=self._environ
-        )
-        return run.stdout
-
-    def start(self, loom: Loom, *arguments: str) -> None:
-        variables = {**loom.environ, "LANG": "C.UTF-8", "TERM": "tmux-256color", "COLORTERM": "truecolor"}
-        given = [part for name, value in variables.items() for part in ("-e", f"{name}={value}")]
-        size = ["-x", "100", "-y", "34", "-c", str(loom.folder)]
-        stays = (";", "set-option", "-g", "remain-on-exit", "on")  # so that an error can be read
-        self._tmux("new-session", "-d", *size, *given, *COMMAND, *arguments, *stays)
-
-    @property
-    def screen(self) -> str:
-        return self._tmux("capture-pane", "-p")
-
-    @property
-    def pid(self) -> int:
-        return int(self._tmux("display-message", "-p", "#{pane_pid}"))
-
-    def wait_for(self, words: str) -> str:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while words not in (screen := self.screen):
-            assert time.monotonic() < deadline, f"{words!r} never came; the terminal shows:\n{screen}"
-            time.sleep(0.05)
-        return screen
-
-    def wait_until_gone(self, words: str) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while words in (screen := self.screen):
-            assert time.monotonic() < deadline, f"{words!r} stays:\n{screen}"
-            time.sleep(0.05)
-
-    def press(self, *keys: str) -> None:
-        self._tmux("send-keys", *keys)
-
-    def type(self, text: str) -> None:
-        self._tmux("send-keys", "-l", text)
-
-    def paste(self, text: str) -> None:
-        """In brackets, as terminals paste."""
-        self._tmux("set-buffer", text)
-        self._tmux("paste-buffer", "-p")
-
-    def end(self) -> None:
-        subprocess.run([*self._command, "kill-server"], capture_output=True, check=False, env=self._environ)
-
-
-@contextmanager
-def terminals(folder: Path, *names: str) -> Generator[Sequence[Tmux]]:
-    found = [Tmux(folder, name) for name in names]
-    try:
-        yield found
-    finally:
-        for terminal in found:
-            terminal.end()
-
-
-def test_ten_lines_a_dropped_picture_a_document_and_a_fork(tmp_path: Path) -> None:
+def test_ten_lines_a_dropped_picture_a_paged_document_and_a_fork(tmp_path: Path) -> None:
     loom = Loom(tmp_path)
     picture = loom.file("my picture.png", sample_png(200, 100))
     loom.file("report.pdf", sample_pdf(*(f"words of page {n}" for n in range(1, 4))))
@@ -107,6 +38,19 @@ def test_ten_lines_a_dropped_picture_a_document_and_a_fork(tmp_path: Path) -> No
         terminal.press("Enter")
         terminal.wait_for("[PDF: report.pdf, 3 pages]")
         terminal.wait_until_gone("Esc to interrupt")
+        terminal.type("/view")
+        terminal.press("Enter")
+        terminal.wait_for("page 1 of 3 (image)")
+        terminal.press("t")
+        terminal.wait_for("words of page 1")
+        terminal.press("Right")
+        terminal.wait_for("words of page 2")
+        terminal.press("Right")
+        terminal.wait_for("words of page 3")
+        terminal.press("Left")
+        terminal.wait_for("page 2 of 3 (text)")
+        terminal.press("Escape")
+        terminal.wait_until_gone("page 2 of 3")
         terminal.type("/fork")
         terminal.press("Enter")
         terminal.wait_for("This is a new session")
@@ -183,3 +127,40 @@ def test_two_terminals_show_one_session_of_a_daemon(tmp_path: Path) -> None:
         two.wait_for("second answer")
         one.press("C-d")
         two.press("C-d")
+
+
+def test_a_template_an_own_command_the_editor_and_the_clipboard(tmp_path: Path) -> None:
+    loom = Loom(tmp_path)
+    loom.file("t.toml", 'prompt = "Explain $input."\nsystem = "Be brief."\nattach = ["a.png"]\n')
+    loom.file("a.png", sample_png(20, 10))
+    editor = loom.file("editor", '#!/bin/sh\nprintf "written outside" > "$1"\n')
+    editor.chmod(0o755)
+    (loom.home / "commands").mkdir()
+    (loom.home / "commands" / "review.md").write_text("---\ndescription: look for mistakes\n---\nReview $ARGUMENTS.")
+
+    with clipboard() as display, terminals(tmp_path, "one") as (terminal,):
+        terminal.start(loom, "chat", "-t", "t.toml", "--think", "low", EDITOR=str(editor), DISPLAY=display)
+        terminal.wait_for("[Image #1]")
+        terminal.wait_for("thinking low")
+        terminal.type("tides")
+        terminal.press("Enter")
+        terminal.wait_for("Explain [Image #1] tides.")
+        terminal.wait_for(" out · $0")
+        terminal.type("/rev")
+        terminal.wait_for("look for mistakes")
+        terminal.press("Tab")
+        terminal.type("src")
+        terminal.press("Enter")
+        terminal.wait_for("Review src.")
+        terminal.wait_until_gone("Esc to interrupt")
+        terminal.press("C-g")
+        terminal.wait_for("› written outside")
+        copy(sample_png(64, 48), "image/png", display)
+        terminal.press("C-v")
+        terminal.wait_for("written outside [Image #2]")
+        terminal.press("Enter")
+        terminal.wait_for("pasted.png, 64×48")
+        terminal.press("C-d")
+
+    (session,) = loom("sessions", "--json").rows
+    assert "Be brief." in loom("wire", session["id"], "-m", "openai/gpt-5.5").out

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,11 +24,18 @@ def run_screen_chat(options: MessageOptions) -> int:
     """Open the terminal UI; the store is opened after its first paint."""
 
     async def connect() -> OpenedLibrary:
-        from loom.config import load_config
-
+        load_config = await asyncio.to_thread(_import_runtime)  # keys are read meanwhile
         return await open_library(options, load_config(flags=options.flags))
 
     return run_app(LoomApp(connect))
+
+
+def _import_runtime() -> Callable[..., Config]:
+    import loom.runtime
+    from loom.config import load_config
+
+    assert loom.runtime.Runtime
+    return load_config
 
 
 def run_screen_attach(url: str, token: str, *, last: bool, session: str, model: str) -> int:
@@ -51,6 +61,14 @@ def run_screen_attach(url: str, token: str, *, last: bool, session: str, model: 
     return run_app(LoomApp(connect))
 
 
+def _apply_template(options: MessageOptions, words: str) -> tuple[str, str]:
+    from loom.cli.shared.attachments import MessageInput
+    from loom.cli.shared.session_options import apply_template
+
+    message, system = apply_template(options, MessageInput(words, ()))
+    return message.words, system
+
+
 async def open_library(options: MessageOptions, config: Config) -> OpenedLibrary:
     """Open the store, choose tools and model, and find the conversation that was asked for. Where a daemon runs on the
     same store with the same settings, turns run there, so that its other clients see them."""
@@ -59,7 +77,9 @@ async def open_library(options: MessageOptions, config: Config) -> OpenedLibrary
     from loom.cli.shared.session_options import choose_tools, requested_model, stored_key, use_key
     from loom.client import find
     from loom.runtime import Runtime
+    from loom.runtime.attachments import attachment
 
+    template = options.template if options.place.is_new else None
     async with AsyncExitStack() as stack:
         runtime = await stack.enter_async_context(Runtime.open(config, tools="all"))
         stack.push_async_callback(runtime.upkeep.run_if_due)
@@ -101,6 +121,8 @@ async def open_library(options: MessageOptions, config: Config) -> OpenedLibrary
             model=model,
             permission=options.permission,
             sampling=options.sampling,
+            attachments=tuple(attachment(name) for name in template.attach) if template is not None else (),
+            apply_template=partial(_apply_template, options) if template is not None else None,
             notices=(*runtime.config.warnings, *runtime.notices),
             history_file=config.state_folder() / HISTORY_FILE,
         )

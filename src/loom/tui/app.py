@@ -13,6 +13,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter, Monochrome, NoColor
 
+from loom.content.inputs import Attachment
 from loom.errors import LoomError
 from loom.sampling import Sampling
 from loom.tui.chat_screen import ChatScreen
@@ -38,6 +39,10 @@ class OpenedLibrary(msgspec.Struct, frozen=True, kw_only=True):
     sampling: Sampling = Sampling()
     """How the messages of this run are answered, where it differs from what a session sets."""
     notices: tuple[str, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+    """What the first message has attached."""
+    apply_template: Callable[[str], tuple[str, str]] | None = None
+    """Return what a template makes of the words of the first message, and the system prompt of the session."""
     history_file: Path | None = None
     """The messages that were sent on this machine; None remembers those of this run alone."""
 
@@ -61,8 +66,9 @@ class LoomApp(App[int]):
     CSS = """
     Toast { background: $panel; }
     ToastRack { dock: top; align: right top; margin: 1 0 0 0; }
-    *:nocolor > .option-list--option-highlighted, *:nocolor > .datatable--cursor { text-style: reverse; }
-    FoldTitle:nocolor:focus, DocumentLine:nocolor:focus, SampleLine:nocolor:focus { text-style: reverse; }
+    OptionList:nocolor > .option-list--option-highlighted { text-style: bold underline; }
+    DataTable:nocolor > .datatable--cursor { text-style: bold underline; }
+    FoldTitle:nocolor:focus, DocumentLine:nocolor:focus, SampleLine:nocolor:focus { text-style: bold underline; }
     ApprovalCard:nocolor:focus { border: heavy; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -112,7 +118,10 @@ class LoomApp(App[int]):
             screen.sampling = opened.sampling
             screen.set_state(permission=opened.permission, thinking=opened.sampling.thinking)
             screen.composer.use_history(InputHistory(opened.history_file))
+            screen.apply_template = opened.apply_template
             await screen.connect(opened.library, session=opened.session, model=opened.model, notices=opened.notices)
+            for item in opened.attachments:
+                screen.attach(item)
         except LoomError as error:
             self.failure = error
             self.exit(1)

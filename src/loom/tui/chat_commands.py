@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from loom.content.blocks import is_media_block
+from loom.content.blocks import DocumentBlock, is_media_block
 from loom.errors import ContentError, LoomError
 from loom.models import THINKING_LEVELS
 from loom.sampling import sampling_of
@@ -17,6 +17,7 @@ from loom.tui.branch_pane import BranchPane, branch_lines
 from loom.tui.chat_composing import ChatComposing
 from loom.tui.chat_state import EMPTY
 from loom.tui.chips import Chip
+from loom.tui.message_widgets import DocumentLine
 from loom.tui.text_content import one_line
 from loom.tui.work_pane import WorkPane, WorkScreen
 
@@ -220,6 +221,17 @@ class ChatCommands(ChatComposing):
             raise LoomError("No file given.", hint="Example: /attach report.pdf#3-7")
         self.attach(attachment(name.strip("\"'")))
 
+    async def command_view(self, _: str) -> None:
+        lines = list(self.query(DocumentLine))
+        if not lines:
+            raise LoomError("No document here.", hint="Attach one: /attach report.pdf")
+        self.view_document(lines[-1].block)
+
+    def view_document(self, block: DocumentBlock) -> None:
+        from loom.tui.document_screen import DocumentScreen
+
+        self.app.push_screen(DocumentScreen(block, self.require_library(), self.protocol))
+
     async def command_paste(self, _: str) -> None:
         await self.paste_clipboard()
 
@@ -233,9 +245,7 @@ class ChatCommands(ChatComposing):
             await panes.remove()
             self.composer.focus()
         else:
-            pane = WorkPane(self.glyphs)
-            await self.query_one("#middle").mount(pane)
-            pane.show((), ())
+            await self.query_one("#middle").mount(WorkPane(self.glyphs))
         self.refresh_work()
 
     async def on_work_pane_stop_wanted(self, event: WorkPane.StopWanted) -> None:

@@ -86,8 +86,11 @@ class ChatComposing(ChatTurns):
             for notice in notices:
                 await self.transcript.notice(notice)
             if self.conversation is None:
-                title = title_of(user(*([words] if words else []), *blocks))
-                await self._adopt(await self.library.new(title=title, model=self.model))
+                title, system = title_of(user(*([words] if words else []), *blocks)), ""
+                if self.apply_template is not None:
+                    words, system = self.apply_template(words or ", ".join(chip.label for chip in chips.values()))
+                    content = [*blocks, *mentioned, words]
+                await self._adopt(await self.library.new(title=title, model=self.model, system=system))
                 assert self.conversation is not None
             if self._is_running and not is_queued:
                 queued = await self.conversation.session.steer(*content)

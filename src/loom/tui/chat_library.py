@@ -43,11 +43,11 @@ class ChatLibrary:
         self._close = close
         self.on_error: Callable[[LoomError], None] = _ignore
 
-    async def new(self, *, title: str = "", model: str = "") -> OpenConversation:
+    async def new(self, *, title: str = "", model: str = "", system: str = "") -> OpenConversation:
         session = await self.library.create(
             title=title,
             model=model,
-            system=self._system,
+            system=system or self._system,
             agent=self._agent,
             workspace=self._workspace,
             tools=self._tools,

@@ -7,7 +7,6 @@ from typing import ClassVar, Final
 
 from textual.binding import Binding, BindingType
 
-from loom.content.blocks import DocumentBlock
 from loom.content.inputs import Attachment
 from loom.tui.chat_commands import ChatCommands
 from loom.tui.chat_turns import PERMISSIONS
@@ -137,9 +136,3 @@ class ChatScreen(ChatCommands):
             if line.block.media.digest == digest:
                 self.view_document(line.block)
                 return
-
-    def view_document(self, block: DocumentBlock) -> None:
-        from loom.tui.document_screen import DocumentScreen
-
-        assert self.library is not None
-        self.app.push_screen(DocumentScreen(block, self.library, self.protocol))

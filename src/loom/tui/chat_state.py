@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -104,6 +104,8 @@ class ChatState(Screen[None]):
         self.state = StatusValues()
         self.sampling = Sampling()
         """How the messages of this screen are answered, beside what the session sets."""
+        self.apply_template: Callable[[str], tuple[str, str]] | None = None
+        """What a template makes of the words of a conversation's first message."""
         self._asked_about = ""
         """The message that was held back because it mentions a file that does not exist."""
         self._plans = False

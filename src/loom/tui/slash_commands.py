@@ -29,6 +29,7 @@ COMMANDS: Final = (
     ),
     TuiCommand(name="new", help="start a new conversation", action="new", aliases=("clear",)),
     TuiCommand(name="attach", arguments="FILE", help="attach a file; report.pdf#3-7 for pages", action="attach"),
+    TuiCommand(name="view", help="show the newest document page by page", action="view", aliases=("pdf",)),
     TuiCommand(name="paste", help="attach the image on the clipboard (Ctrl+V)", action="paste"),
     TuiCommand(
         name="retry", arguments="[MODEL]", help="answer the last message once more, as a sibling", action="retry"
@@ -40,6 +41,7 @@ COMMANDS: Final = (
         name="work",
         help="the agent's todo list and background processes (F2)",
         action="work",
+        aliases=("todos", "processes", "ps"),
     ),
     TuiCommand(name="undo", arguments="[STEP]", help="undo what the agent changed in files", action="undo"),
     TuiCommand(name="fork", help="continue in a new session; this one is unchanged", action="fork"),

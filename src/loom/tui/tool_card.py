@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from textual.content import Content
@@ -125,6 +125,8 @@ def subject_of(call: ToolCall) -> str:
     arguments = call.arguments
     name = next((key for key in _SUBJECTS if isinstance(arguments.get(key), str)), None)
     value = arguments.get(name) if name else next(iter(arguments.values()), "")
+    if isinstance(value, list):
+        return f"{len(cast('list[Any]', value))} {next(iter(arguments))}"
     return one_line(visible_text(value if isinstance(value, str) else _json(value)), _ARGUMENT_WIDTH)
 
 

@@ -88,7 +88,7 @@ class EarlierLine(Static):
         await self.screen.query_one(TranscriptView).show_earlier()
 
 
-class TranscriptView(VerticalScroll):
+class TranscriptView(VerticalScroll, can_focus=False):
     """Feed it the path once, then every event."""
 
     DEFAULT_CSS = """

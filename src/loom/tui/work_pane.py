@@ -43,6 +43,7 @@ class WorkPane(Vertical):
     def __init__(self, glyphs: Glyphs) -> None:
         super().__init__()
         self._glyphs = glyphs
+        self._todos: tuple[Todo, ...] = ()
         self._processes: tuple[ProcessView, ...] = ()
 
     def compose(self) -> ComposeResult:
@@ -56,15 +57,21 @@ class WorkPane(Vertical):
         self.query_one(OptionList).focus(scroll_visible)
         return self
 
+    def on_mount(self) -> None:
+        self._draw()
+
     def show(self, todos: Sequence[Todo], processes: Sequence[ProcessView]) -> None:
-        self.query_one(".todos", Static).update(
-            Content("\n").join(map(self._todo, todos)) if todos else Content.styled("nothing to do", "$dim")
-        )
+        self._todos, self._processes = tuple(todos), tuple(processes)
+        if self.is_mounted:
+            self._draw()
+
+    def _draw(self) -> None:
+        nothing = Content.styled("nothing to do", "$dim")
+        self.query_one(".todos", Static).update(Content("\n").join(map(self._todo, self._todos)) or nothing)
         shown = self.query_one(OptionList)
         at = shown.highlighted
-        self._processes = tuple(processes)
         shown.clear_options()
-        rows = [Option(self._process(it)) for it in processes]
+        rows = [Option(self._process(it)) for it in self._processes]
         shown.add_options(rows or [Option(Content.styled("none", "$dim"), disabled=True)])
         if rows:
             shown.highlighted = min(at or 0, len(rows) - 1)
