@@ -47,6 +47,37 @@ def test_a_public_class_name_has_one_definition() -> None:
     assert set(SAME_MEANING) <= set(several), "an entry of the allow-list that is no longer needed"
 
 
+SAME_FUNCTION: Final = {
+    "get_int": "reads an integer leniently: `content` from a value, `wire` from a field",
+    "get_object": "reads an object leniently: `content` from a value, `wire` from a field",
+    "lost_files": "the same one, imported late by `runtime`",
+    "tool": "`loom.tool` makes a tool of a function; `content.messages.tool` makes a message of results",
+}
+"""Functions that another room imports and that may be defined more than once, and why."""
+
+
+def test_a_function_that_another_room_imports_has_one_definition() -> None:
+    """Commands and route handlers are named by what a user calls; no other module imports them."""
+    trees = {_module(path): ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
+    defined: dict[str, set[str]] = defaultdict(set)
+    for module, tree in trees.items():
+        for node in tree.body:
+            is_handler = _is_command(node) or module.endswith("routes")
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not is_handler:
+                defined[node.name].add(module)
+    imported = {
+        (node.module, found.name)
+        for module, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[:2] != module.split(".")[:2]
+        for found in node.names
+    }
+    shared = {name for name, modules in defined.items() if any((module, name) in imported for module in modules)}
+    several = {name: sorted(defined[name]) for name in shared if len(defined[name]) > 1}
+    assert {name: modules for name, modules in several.items() if name not in SAME_FUNCTION} == {}
+    assert set(SAME_FUNCTION) <= set(several), "an entry of the allow-list that is no longer needed"
+
+
 def test_no_public_function_is_named_by_a_bare_participle_or_adjective() -> None:
     found = {key for key, name in _functions() if not name.startswith("_") and _is_bare(name)}
     assert sorted(found - set(REVIEWED_FUNCTIONS)) == []

@@ -143,7 +143,7 @@ def _convert(values: dict[str, Any]) -> Sampling:
         near = get_close_matches(unknown, OPTION_NAMES, 1)
         meant = f"Did you mean {near[0]}? " if near else ""
         hint = f"{meant}Options: {', '.join(OPTION_NAMES)}. Other fields of a request go into extra_body."
-        raise ContentError(f"there is no option {unknown!r}", hint=hint)
+        raise ContentError(f"Unknown option {unknown!r}", hint=hint)
     for name, value in values.items():
         try:
             msgspec.convert({name: value}, Sampling)

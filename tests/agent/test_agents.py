@@ -66,7 +66,7 @@ async def test_an_agent_has_its_model_prompt_tools_rules_and_vision(tmp_path: Pa
         assert {tool.name for tool in prompt.tools} == {"read_file", "search_files", "run_command"}
         assert not [ref for ref in prompt.media() if ref.media_type.startswith("image/")]
         results = [text_of(result) for message in await session.path() for result in message.results]
-        assert "there is no tool 'write_file'" in results[0]
+        assert "Tool 'write_file' not found" in results[0]
         assert "echo no" not in results[1]
         assert asked == []
         assert (await runtime.stores.sessions.get(session.id)).settings["agent"] == "reviewer"

@@ -167,7 +167,7 @@ async def test_a_redirect_is_judged_by_where_it_leads(tmp_path: Path) -> None:
             call = ToolCall("c1", "fetch_url", {"url": f"http://near.example:{near.port}/"})
             allowed = rule("allow", "http://near.example*")
             _, asked = await acted([call], [allowed], tmp_path, fetch_url=fetch)
-            assert asked == [f"fetch from far.example:{far.port} (what is in the address is told to that host)"]
+            assert asked == [f"fetch from far.example:{far.port} (the address is sent to that host)"]
             (text,), asked = await acted([call], [allowed, rule("deny", "*far.example*")], tmp_path, fetch_url=fetch)
             assert (text, asked) == (f"{DENIED} fetch_url here", [])
             assert far.connections == 0

@@ -112,7 +112,7 @@ async def test_unknown_tools_and_ids_that_come_twice_are_answered_one_by_one() -
         for at in (2, 4):
             texts = [text_of(result) for result in path[at].results]
             assert texts[:3] == ["2", "4", "6"]
-            assert "there is no tool 'no such tool!'; these exist: double" in texts[3]
+            assert "Tool 'no such tool!' not found; available: double" in texts[3]
         await valid_everywhere(runtime, session)
 
 

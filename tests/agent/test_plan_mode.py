@@ -65,7 +65,7 @@ async def test_a_plan_that_is_refused_keeps_the_session_planning_and_the_model_r
         await answer_all(session, "write a file", ("deny", "use b.txt"))
         refused, unknown = [result for message in await session.path() for result in message.results]
         assert "use b.txt" in "".join(map(text_of, refused.blocks))
-        assert "there is no tool 'write_file'" in "".join(map(text_of, unknown.blocks))
+        assert "Tool 'write_file' not found" in "".join(map(text_of, unknown.blocks))
         assert (await session.info()).plan_mode
     assert not (tmp_path / "a.txt").exists()
 

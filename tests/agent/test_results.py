@@ -78,7 +78,7 @@ def kinds(result: ToolResult) -> list[str]:
         ([Figure(), Figure()], ["ImageBlock", "ImageBlock"], "40×30"),
         (sample_pdf("one"), ["DocumentBlock"], "[document: give, 1 page"),
         ([Path("shot.png"), Path("notes.txt")], ["ImageBlock", "TextBlock"], "some notes"),
-        (Path("missing.png"), ["TextBlock"], "there is no file missing.png"),
+        (Path("missing.png"), ["TextBlock"], "File not found: missing.png"),
         (b"\x89PNG\r\n\x1a\nbroken", ["TextBlock"], "[not shown: "),
         (b"\0\1\2\3", ["TextBlock"], "[not shown: "),
         ({"title": "a", "image": URL}, ["TextBlock", "ImageBlock"], "[shown below: 1]"),

@@ -214,7 +214,7 @@ async def test_a_resumed_turn_has_the_tools_that_it_began_with_and_no_others(tmp
         await session.send("and now?")
         offered = [[spec.name for spec in prompt.tools] for prompt in provider.prompts]
         assert offered == [["wipe"], ["look_up"]]
-        with pytest.raises(ConfigError, match="there is no tool 'hammer'"):
+        with pytest.raises(ConfigError, match="Tool 'hammer' not found"):
             await runtime.session(session_id, tools=["hammer"])
 
 

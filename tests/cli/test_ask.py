@@ -228,7 +228,7 @@ def test_a_run_that_only_plans_changes_nothing_and_the_model_is_told(tmp_path: P
     offered = {tool["function"]["name"]: tool["function"] for tool in server.requests[0]["tools"]}
     assert "You are in plan mode: nothing may be changed yet." in offered["present_plan"]["description"]
     assert "read_file" in offered and not offered.keys() & {"write_file", "edit_file", "multi_edit", "run_command"}
-    assert "there is no tool 'write_file'" in server.requests[1]["messages"][-1]["content"]
+    assert "Tool 'write_file' not found" in server.requests[1]["messages"][-1]["content"]
     assert (ran.code, ran.out) == (0, "I would write it.\n")
     assert not (loom.folder / "new.txt").exists()
 
@@ -254,7 +254,7 @@ def test_every_failure_is_one_sentence_with_a_next_step_and_its_own_exit_code(tm
         (["--no-such-option"], 2, "no-such-option"),
         (["ask"], 2, "There is no question"),
         (["sesions"], 2, "Did you mean `loom sessions`"),
-        (["-m", "nonsense", "hi"], 2, "there is no model 'nonsense'. Configured:"),
+        (["-m", "nonsense", "hi"], 2, "Model 'nonsense' not found. Configured:"),
         (["-m", "anthropic/claude-opus-5", "hi"], 3, "loom keys set anthropic"),
         (["!fail 529"], 4, "Try again"),
         (["-a", "nowhere.png", "hi"], 5, "File not found: nowhere.png. Check the name"),

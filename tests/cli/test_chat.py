@@ -15,7 +15,7 @@ import pytest
 from cli.loom_command import Loom, Terminal
 from cli.model_server import model_server
 from cli.test_daemon_commands import serving
-from loom.cli.line_chat import mentions
+from loom.cli.line_chat import split_attachments
 from loom.testing import sample_pdf, sample_png
 
 
@@ -254,13 +254,13 @@ def test_files_come_along_by_mention_and_by_drop(tmp_path: Path, monkeypatch):
     for name in ("login.png", "my notes.txt"):
         (tmp_path / name).write_text("x")
 
-    assert [file.source for file in mentions("look at @login.png and @nobody")[1]] == [Path("login.png")]
-    assert mentions("look at @login.png, ok") == ("look at login.png, ok", mentions("login.png")[1])
-    assert mentions('see @"my notes.txt" now') == ('see @"my notes.txt" now', []), "the session tracks it"
+    assert [file.source for file in split_attachments("look at @login.png and @nobody")[1]] == [Path("login.png")]
+    assert split_attachments("look at @login.png, ok") == ("look at login.png, ok", split_attachments("login.png")[1])
+    assert split_attachments('see @"my notes.txt" now') == ('see @"my notes.txt" now', []), "the session tracks it"
     for dropped in ("my\\ notes.txt", "'my notes.txt'", f"file://{tmp_path}/login.png"):
-        words, files = mentions(dropped)
+        words, files = split_attachments(dropped)
         assert words == "" and len(files) == 1, dropped
-    assert mentions("mail me@example.org") == ("mail me@example.org", [])
+    assert split_attachments("mail me@example.org") == ("mail me@example.org", [])
 
 
 def test_an_attached_chat_has_the_commands_for_the_work_of_an_agent(tmp_path: Path):
@@ -275,7 +275,7 @@ def test_an_attached_chat_has_the_commands_for_the_work_of_an_agent(tmp_path: Pa
     assert ran.code == 0
     assert "[~] read the log" in ran.out and "No background processes." in ran.out
     assert "messages summarised into one" in ran.out
-    assert "There is nothing to undo." in ran.err
+    assert "Nothing to undo." in ran.err
 
 
 def test_a_mentioned_text_file_is_tracked(tmp_path: Path):

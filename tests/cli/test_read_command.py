@@ -110,7 +110,7 @@ def test_pages_and_limits_mean_the_same_as_when_a_file_is_attached(tmp_path: Pat
 
     assert "[page 2]\ntwo" in ran.out and "one" not in ran.out
     assert "over the limit of 2 KB" in ran.out
-    assert "␛[31mred" in ran.out and "there is no file nowhere.txt. Check the path." in ran.out
+    assert "␛[31mred" in ran.out and "File not found: nowhere.txt. Check the path." in ran.out
 
 
 def test_a_format_of_an_installed_package_is_read(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from daemon.running import Served, served, serving, until
 from loom.config import load_config
-from loom.daemon.asyncapi import document
+from loom.daemon.asyncapi import asyncapi_document
 from loom.daemon.envelopes import Composer, EncodedEnvelope
 from loom.daemon.feeds import Feeds
 from loom.errors import NotFound
@@ -93,7 +93,7 @@ async def test_a_call_names_its_arguments_also_where_its_beginning_was_not_read(
 
 async def test_everything_that_is_sent_is_as_the_reference_says(tmp_path: Path) -> None:
     (tmp_path / "shot.png").write_bytes(sample_png(32, 24))
-    reference = document("1")
+    reference = asyncapi_document("1")
     messages = reference["components"]["messages"]
     async with served(tools="all") as daemon, daemon.client() as client:
         session = await client.session(workspace=str(tmp_path))

@@ -20,7 +20,7 @@ from cli.loom_command import COMMAND, Loom
 from flow.far_models import WIRES, far_model
 from flow.traced import calls_out, watching
 from loom import image
-from loom.agent.foreign import read_conversation
+from loom.agent.foreign import read_foreign_conversation
 from loom.content.blocks import ToolCall
 from loom.runtime.export import FORMS, export_session
 from loom.testing import sample_png
@@ -71,7 +71,7 @@ async def test_19_addresses_in_a_conversation_are_followed_by_nobody_on_any_wire
             wire, ToolCall("c1", "find"), f"Here: ![x]({url}) <img src='{url}'>", "Done.", tools=[find]
         ) as far:
             session = await far.runtime.session(model="far")
-            told = await read_conversation(old, far.runtime.stores.media)
+            told = await read_foreign_conversation(old, far.runtime.stores.media)
             await far.runtime.stores.sessions.append_to_head(session.id, told.messages)
             await session.send(f"compare ![a]({url}) with {url} and <img src='{url}'>")
             await session.send("and now?")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cli.loom_command import Loom
-from loom.agent.foreign import read_conversation
+from loom.agent.foreign import read_foreign_conversation
 from loom.config import load_config
 from loom.content.blocks import ToolCall
 from loom.content.media import digest_of
@@ -68,7 +68,9 @@ async def test_15_a_path_in_an_old_conversation_is_read_below_the_given_folder_o
     (tmp_path / "work" / "mine.png").write_bytes(sample_png(30, 20))
     provider = ScriptedProvider(["I see one picture."])
     async with memory_runtime(providers={"anthropic": provider}) as runtime:
-        told = await read_conversation(edited(*places, "mine.png"), runtime.stores.media, roots=[tmp_path / "work"])
+        told = await read_foreign_conversation(
+            edited(*places, "mine.png"), runtime.stores.media, roots=[tmp_path / "work"]
+        )
         result = told.messages[-1].results[0]
         assert [media.name for media in media_of(told.messages[-1])] == ["mine.png"]
         assert SECRET not in str(told) and "root:" not in str(told)

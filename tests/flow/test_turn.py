@@ -107,7 +107,7 @@ async def test_parallel_calls_are_answered_in_their_order_and_errors_are_answers
         assert [result.is_error for result in results] == [False, True, True, True, True]
         words = [text_of(result) for result in results]
         assert "ZeroDivisionError: no luck" in words[1]
-        assert "there is no tool 'nonsense'; these exist: broken, shoot" in words[2]
+        assert "Tool 'nonsense' not found; available: broken, shoot" in words[2]
         assert "Expected `int`" in words[3]
         assert "size" in words[4]
 

@@ -492,7 +492,7 @@ def test_nothing_but_white_space_is_nothing() -> None:
     blanks = ["", " ", {"type": "text", "text": "\n"}, {"type": "thinking", "thinking": " "}, None, [], {}]
     found = read([{"role": "user", "content": blanks}, {"role": "assistant", "content": None}])
     assert found == UpgradedConversation(
-        notices=("message 1: it says nothing and is left out", "message 2: it says nothing and is left out")
+        notices=("message 1: it is empty and is left out", "message 2: it is empty and is left out")
     )
 
 

@@ -52,7 +52,7 @@ def test_old_loom_messages_keep_text_before_calls_and_broken_arguments_raw() -> 
             assistant(ToolCall("call_7_1", "unknown", raw_arguments="[1, 2]")),
             assistant("There is a note and a photo."),
         ),
-        notices=("message 8: it says nothing and is left out",),
+        notices=("message 8: it is empty and is left out",),
     )
 
 

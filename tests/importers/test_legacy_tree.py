@@ -176,7 +176,7 @@ def test_system_messages_below_the_first_words_are_the_users() -> None:
 def test_an_empty_leaf_is_left_out_with_a_notice() -> None:
     tree = read([node("a", None, "user", "hi"), node("b", "a", "assistant", " ")])
     assert [found.id for found in tree.nodes] == ["a"]
-    assert tree.notices == ("node 'b': it says nothing and is left out",)
+    assert tree.notices == ("node 'b': it is empty and is left out",)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])

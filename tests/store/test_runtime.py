@@ -62,7 +62,7 @@ async def test_the_instructions_that_sessions_share_stay_until_the_last_one_goes
 
 async def test_a_session_with_a_model_that_does_not_exist_is_not_made() -> None:
     async with memory_runtime() as runtime:
-        with pytest.raises(ConfigError, match="there is no model 'nope'"):
+        with pytest.raises(ConfigError, match="Model 'nope' not found"):
             await runtime.session(model="nope")
         assert await runtime.stores.sessions.list() == ()
 

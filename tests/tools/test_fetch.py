@@ -83,7 +83,7 @@ async def test_a_page_comes_as_text_with_its_address_and_the_host_is_asked_for(t
         url = f"http://127.0.0.1:{server.port}/docs/page"
         text = await said(FETCH, context, url=url)
         assert text.startswith(f"[{url}]\n[title: The & title]\n\n# Heading\n")
-        assert context.asked == [f"fetch from 127.0.0.1:{server.port}: what is in the address is told to that host"]
+        assert context.asked == [f"fetch from 127.0.0.1:{server.port}: the address is sent to that host"]
 
 
 async def test_without_the_users_word_nobody_is_asked(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ async def test_a_redirect_to_another_host_needs_the_users_word_before_anything_i
         with pytest.raises(ToolError, match="denied it"):
             await said(NAMED, context, url=f"http://near.example:{near.port}/")
         hosts = [f"near.example:{near.port}", f"far.example:{far.port}"]
-        assert context.asked == [f"fetch from {host}: what is in the address is told to that host" for host in hosts]
+        assert context.asked == [f"fetch from {host}: the address is sent to that host" for host in hosts]
         assert far.connections == 0
 
 

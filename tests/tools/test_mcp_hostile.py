@@ -223,7 +223,7 @@ async def test_a_server_that_cannot_start_is_told_once_and_costs_only_its_own_to
         await servers.wait_ready()
         assert sorted(said) == [
             "the MCP server dead is gone: it ended with exit code 7",
-            "the MCP server missing is gone: there is no program no-such-program-anywhere",
+            "the MCP server missing is gone: command not found: no-such-program-anywhere",
         ]
         assert [status.state for status in servers.status()] == ["failed", "failed", "ready"]
         assert all(name.startswith("bad__") for name in servers.tools)

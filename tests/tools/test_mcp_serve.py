@@ -154,10 +154,10 @@ async def test_mistakes_are_answers_and_the_server_goes_on(tmp_path: Path) -> No
     (tmp_path / "a.txt").write_text("here")
     async with client(tmp_path) as loom:
         for tool, arguments, said in (
-            ("read_file", {"path": "nowhere.png"}, "there is no file nowhere.png"),
+            ("read_file", {"path": "nowhere.png"}, "File not found: nowhere.png"),
             ("read_file", {"path": 3, "colour": "red"}, "read_file cannot take these arguments"),
             ("read_file", {"path": "a.txt", "pages": "x"}, "pages look like"),
-            ("look", {"media": "nowhere.png"}, "there is no medium and no file"),
+            ("look", {"media": "nowhere.png"}, "No image, document or file"),
             ("write_file", {}, "these exist: read_file, look"),
         ):
             answer = await loom.call_tool(tool, arguments)

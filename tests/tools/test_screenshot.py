@@ -283,7 +283,7 @@ async def test_no_name_is_resolved_before_the_user_agrees(tmp_path: Path) -> Non
     context = Context(tmp_path)
     with pytest.raises(ToolError, match="denied it"):
         await screenshot_tool(Egress(resolve=spy)).run(context, {"url": "http://secret.evil.example/"})
-    assert context.asked == ["open secret.evil.example: what is in the address is told to that host"]
+    assert context.asked == ["open secret.evil.example: the address is sent to that host"]
     assert resolved == []
 
 

@@ -160,7 +160,7 @@ async def test_names_alone_counts_and_types(tmp_path: Path) -> None:
         *("a.py: 3", "b.md: 1", "(4 matches in 2 of 3 files)"),
     ]
     assert (await said(SEARCH, context, pattern="word", type="md")).splitlines()[0] == "b.md:1: word"
-    with pytest.raises(ToolError, match="there is no type 'cobol'; there are c, cpp"):
+    with pytest.raises(ToolError, match="Unknown file type 'cobol'; known: c, cpp"):
         await said(SEARCH, context, pattern="word", type="cobol")
 
 

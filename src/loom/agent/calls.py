@@ -19,7 +19,16 @@ from loom.agent.custom import expand_custom_blocks
 from loom.agent.gate import Allow, ApprovalRequest, Ask, Deny
 from loom.agent.hooks import ToolHooks
 from loom.agent.ingest import FileBytes, Prerender, ingest
-from loom.agent.results import TEXT_CAP_BYTES, blocks_of, data_of, error_of, fit_text, kept_text, kept_texts, with_kept
+from loom.agent.results import (
+    TEXT_CAP_BYTES,
+    blocks_of,
+    data_of,
+    fit_text,
+    is_error_result,
+    kept_text,
+    kept_texts,
+    with_kept,
+)
 from loom.compile.assemble import INTERRUPTED as CUT_OFF
 from loom.compile.ports import MediaAccess
 from loom.content.blocks import ContentBlock, TextBlock, ToolCall, ToolResult, clean_text
@@ -294,7 +303,7 @@ async def _execute(call: ToolCall, services: CallServices, context: CallContext)
     found = services.tools.get(call.name)
     if found is None:
         known = ", ".join(sorted(services.tools)) or "none"
-        raise ToolError(f"there is no tool {call.name!r}; these exist: {known}")
+        raise ToolError(f"Tool {call.name!r} not found; available: {known}")
     if call.raw_arguments is not None:
         raise ToolError(f"the arguments of {call.name} were not a JSON object: {call.raw_arguments[:500]}")
     arguments = found.check_arguments(call.arguments)
@@ -316,7 +325,9 @@ async def _execute(call: ToolCall, services: CallServices, context: CallContext)
     blocks = mask_blocks([*notes, *made, *hints], services.secrets)
     keep = context.keep if LOOK in services.tools else None
     shown, kept = await fit_text(blocks, most_bytes=services.text_cap_bytes, keep=keep)
-    return ToolResult(call.id, shown, name=call.name, is_error=error_of(value), data=with_kept(data_of(value), kept))
+    return ToolResult(
+        call.id, shown, name=call.name, is_error=is_error_result(value), data=with_kept(data_of(value), kept)
+    )
 
 
 async def _check_approval(

@@ -32,7 +32,7 @@ def steps_to_undo(steps: Sequence[ChangedStep], step: int | None) -> tuple[Chang
         raise NotFound(f"Step {step} has not changed a file.", hint=known)
     chosen = left[-1:] if step is None else [found for found in left if found.step >= step]
     if not chosen:
-        raise NotFound("There is nothing to undo.", hint="Only changes by the file tools can be undone.")
+        raise NotFound("Nothing to undo.", hint="Only changes by the file tools can be undone.")
     return tuple(chosen)
 
 

@@ -88,7 +88,7 @@ class _Intake:
         return tuple(dict.fromkeys(self.refused))
 
 
-async def read_conversation(
+async def read_foreign_conversation(
     data: bytes,
     shelf: MediaWriter,
     *,
@@ -156,7 +156,7 @@ async def read_request(
     return msgspec.structs.replace(upgraded, notices=(*upgraded.notices, *refused))
 
 
-async def read_tree(
+async def read_foreign_tree(
     nodes: Sequence[Any], shelf: MediaWriter, fetch: FetchLegacyMedia, *, limits: IntakeLimits = IntakeLimits()
 ) -> LegacyTree:
     """Read a conversation with branches and store its media. `fetch` returns files that nodes point at."""

@@ -191,5 +191,5 @@ def data_of(value: Any) -> Any:
     return value.data if isinstance(value, ToolResult) else None
 
 
-def error_of(value: Any) -> bool:
+def is_error_result(value: Any) -> bool:
     return isinstance(value, ToolResult) and value.is_error

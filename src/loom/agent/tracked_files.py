@@ -245,7 +245,7 @@ class TrackedFiles:
             known = self.view.get(name)
             text = change_text(visible_name(name), await self._before(known, standing), read.text, read.why)
             if len(text.encode()) > room:
-                notices.append(f"{visible_name(name)} is told in the next turn: this is too much at once")
+                notices.append(f"{visible_name(name)} is reported in the next turn: too much at once")
                 continue
             room -= len(text.encode())
             if text:

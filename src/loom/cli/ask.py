@@ -184,7 +184,7 @@ def _save(name: str, asked: AskOptions) -> int:
         documents=given.documents,
     )
     if template == Template():
-        raise ContentError("There is nothing to save.", hint='Give a prompt: loom "Summarise $input." --save short')
+        raise ContentError("Nothing to save.", hint='Give a prompt: loom "Summarise $input." --save short')
     file = save_template(name, template)
     click.echo(f"Saved as {file.stem}: loom -t {file.stem}", err=True)
     return 0
@@ -196,7 +196,7 @@ async def _ask(asked: AskOptions) -> int:
         said = read_message(asked.words, attached, runtime.config.media_limits())
         said, system = apply_template(asked, said)
         if not said.content:
-            raise ContentError("There is no question.", hint='Example: loom "what is wrong here?" -a login.png')
+            raise ContentError("No question given.", hint='Example: loom "what is wrong here?" -a login.png')
         asked = msgspec.structs.replace(asked, system=system, model=await requested_model(runtime, asked))
         if asked.dry_run:
             from loom.cli.context import show_request

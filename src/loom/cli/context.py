@@ -110,7 +110,11 @@ async def print_table(
     receipts = [request.receipt for request in requests]
     if as_json:
         for receipt in receipts:
-            click.echo(msgspec.json.encode(_with_keys(found, receipt)))
+            rows = [
+                {"place": key_of(row), "key": override_name(found, row), **msgspec.to_builtins(row)}
+                for row in receipt.rows
+            ]
+            click.echo(msgspec.json.encode({**msgspec.to_builtins(receipt), "rows": rows}))
         return
     turn = sum(placed.message.role == "user" for placed in found.path)
     title = f'next request of "{one_line(found.title, 24)}" (turn {turn})' if found.title else "this request"
@@ -123,14 +127,6 @@ async def print_table(
     )
     for notice in (*found.notices, *told):
         print_line(notice)
-
-
-def _with_keys(found: CompileSource, receipt: Receipt) -> dict[str, Any]:
-    """Return each row with its `place`, which --pin and --hide take, and its `key` among the overrides of the API."""
-    rows = [
-        {"place": key_of(row), "key": override_name(found, row), **msgspec.to_builtins(row)} for row in receipt.rows
-    ]
-    return {**msgspec.to_builtins(receipt), "rows": rows}
 
 
 def table(found: CompileSource, requests: list[NextRequest], chosen: list[Model], *, title: str, reasons: bool) -> str:
@@ -148,11 +144,28 @@ def table(found: CompileSource, requests: list[NextRequest], chosen: list[Model]
     pictures = 0
     for rows in zip(*(receipt.rows for receipt in receipts), strict=True):
         pictures += rows[0].kind == "image"
-        lines.append(_line(_label(found, rows[0], pictures), [_cell(row) for row in rows]))
+        lines.append(
+            _line(
+                _label(found, rows[0], pictures),
+                [f"{GLYPHS[row.rendition]} {row.rendition:<8}{tokens_label(row.tokens):>6}" for row in rows],
+            )
+        )
         if reasons:
-            lines += _reasons(rows, chosen)
+            lines += [
+                f"{'':12}{model.name}: {row.reason}{f' ({row.detail})' if row.detail else ''}"
+                for model, row in zip(chosen, rows, strict=True)
+                if row.reason
+            ]
     lines.append(_line("  total ≈", [_total(receipt, model) for receipt, model in zip(receipts, chosen, strict=True)]))
-    lines.append(_line("  of at most", [_limit(receipt.budgets.tokens) for receipt in receipts]))
+    lines.append(
+        _line(
+            "  of at most",
+            [
+                "∞" if receipt.budgets.tokens >= UNLIMITED else tokens_label(receipt.budgets.tokens)
+                for receipt in receipts
+            ],
+        )
+    )
     lines.append(_line("  bytes on the wire", [size_label(receipt.totals.wire_bytes) for receipt in receipts]))
     return "\n".join(lines)
 
@@ -184,25 +197,9 @@ def _pages(found: CompileSource, row: ReceiptRow) -> str:
     return block.pages if isinstance(block, DocumentBlock) else ""
 
 
-def _reasons(rows: Sequence[ReceiptRow], chosen: list[Model]) -> list[str]:
-    return [
-        f"{'':12}{model.name}: {row.reason}{f' ({row.detail})' if row.detail else ''}"
-        for model, row in zip(chosen, rows, strict=True)
-        if row.reason
-    ]
-
-
-def _cell(row: ReceiptRow) -> str:
-    return f"{GLYPHS[row.rendition]} {row.rendition:<8}{tokens_label(row.tokens):>6}"
-
-
 def _total(receipt: Receipt, model: Model) -> str:
     usd = price(model, Usage(input_tokens=receipt.totals.tokens))
     return f"{tokens_label(receipt.totals.tokens)}  {money_label(usd)}"
-
-
-def _limit(limit: int) -> str:
-    return "∞" if limit >= UNLIMITED else tokens_label(limit)
 
 
 def _line(label: str, cells: Sequence[str]) -> str:
@@ -234,7 +231,7 @@ def wire_command(sources: tuple[str, ...], references: str, full: bool) -> int:
     FILE is a conversation: Loom's own JSON, a request body or messages in the style of OpenAI, Anthropic, Gemini or
     Ollama, or a transcript of Claude Code, Codex or llm. Tools and options of a request body are used, and a body in
     the protocol of the model goes out as it came. Default: the last session of this folder. Media are shown as digest
-    and size unless --full. What was changed on the way is said on stderr; `loom context` tells more.
+    and size unless --full. What was changed on the way is listed on stderr; `loom context` shows more.
     """
     return asyncio.run(_wire(sources or ("",), references, full))
 

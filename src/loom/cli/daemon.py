@@ -47,7 +47,7 @@ def serve_command(*, host: str, port: int | None, password_file: str, lan: bool,
 
     Without a password it listens on localhost only. Programs use the token that `loom token` prints.
     """
-    from loom.daemon.serve import Listening, run
+    from loom.daemon.serve import Listening, run_daemon
 
     config, made_up = served_config(password_file, lan=lan, tls=(tls_cert, tls_key))
 
@@ -56,7 +56,9 @@ def serve_command(*, host: str, port: int | None, password_file: str, lan: bool,
         if made_up:
             click.echo(f"password for this run: {made_up}")
 
-    run(config, host=EVERYWHERE if lan and not host else host, port=port, on_listening=listening, log_level="warning")
+    run_daemon(
+        config, host=EVERYWHERE if lan and not host else host, port=port, on_listening=listening, log_level="warning"
+    )
 
 
 def served_config(password_file: str, *, lan: bool, tls: tuple[str, str] = ("", "")) -> tuple[Config, str]:
@@ -102,14 +104,14 @@ def web_command(lan: bool, port: int | None, password_file: str, no_browser: boo
 
 
 def _serve(config: Config, *, lan: bool, port: int | None, made_up: str, opens: bool) -> None:
-    from loom.daemon.serve import Listening, run
+    from loom.daemon.serve import Listening, run_daemon
 
     def listening(found: Listening) -> None:
         _show(in_network(found.link) if lan else found.link, opens=opens, with_code=lan)
         if made_up:
             click.echo(f"  password for this run: {made_up}")
 
-    run(config, host=EVERYWHERE if lan else "", port=port, on_listening=listening)
+    run_daemon(config, host=EVERYWHERE if lan else "", port=port, on_listening=listening)
 
 
 async def _link_of_running(config: Config) -> str:

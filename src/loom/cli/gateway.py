@@ -70,7 +70,8 @@ async def _gateway(client: str | None, model: str, *, check: bool) -> int:
     url = link.url if link is not None else f"http://{config.server.host}:{config.server.port}"
     name = model or config.model or "loom/spark"
     try:
-        for found in [client] if client else _present():
+        present = [name for name, (program, _) in CLIENTS.items() if not program or shutil.which(program)]
+        for found in [client] if client else present:
             click.echo(f"# {found}\n{CLIENTS[found][1].format(url=url, model=name)}\n")
         if link is None:
             click.echo("The daemon is not running. Start it: loom serve", err=True)
@@ -79,10 +80,6 @@ async def _gateway(client: str | None, model: str, *, check: bool) -> int:
     finally:
         if link is not None:
             await link.close()
-
-
-def _present() -> list[str]:
-    return [name for name, (program, _) in CLIENTS.items() if not program or shutil.which(program)]
 
 
 async def _check(link: DaemonConnection, model: str) -> int:

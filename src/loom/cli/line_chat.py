@@ -193,7 +193,7 @@ class Chat(ABC):
         return commands[name].run(rest.strip())
 
     async def _say(self, line: str) -> None:
-        words, mentioned = mentions(line)
+        words, mentioned = split_attachments(line)
         message = MessageInput(words, (*self._attachments, *mentioned))
         self._attachments = []
         await self._send(message)
@@ -425,7 +425,7 @@ def _steering_content(line: str) -> list[Content] | None:
     files that do not exist."""
     if (line.startswith("/") and not parse_dropped_paths(line)) or missing_mentions(Path.cwd(), line):
         return None
-    words, files = mentions(line)
+    words, files = split_attachments(line)
     return MessageInput(words, tuple(files)).content
 
 
@@ -444,7 +444,7 @@ def unknown_command(name: str) -> LoomError:
     return LoomError(f"Unknown command /{one_line(name, 40)}.", hint="/help lists the commands.")
 
 
-def mentions(line: str) -> tuple[str, list[Attachment]]:
+def split_attachments(line: str) -> tuple[str, list[Attachment]]:
     """Split `look at @login.png` into words and files. A line that is only a path (a dropped file) is a file. Text
     files of the workspace stay mentions, because the session tracks them, and so do mentions of files that do not exist
     or of pages that are written wrongly: the turn says so."""

@@ -18,9 +18,9 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"loom {version()}")
         return
     debug, arguments = _without_debug(arguments)
-    from loom.cli.root import run
+    from loom.cli.root import run_command_line
 
-    sys.exit(run(arguments or _when_bare(), debug=debug))
+    sys.exit(run_command_line(arguments or _when_bare(), debug=debug))
 
 
 def _open_streams() -> None:

@@ -31,7 +31,7 @@ async def _ps(stop: tuple[str, str] | None, *, as_json: bool) -> int:
     link = await running_daemon(load_config())
     if link is None:
         if stop:
-            raise NotFound("No daemon is running, so there is no process to stop.", hint="Start one: `loom serve`.")
+            raise NotFound("No daemon is running: no process to stop.", hint="Start one: `loom serve`.")
         if not as_json:
             click.echo("No daemon is running.", err=True)
         return OK

@@ -29,7 +29,7 @@ COMMANDS: Final = {
     "wire": "Show the exact request body for a model.",
     "prompt": "Show the system prompt of a new session.",
     "read": "Show how Loom reads files: blocks, text, errors.",
-    "transcribe": "Write down what is said in recordings and videos.",
+    "transcribe": "Transcribe recordings and videos.",
     "speak": "Speak a text into a sound file.",
     "models": "List models, what they accept, and how Loom knows.",
     "usage": "Show the tokens and the cost of answers.",
@@ -156,7 +156,7 @@ def _invoke(arguments: list[str]) -> object:
         return loom.invoke(context)
 
 
-def run(arguments: list[str], *, debug: bool = False) -> int:
+def run_command_line(arguments: list[str], *, debug: bool = False) -> int:
     """Run a command line and give its exit code."""
     try:
         result = _invoke(arguments)

@@ -63,7 +63,7 @@ async def _list(count: int, here: bool, as_json: bool, chosen: Mapping[str, Any]
             if shown >= count:
                 break
             shown += 1
-            click.echo(msgspec.json.encode(_facts(session)) if as_json else _row(number, session))
+            click.echo(msgspec.json.encode({"id": session.id, **_about(session)}) if as_json else _row(number, session))
     if not shown and not as_json:
         click.echo('No sessions yet. Start one: loom "hello"', err=True)
 
@@ -323,10 +323,6 @@ def _write(file: Path, data: bytes) -> None:
         write_file_whole(file, data, mode=0o666)
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}.", hint="Choose another path.") from None
-
-
-def _facts(session: SessionView) -> dict[str, Any]:
-    return {"id": session.id, **_about(session)}
 
 
 def _about(session: SessionView) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from loom.runtime import Runtime
 @click.command("transcribe")
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def transcribe_command(files: tuple[Path, ...]) -> int:
-    """Print what is said in recordings and videos, by `audio.transcriber` or `audio.transcribe_command`."""
+    """Print a transcript of recordings and videos, by `audio.transcriber` or `audio.transcribe_command`."""
     return asyncio.run(_transcribe(files))
 
 
@@ -28,7 +28,7 @@ def speak_command(text: str, output: str) -> int:
     """Speak TEXT, or standard input, into a sound file, by `audio.speaker` or `audio.speak_command`."""
     words = text or ("" if sys.stdin.isatty() else sys.stdin.read())
     if not words.strip():
-        raise ContentError("There is nothing to speak.", hint='Give a text: loom speak "Hello" -o hello.mp3')
+        raise ContentError("No text to speak.", hint='Give a text: loom speak "Hello" -o hello.mp3')
     return asyncio.run(_speak(words, output))
 
 
@@ -38,7 +38,7 @@ async def _transcribe(files: tuple[Path, ...]) -> int:
             words = await runtime.speech.transcribe(await asyncio.to_thread(file.read_bytes), file.name)
             if len(files) > 1:
                 click.echo(f"── {safe_text(str(file))}")
-            click.echo(safe_text(words or "(nothing is said)"))
+            click.echo(safe_text(words or "(no speech)"))
     return OK
 
 

@@ -28,7 +28,7 @@ def backup_command(folder: Path, as_json: bool) -> None:
     conversations once the new one has been checked. `loom restore FOLDER` puts it back.
     """
     report = asyncio.run(_back_up(folder.absolute()))
-    click.echo(msgspec.json.encode(report) if as_json else describe(report, f"Saved in {folder}"))
+    click.echo(msgspec.json.encode(report) if as_json else describe_report(report, f"Saved in {folder}"))
 
 
 async def _back_up(folder: Path) -> BackupReport:
@@ -36,7 +36,7 @@ async def _back_up(folder: Path) -> BackupReport:
         return await back_up(runtime.stores.database, runtime.stores.media, folder)
 
 
-def describe(report: BackupReport, what: str) -> str:
+def describe_report(report: BackupReport, what: str) -> str:
     text = (
         f"{what}: {count_text(report.sessions, 'session')}, {count_text(report.messages, 'message')},"
         f" {count_text(report.copied_media, 'medium', 'media')} copied ({size_label(report.copied_bytes)}),"
@@ -80,7 +80,7 @@ def restore_command(folder: Path, replace: bool, as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode(report))
         return
-    click.echo(describe(report, f"Restored from {folder}"))
+    click.echo(describe_report(report, f"Restored from {folder}"))
     if aside is not None:
         click.echo(f"What was there before is kept as {aside.name}")
 

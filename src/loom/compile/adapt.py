@@ -99,7 +99,7 @@ def _media(
 ) -> Measure:
     digest = block.media.digest
     if digest in target.known.missing:
-        return _fallback(block, "missing", "its bytes are gone", target, cap)
+        return _fallback(block, "missing", "its bytes are missing", target, cap)
     if digest in target.quarantine:
         return _fallback(block, "quarantine", f"{target.model.provider} refused it", target, cap)
     match block:

@@ -27,10 +27,9 @@ def every_turn(survey: Layout, mark: Watermark, policy: Policy) -> Watermark:
     """Where the borders would be if every turn moved them. Without a way to call media back, age alone never turns
     them into text."""
     has_look = survey.target.has_look
-    return _raise_borders(
-        mark,
-        low_before=_older_than(survey, policy.full_turns),
-        text_before=_older_than(survey, policy.full_turns + policy.low_turns) if has_look else 0,
+    text = max(mark.text_before, _older_than(survey, policy.full_turns + policy.low_turns) if has_look else 0)
+    return msgspec.structs.replace(
+        mark, low_before=max(mark.low_before, _older_than(survey, policy.full_turns), text), text_before=text
     )
 
 
@@ -38,11 +37,6 @@ def _older_than(survey: Layout, turns: int) -> int:
     """Return the position before which every message is more than `turns` turns old (the turn now
     beginning has age 0)."""
     return survey.turns[-turns - 1] if turns < len(survey.turns) else 0
-
-
-def _raise_borders(mark: Watermark, *, low_before: int, text_before: int) -> Watermark:
-    text = max(mark.text_before, text_before)
-    return msgspec.structs.replace(mark, low_before=max(mark.low_before, low_before, text), text_before=text)
 
 
 def _pays(survey: Layout, before: Watermark, after: Watermark, cache: CacheRule) -> bool:

@@ -12,7 +12,7 @@ from loom.compile.policy import Watermark
 from loom.content.blocks import ImageBlock, TextBlock, ThinkingBlock, ToolCall, UnknownBlock
 from loom.content.media import Media
 from loom.content.messages import Message, media_of
-from loom.content.wire_forms import WireForm, fill_template, texts_of
+from loom.content.wire_forms import WireForm, fill_form, texts_of
 from loom.models import Limits
 from loom.prompt import Embedded, MediaRef, ShownMedia
 
@@ -179,4 +179,4 @@ def _filled(form: WireForm, members: Sequence[Message]) -> tuple[Any, ...]:
         )
         return Embedded(ref, prefix)
 
-    return tuple(fill_template(form.items, embed, texts_of(members)))
+    return tuple(fill_form(form.items, embed, texts_of(members)))

@@ -150,7 +150,7 @@ def _describe_work(recipe: Recipe) -> str:
         case Frame():
             return f"taking the frame at {time_label(recipe.at_ms / 1000)}"
         case SpokenText():
-            return "writing down what is said"
+            return "the transcription"
         case Slice():
             return f"taking pages {recipe.pages} out of the document"
         case _:

@@ -143,14 +143,7 @@ class RequestInput(msgspec.Struct, frozen=True, kw_only=True):
 
     def prepare(self, known: Known) -> Prepared:
         """Compile the prompt with what is known about derived media. Pure."""
-        prepared = self._prepare(known)
-        if not self.is_placeholder:
-            return prepared
-        rows = tuple(row for row in prepared.receipt.rows if row.message < len(self.path))
-        return msgspec.structs.replace(prepared, receipt=msgspec.structs.replace(prepared.receipt, rows=rows))
-
-    def _prepare(self, known: Known) -> Prepared:
-        return prepare(
+        prepared = prepare(
             self.full_path,
             self.limits.limit_model(self.model),
             policy=self.limits.limit_policy(self.policy),
@@ -170,6 +163,10 @@ class RequestInput(msgspec.Struct, frozen=True, kw_only=True):
             known=known,
             quarantine=self.quarantine,
         )
+        if not self.is_placeholder:
+            return prepared
+        rows = tuple(row for row in prepared.receipt.rows if row.message < len(self.path))
+        return msgspec.structs.replace(prepared, receipt=msgspec.structs.replace(prepared.receipt, rows=rows))
 
     @property
     def full_path(self) -> tuple[Placed, ...]:

@@ -61,7 +61,7 @@ def thinking(block: ThinkingBlock, target: RenderTarget, cap: int) -> Measure:
         made_by = f"made by {opaque.provider}/{opaque.model}" if opaque else "its producer is not known"
         return omit("other-model", made_by)
     if not _whole(opaque.data, rule.keys):
-        return omit("repair", "what the provider wants back with it is not whole")
+        return omit("repair", "the provider data that belongs to it is incomplete")
     if opaque.data.get("field") == "content":
         return omit("capability", "it stood inside the text, from which the server does not take it back")
     if is_cut(block.text, cap):

@@ -66,16 +66,12 @@ def names_tool(rule: ApprovalRule, tool: str) -> bool:
 def decide(user: ApprovalSettings, project: ProjectApproval, tool: str, subjects: Iterable[str]) -> ApprovalAction:
     """Return the strictest action over both policies and all subjects."""
     return strictest(
-        _answer(policy.default, policy.rules, tool, subject) for subject in subjects for policy in (user, project)
+        _match(policy.rules, tool, subject) or policy.default for subject in subjects for policy in (user, project)
     )
 
 
 def strictest(actions: Iterable[ApprovalAction]) -> ApprovalAction:
     return max(actions, key=_STRICTNESS.__getitem__)
-
-
-def _answer(default: ApprovalAction, rules: tuple[ApprovalRule, ...], tool: str, subject: str) -> ApprovalAction:
-    return _match(rules, tool, subject) or default
 
 
 def _match(rules: tuple[ApprovalRule, ...], tool: str, subject: str) -> ApprovalAction | None:

@@ -227,7 +227,7 @@ def absolute_path(written: str, folder: Path) -> Path:
 
 def require_home() -> None:
     if home_folder() is None:
-        raise ConfigError("There is no home folder for the data.", hint="Set LOOM_HOME to a folder.")
+        raise ConfigError("No home folder found for the data.", hint="Set LOOM_HOME to a folder.")
 
 
 def _at(config: Config, path: tuple[str, ...]) -> object:

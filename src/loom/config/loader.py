@@ -105,7 +105,7 @@ def _working_directory() -> Path:
     try:
         return Path.cwd()
     except FileNotFoundError:
-        raise ConfigError("The working directory is gone.", hint="Change into one that exists.") from None
+        raise ConfigError("The working directory no longer exists.", hint="Change into one that exists.") from None
 
 
 def _documents(cwd: Path, environ: Mapping[str, str]) -> list[ConfigFile]:

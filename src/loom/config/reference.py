@@ -78,7 +78,8 @@ def _row(name: str, at: Shape, path: KeyPath, table: TableShape) -> str:
     if isinstance(at, TableShape) or (isinstance(at, NamedTables) and isinstance(at.of, TableShape)):
         return ""
     takes = "a table of texts" if isinstance(at, NamedTables) else expected_text(at)
-    mark = " 🔒" if _is_protected(path) else ""
+    names = ["*" if part == "NAME" else part for part in path]
+    mark = " 🔒" if any(names[: len(known)] == known for known in (entry.split(".") for entry in PROTECTED)) else ""
     cells = (f"`{name}`{mark}", takes, _default(table.section, name), _description(table.section, name))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
@@ -95,11 +96,6 @@ def _description(section: type[Section], name: str) -> str:
     field = next(field for field in msgspec.structs.fields(section) if field.name == name)
     notes = [meta.description for meta in field.type.__metadata__ if meta.description]
     return notes[-1]
-
-
-def _is_protected(path: KeyPath) -> bool:
-    names = ["*" if part == "NAME" else part for part in path]
-    return any(names[: len(known)] == known for known in (entry.split(".") for entry in PROTECTED))
 
 
 def _header(path: KeyPath, at: TableShape) -> str:

@@ -232,7 +232,7 @@ class AudioSettings(Section, frozen=True, kw_only=True):
         tuple[str, ...],
         about("Instead of it, a local program; `{file}` is the recording, and what it prints are the words."),
     ] = ()
-    speaker: Annotated[str, about("The model that speaks for `loom speak`, such as `openai/gpt-4o-mini-tts`.")] = ""
+    speaker: Annotated[str, about("The text-to-speech model of `loom speak`, such as `openai/gpt-4o-mini-tts`.")] = ""
     voice: Annotated[str, about("Its voice.")] = "alloy"
     speak_command: Annotated[
         tuple[str, ...],
@@ -336,7 +336,9 @@ class SandboxEntry(Section, frozen=True, kw_only=True):
         Literal["auto", "require", "off"],
         about("`auto`: as good as this machine allows; `require`: no command without it; `off`: none."),
     ] = "auto"
-    network: Annotated[bool, about("Whether every command has the network; else a call asks for it.")] = False
+    network: Annotated[
+        bool, about("Whether every command may use the network; otherwise a call asks for approval.")
+    ] = False
     writable: Annotated[tuple[str, ...], about("Folders that commands may write besides the workspace.")] = ()
     hidden: Annotated[
         tuple[str, ...], about("Files and folders that no command may read, besides the usual ones.")
@@ -495,7 +497,7 @@ class McpServer(Section, frozen=True, kw_only=True):
     timeout_seconds: Annotated[Seconds, about("How long one call may take.")] = 60.0
     roots: Annotated[
         tuple[str, ...] | None,
-        about("Folders that the server is told to work in; not set: the workspace of the session."),
+        about("Folders that the server may work in (its MCP roots). Default: the workspace of the session."),
     ] = None
     enabled: Annotated[bool, about("Whether it is used.")] = True
     sandbox: Annotated[

@@ -86,17 +86,12 @@ def _shape_of(info: inspect.Type, annotation: Any) -> Shape:
         case inspect.DictType(value_type=inspect.CustomType() as entry):
             return NamedTables(ValueShape(entry.cls, entry))
         case inspect.DictType(value_type=inspect.StrType() | inspect.VarTupleType() as entry):
-            return NamedTables(ValueShape(_value_type(annotation), entry))
+            bare = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+            return NamedTables(ValueShape(get_args(bare)[1], entry))
         case inspect.VarTupleType(item_type=inspect.StructType() as row):
             return ValueShape(annotation, info, rows=_table(row))
         case _:
             return ValueShape(annotation, info, schemes)
-
-
-def _value_type(annotation: Any) -> Any:
-    """Return the type of a mapping's values, as it is annotated."""
-    bare = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-    return get_args(bare)[1]
 
 
 def key_text(path: KeyPath) -> str:

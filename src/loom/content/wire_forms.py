@@ -114,7 +114,7 @@ def _hole(text: str, found: Media, declared: str) -> dict[str, Any]:
     return {_MEDIA: found.digest, "prefix": f"{head}," if is_url else ""}
 
 
-def fill_template(value: Any, embed: Callable[[str, str], Any], texts: Sequence[str]) -> Any:
+def fill_form(value: Any, embed: Callable[[str, str], Any], texts: Sequence[str]) -> Any:
     """Return the JSON of a form with its holes filled; `embed` gets the digest and the prefix of a medium."""
     match value:
         case dict():
@@ -123,9 +123,9 @@ def fill_template(value: Any, embed: Callable[[str, str], Any], texts: Sequence[
                 return embed(digest, str(fields.get("prefix", "")))
             if len(fields) == 1 and isinstance(at := fields.get(_TEXT), int) and at < len(texts):
                 return texts[at]
-            return {key: fill_template(item, embed, texts) for key, item in fields.items()}
+            return {key: fill_form(item, embed, texts) for key, item in fields.items()}
         case list() | tuple():
-            return [fill_template(item, embed, texts) for item in cast("Sequence[Any]", value)]
+            return [fill_form(item, embed, texts) for item in cast("Sequence[Any]", value)]
         case _:
             return value
 

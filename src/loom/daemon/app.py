@@ -86,7 +86,7 @@ async def _http_error(_: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 400
     match status:
         case 404:
-            return error_response(NoSuchRoute("There is nothing at this address.", hint="See /docs."))
+            return error_response(NoSuchRoute("Page not found.", hint="See /docs."))
         case 405:
             answer = error_response(WrongMethod("This address does not take that method.", hint="See /docs."))
             if isinstance(error, HTTPException) and error.headers:

@@ -21,7 +21,7 @@ _SUMMARY: Final = {
     "image": "The model generated an image.",
     "message_stored": "A message is on disk as this node.",
     "turn_finished": "The turn is over.",
-    "turn_failed": "The turn ended otherwise; what was said is kept.",
+    "turn_failed": "The turn ended in another way; its text is kept.",
 }
 
 
@@ -74,7 +74,7 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: ProblemText | None = None
 
 
-def document(version: str = "") -> dict[str, Any]:
+def asyncapi_document(version: str = "") -> dict[str, Any]:
     """Served as `/asyncapi.json`."""
     sent = _data_schemas()
     kinds = [*sent.values(), ListedSession, WatchFailed, Join, Joined]

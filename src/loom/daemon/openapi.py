@@ -40,7 +40,7 @@ _PATHS: Final = {
 }
 
 
-def document(routes: Sequence[Route]) -> dict[str, Any]:
+def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
     listed = [route for route in routes if route.is_listed]
     schemas, components = _schemas(listed)
     paths: dict[str, dict[str, Any]] = {}

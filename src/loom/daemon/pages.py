@@ -126,4 +126,4 @@ def _read(file: Path, accepted: frozenset[str]) -> tuple[bytes, str]:
 
 
 def _nothing() -> NotFound:
-    return NotFound("There is nothing here.")
+    return NotFound("Page not found.")

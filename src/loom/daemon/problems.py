@@ -148,7 +148,7 @@ def error_response(error: LoomError) -> Response:
 
 def internal_error() -> Response:
     """Something that must not happen did. What it was is in the log, not here."""
-    text = ProblemText("daemon.bug", "Something went wrong inside the daemon.", "Its log says what; nothing was lost.")
+    text = ProblemText("daemon.bug", "Something went wrong inside the daemon.", "See its log; nothing was lost.")
     return _problem(text, 500, {"Cache-Control": "no-store"})
 
 

@@ -64,7 +64,7 @@ _MESSAGE_FORM: Final = {
 @cache
 def document() -> dict[str, Any]:
     """Return the OpenAPI document of this table."""
-    return openapi.document(ROUTES)
+    return openapi.openapi_document(ROUTES)
 
 
 async def openapi_json(_: Call[None, None]) -> Response:
@@ -72,7 +72,7 @@ async def openapi_json(_: Call[None, None]) -> Response:
 
 
 async def asyncapi_json(_: Call[None, None]) -> Response:
-    return json_response(asyncapi.document())
+    return json_response(asyncapi.asyncapi_document())
 
 
 async def docs(_: Call[None, None]) -> Response:
@@ -439,7 +439,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         status=202,
         headers=("Idempotency-Key",),
     ),
-    _row("GET", SESSION + "/queue", messages_routes.list_queued, "What waits to be said.", answer=m.QueueView),
+    _row("GET", SESSION + "/queue", messages_routes.list_queued, "The queued messages.", answer=m.QueueView),
     _row("DELETE", SESSION + "/queue/{message}", messages_routes.remove_queued, "Leave it unsaid.", status=204),
     _row(
         "POST",

@@ -50,7 +50,7 @@ class Listening(msgspec.Struct, frozen=True):
     link: str
 
 
-def run(
+def run_daemon(
     config: Config,
     *,
     host: str = "",
@@ -62,7 +62,7 @@ def run(
     forbid_dumps()
     _log_without_secrets(config)
     _give_memory_back()
-    asyncio.run(serve(config, host=host, port=port, on_listening=on_listening or _print, log_level=log_level))
+    asyncio.run(serve_app(config, host=host, port=port, on_listening=on_listening or _print, log_level=log_level))
 
 
 class _Redacting(logging.Formatter):
@@ -90,7 +90,7 @@ def _give_memory_back() -> None:
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
 
 
-async def serve(
+async def serve_app(
     config: Config,
     *,
     host: str = "",
@@ -335,6 +335,6 @@ def main() -> None:
     options = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=False))
     try:
         port = options.get("--port")
-        run(load_config(), host=options.get("--host", ""), port=int(port) if port else None)
+        run_daemon(load_config(), host=options.get("--host", ""), port=int(port) if port else None)
     except LoomError as error:
         sys.exit(f"loom: {error}")

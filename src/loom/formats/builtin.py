@@ -51,7 +51,7 @@ class TextFormat(BuiltinFormat):
         text, encoding, notices = decode_text(data, name)
         if not text:
             raise Unreadable(f"{name or 'The file'} holds no text (only a byte order mark).", name=name)
-        media = media_of(data, media_type, name)
+        media = new_media(data, media_type, name)
         return Inspection(media=media, category="text", text=text, encoding=encoding, notices=notices)
 
     def render(self, data: bytes, media: Media, recipe: Recipe, limits: IntakeLimits) -> Rendered:
@@ -101,7 +101,7 @@ class AudioFormat(BuiltinFormat):
 
         facts = inspect_audio(data, media_type, name)
         notices = (f"{name or 'The sound'} ends before the length that it declares",) if facts.is_cut_off else ()
-        media = media_of(data, media_type, name)
+        media = new_media(data, media_type, name)
         return Inspection(
             media=msgspec.structs.replace(media, duration_seconds=facts.duration_seconds),
             category="audio",
@@ -167,7 +167,7 @@ def _long(media_type: str) -> Format:
     return known.get(media_type, builtin.LONG_TEXT)
 
 
-def media_of(data: bytes, media_type: str, name: str) -> Media:
+def new_media(data: bytes, media_type: str, name: str) -> Media:
     return Media(digest=digest_of(data), media_type=media_type, size_bytes=len(data), name=name)
 
 

@@ -64,7 +64,7 @@ class OleFile:
         wanted = tuple(name.lower() for name in path)
         entry = self.entries.get(wanted)
         if entry is None or not entry.is_stream:
-            raise OleError(f"there is no stream {'/'.join(path)}")
+            raise OleError(f"no stream {'/'.join(path)}")
         if entry.size >= self._cutoff:
             return self._chain(entry.start)[: entry.size]
         return self._mini_chain(entry.start)[: entry.size]

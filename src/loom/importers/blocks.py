@@ -37,7 +37,7 @@ from loom.content.messages import text_of
 from loom.content.nested_media import store_data_url, store_nested_media
 from loom.errors import ContentError
 from loom.importers.calls import read_call
-from loom.importers.media import read_media
+from loom.importers.media import read_legacy_media
 from loom.importers.provider_data import (
     read_bedrock_reasoning,
     read_citations,
@@ -92,7 +92,7 @@ def as_content(found: Iterable[FoundBlock], reading: LegacyReader) -> list[Conte
             case ThinkingBlock():
                 blocks.extend(_text(block.text))
             case ToolCall():
-                reading.note(f"the call {block.id!r} stood where no call can stand; it is kept as text")
+                reading.note(f"the call {block.id!r} was where no call may be; it is kept as text")
                 blocks.append(TextBlock(f"[{block.id}] {text_of(block)}"))
             case FoundResult():
                 blocks.extend((TextBlock(f"[tool result {block.call_id}]"), *block.blocks))
@@ -195,7 +195,7 @@ def _media(kind: str, *inner_keys: str) -> BlockReader:
         for key in inner_keys:
             facts = {**facts, **get_object(block.get(key))}
         told = kind or kind_word(first_text(facts, "mimeType", "mime_type", "media_type"))
-        found = _text_source(told, facts, reading) or [*read_media(told, facts, reading)]
+        found = _text_source(told, facts, reading) or [*read_legacy_media(told, facts, reading)]
         return found or _unknown(block, reading)
 
     return read
@@ -223,7 +223,7 @@ def _read_resource(block: dict[str, Any], reading: LegacyReader) -> list[FoundBl
     if text := get_text(inner.get("text")):
         uri = get_text(inner.get("uri"))
         return [*_text(f"[resource: {uri}]" if uri else ""), TextBlock(text)]
-    return [*read_media(kind_word(first_text(inner, "mimeType")), inner, reading)] or _unknown(block, reading)
+    return [*read_legacy_media(kind_word(first_text(inner, "mimeType")), inner, reading)] or _unknown(block, reading)
 
 
 def _read_result(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:

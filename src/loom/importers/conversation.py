@@ -77,7 +77,7 @@ class ConversationReading:
         reader.begin(f"message {self._read}", self._read)
         draft = read_message(item, reader)
         if not draft.blocks:
-            reader.note("it says nothing and is left out")
+            reader.note("it is empty and is left out")
         elif draft.role == "system" and self._assembly.is_empty:
             text = as_text(draft, reader)
             self._prompts.append(text)

@@ -53,7 +53,7 @@ class LegacyMediaFacts(msgspec.Struct, frozen=True, kw_only=True):
     detail: Detail = "auto"
 
 
-def read_media(kind: str, block: dict[str, Any], reading: LegacyReader) -> list[ContentBlock]:
+def read_legacy_media(kind: str, block: dict[str, Any], reading: LegacyReader) -> list[ContentBlock]:
     """Return the block for the bytes that a dict holds or points at (`source` may be nested); empty where there are
     none."""
     source = get_object(block.get("source"))
@@ -76,7 +76,8 @@ def read_media(kind: str, block: dict[str, Any], reading: LegacyReader) -> list[
     if link:
         return _read_link(link, about, reading)
     if path:
-        return _unavailable(about, reading)
+        reading.note(f"{_media_name(about)} is not available; a text stands in for it")
+        return [TextBlock(_caption_text(about) or f"[{_media_name(about)}: the file is not available]")]
     if file_id := first_ident(facts, *_FILE_IDS):
         reading.note(f"{kind} {file_id} is held by a provider and was not copied")
         return _stand_in(about, f"[{kind}: file {file_id}, held by a provider]")
@@ -141,11 +142,6 @@ def _read_link(link: str, about: LegacyMediaFacts, reading: LegacyReader) -> lis
         return _store_bytes(data, about, reading)
     reading.note(f"{about.kind} at {link[:200]} was not fetched")
     return _stand_in(about, f"[{about.kind} at {link}]")
-
-
-def _unavailable(about: LegacyMediaFacts, reading: LegacyReader) -> list[ContentBlock]:
-    reading.note(f"{_media_name(about)} is not available; a text stands in for it")
-    return [TextBlock(_caption_text(about) or f"[{_media_name(about)}: the file is not available]")]
 
 
 def _store_bytes(data: bytes | None, about: LegacyMediaFacts, reading: LegacyReader) -> list[ContentBlock]:

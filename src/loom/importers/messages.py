@@ -13,7 +13,7 @@ from loom.content.messages import text_of
 from loom.errors import ContentError
 from loom.importers.blocks import are_encoded_blocks, as_content, found_block, read_block, read_blocks, result_of
 from loom.importers.calls import read_call
-from loom.importers.media import read_media
+from loom.importers.media import read_legacy_media
 from loom.importers.provider_data import read_citations, thinking_of
 from loom.importers.reader import FoundBlock, FoundResult, LegacyReader
 
@@ -163,7 +163,7 @@ def _content(facts: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
 
 def _audio(audio: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
     """Return what an audio model said: sound while it was stored, else its transcript."""
-    found = read_media("audio", audio, reading)
+    found = read_legacy_media("audio", audio, reading)
     return [*found] or _text(get_text(audio.get("transcript")) or f"[audio: {first_ident(audio, 'id') or 'expired'}]")
 
 
@@ -172,7 +172,7 @@ def _images(facts: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
     found: list[FoundBlock] = []
     for image in get_list(facts.get("images")):
         holder = {"url" if "://" in image else "data": image} if isinstance(image, str) else get_object(image)
-        found.extend(read_media("image", holder, reading) or _text(json_text(image)))
+        found.extend(read_legacy_media("image", holder, reading) or _text(json_text(image)))
     return found
 
 

@@ -415,12 +415,12 @@ def attribution_free(system: Any) -> Any:
     """Return `system` without the billing line that some clients put first and change with every request: in front of
     everything else it would keep any prefix from being cached."""
     blocks = get_list(system)
-    kept = [block for block in blocks if not _is_attribution(get_text(get_object(block).get("text")))]
+    kept = [
+        block
+        for block in blocks
+        if not get_text(get_object(block).get("text")).lstrip().lower().startswith("x-anthropic-billing-header")
+    ]
     return kept if len(kept) < len(blocks) else system
-
-
-def _is_attribution(text: str) -> bool:
-    return text.lstrip().lower().startswith("x-anthropic-billing-header")
 
 
 def server_tool_names(tools: tuple[dict[str, Any], ...]) -> Iterator[str]:

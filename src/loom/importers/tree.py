@@ -201,7 +201,7 @@ def _is_nothing(raw: _Raw, reading: LegacyReader) -> bool:
     if raw.draft.blocks or raw.children or (raw.is_prompt and raw.system):
         return False
     reading.begin(f"node {raw.id[:80]!r}", raw.serial)
-    reading.note("it says nothing and is left out")
+    reading.note("it is empty and is left out")
     return True
 
 

@@ -69,7 +69,7 @@ class Signer:
                 return found.get_frozen_credentials()
         except _botocore("exceptions").BotoCoreError as error:
             raise _no_credentials(f"AWS credentials could not be fetched ({type(error).__name__})") from None
-        raise _no_credentials("there are no AWS credentials on this machine")
+        raise _no_credentials("No AWS credentials found on this machine")
 
 
 def _botocore(name: str) -> Any:

@@ -80,7 +80,7 @@ def model(reference: str, overrides: ModelOverrides | None = None) -> Model:
     names = platforms()[platform].get("names", [name])
     if name not in names:
         known = ", ".join(f"{platform}/{each}" for each in names)
-        raise ConfigError(f"there is no model {reference!r}.", hint=f"Known: {known}.")
+        raise ConfigError(f"Model {reference!r} not found.", hint=f"Known: {known}.")
     found = _model(platform, name)
     if (not overrides or not overrides.base_url) and (stated := env_base_url(platform, os.environ)):
         found = msgspec.structs.replace(found, base_url=stated)

@@ -168,7 +168,7 @@ def authorisation(model: Model, key: str | None) -> dict[str, str]:
         variable = key_env(model.provider)
         if variable:
             raise NotAuthorised(
-                f"there is no key for {model.provider}",
+                f"No API key for {model.provider}",
                 provider=model.provider,
                 model=model.name,
                 hint=f"Set {variable}, or run: loom keys set {model.provider}.",
@@ -185,7 +185,7 @@ def authorisation(model: Model, key: str | None) -> dict[str, str]:
     return {"authorization": f"Bearer {key}"} if model.auth == "bearer" else {model.auth: key}
 
 
-def mask_secrets(text: str, secrets: Iterable[str]) -> str:
+def mask_sent_secrets(text: str, secrets: Iterable[str]) -> str:
     """What a server says may repeat what it was sent."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _MASKED_FROM:

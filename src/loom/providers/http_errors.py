@@ -14,7 +14,7 @@ import msgspec
 
 from loom.errors import ProviderError, Refused, Unavailable, WireError
 from loom.models import Model
-from loom.providers.connections import Endpoint, mask_secrets, transport_errors
+from loom.providers.connections import Endpoint, mask_sent_secrets, transport_errors
 
 if TYPE_CHECKING:
     import httpx2
@@ -99,7 +99,7 @@ def _redirect_error(response: httpx2.Response, model: Model) -> Refused:
     except httpx2.InvalidURL:
         target = httpx2.URL("")
     return Refused(
-        f"{model.reference}: the server sends its visitors elsewhere ({target.host or 'no address given'})",
+        f"{model.reference}: the server redirects to another address ({target.host or 'no address given'})",
         provider=model.provider,
         model=model.name,
         status=response.status_code,
@@ -191,6 +191,6 @@ def complete_error(error: ProviderError, response: httpx2.Response | None, secre
     """The same error with the request's id, and without the secrets that the server repeated."""
     if response is not None:
         error.request_id = error.request_id or request_id(response.headers)
-    error.message = mask_secrets(error.message, secrets)
+    error.message = mask_sent_secrets(error.message, secrets)
     error.args = (error.message,)
     return error

@@ -52,7 +52,9 @@ class Body(Protocol):
     def __aiter__(self) -> AsyncGenerator[bytes]: ...
 
 
-async def media_blocks(source: MediaSource, ref: MediaRef, block_bytes: int = BLOCK_BYTES) -> AsyncGenerator[bytes]:
+async def read_media_blocks(
+    source: MediaSource, ref: MediaRef, block_bytes: int = BLOCK_BYTES
+) -> AsyncGenerator[bytes]:
     """Yield the bytes of a medium, never more than were announced; `Corrupt` where they are not exactly that many."""
     left = ref.size_bytes
     file = await source.open_local(ref)
@@ -117,7 +119,7 @@ class MediaBody:
             if not isinstance(part, MediaRef):
                 waiting.append(part)
                 continue
-            async with aclosing(media_blocks(self._source, part, block_bytes)) as blocks:
+            async with aclosing(read_media_blocks(self._source, part, block_bytes)) as blocks:
                 async for block in blocks:
                     waiting.append(b64encode(block))
                     if len(waiting[-1]) >= _SHORT_BYTES:
@@ -180,7 +182,7 @@ class FormBody:
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
         yield self._head
-        async with aclosing(media_blocks(self._source, self._ref)) as blocks:
+        async with aclosing(read_media_blocks(self._source, self._ref)) as blocks:
             async for block in blocks:
                 yield block
         yield self._tail
@@ -194,4 +196,4 @@ class RawBody:
         self.content_length = ref.size_bytes
 
     def __aiter__(self) -> AsyncGenerator[bytes]:
-        return media_blocks(self._source, self._ref)
+        return read_media_blocks(self._source, self._ref)

@@ -63,7 +63,7 @@ def recall_tool(runtime: Runtime) -> Tool:
             raise ToolError("give words to search for, or the id of a message")
         found = [(node, text) for node in nodes if all(word in (text := _words(node)).casefold() for word in words)]
         if not found:
-            return text_result(f"nothing that was said holds {query!r}")
+            return text_result(f"no earlier message contains {query!r}")
         lines = [f"{_short(node)} {node.source}: {_snippet(text, words)}" for node, text in found[-MAX_FOUND:]]
         more = f"\n({len(found) - MAX_FOUND} earlier ones are not listed)" if len(found) > MAX_FOUND else ""
         return text_result("\n".join(lines) + more)
@@ -85,7 +85,7 @@ def _whole(nodes: Sequence[Node], wanted: str) -> str:
     digits = wanted.rpartition(":")[2]
     found = [node for node in nodes if node.id.rpartition(":")[2].startswith(digits)] if len(digits) >= 8 else []
     if len(found) != 1:
-        raise ToolError(f"there is no message {wanted[:80]!r} in this conversation")
+        raise ToolError(f"Message {wanted[:80]!r} not found in this conversation")
     return _words(found[0])
 
 

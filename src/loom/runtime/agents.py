@@ -47,7 +47,7 @@ def find_agent(config: Config, name: str) -> AgentEntry:
     found = config.agents.get(name)
     if found is None:
         known = f"Configured: {', '.join(sorted(config.agents))}." if config.agents else "Add a table [agents.NAME]."
-        raise ConfigError(f"There is no agent {name!r}.", hint=known)
+        raise ConfigError(f"Agent {name!r} not found.", hint=known)
     return found
 
 

@@ -147,7 +147,8 @@ class ClientConversations:
         """Append what is new of a history and return the path to its last message. The head moves there, unless a
         parallel request has moved it: then both are branches."""
         session, head = stored.id, stored.head_id
-        root, *nodes = await self._path(head)
+        found = self._paths.get(head)
+        root, *nodes = self._remember(await self._forest.path(head) if found is None else found)
         common = count_common(messages, nodes)
         path, rest = [root, *nodes[:common]], list(messages[common:])
         while rest and common < len(nodes):
@@ -166,11 +167,6 @@ class ClientConversations:
             with contextlib.suppress(Conflict):
                 await self._sessions.move_head(session, head, path[-1].id)
         return self._remember(tuple(path))
-
-    async def _path(self, node: str) -> tuple[Node, ...]:
-        """Return the path to a node. Nodes never change, and each request of a client asks for the last one's path."""
-        found = self._paths.get(node)
-        return self._remember(await self._forest.path(node) if found is None else found)
 
     def _remember(self, path: tuple[Node, ...]) -> tuple[Node, ...]:
         last = path[-1]

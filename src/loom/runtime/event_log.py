@@ -58,7 +58,11 @@ class EventLog:
     async def after(self, session_id: str, seq: int, limit: int = 1000) -> tuple[StoredEvent, ...]:
         """Return the events that follow number `seq`, in order, with the messages that they refer to."""
         stored = await self._events.after(session_id, seq, limit)
-        nodes = {event.seq: node for event in stored if (node := _node_of(event))}
+        nodes = {
+            event.seq: node
+            for event in stored
+            if (node := (stored_node_of(event.data) if event.type == "message_stored" else ""))
+        }
         if not nodes:
             return stored
         messages = await self._messages(list(dict.fromkeys(nodes.values())))
@@ -101,10 +105,6 @@ class EventLog:
                 if message is not None:
                     found[node] = message
         return found
-
-
-def _node_of(event: StoredEvent) -> str:
-    return stored_node_of(event.data) if event.type == "message_stored" else ""
 
 
 def _with_message(event: StoredEvent, node: str, message: Message | None) -> StoredEvent:

@@ -40,7 +40,7 @@ from loom.content.recipes import Fit
 from loom.content.terminal_safe import safe_text
 from loom.errors import Corrupt, LoomError, NotFound
 from loom.formats import render
-from loom.runtime.session_settings import system_of
+from loom.runtime.session_settings import system_prompt_of
 from loom.session import ExportFormat
 from loom.store.exchange import WORKSPACE, SessionExchange
 from loom.store.nodes import Node, digests_of
@@ -95,7 +95,7 @@ async def export_session(runtime: Runtime, session: StoredSession, form: ExportF
 async def export_page(runtime: Runtime, session: StoredSession, node_id: str, form: Literal["md", "html"]) -> bytes:
     """Return the conversation down to a node for people to read."""
     root, *nodes = await runtime.stores.forest.path(node_id)
-    system, title = system_of(session.settings, root.system), session.title
+    system, title = system_prompt_of(session.settings, root.system), session.title
     system = system.replace(session.workspace, WORKSPACE) if len(session.workspace) > 1 else system
     text = _markdown(title, system, nodes) if form == "md" else await _html(runtime, title, system, nodes)
     return runtime.secrets.mask(text).encode()

@@ -23,7 +23,7 @@ from loom.events import (
 )
 from loom.message_types import EventEnvelope, History, MessageQuery, QueuedView, Running
 from loom.runtime.record import SessionStores
-from loom.runtime.session_settings import system_of
+from loom.runtime.session_settings import system_prompt_of
 from loom.runtime.views import Views, running_turn
 from loom.session import Queued
 from loom.store.events import StoredEvent
@@ -54,7 +54,7 @@ async def read_history(stores: SessionStores, views: Views, session_id: str, que
     return History(
         messages=await views.messages(page.nodes, page.siblings),
         more=page.has_more,
-        system=system_of(stored.settings, page.system),
+        system=system_prompt_of(stored.settings, page.system),
         head=stored.head_id,
         seq=stored.last_seq,
         queue=tuple(queued_view(queued) for queued in queue if queued.message is not None),

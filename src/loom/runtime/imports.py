@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from loom.content.archive import ArchivedNode, ArchivedSession, SessionArchive
+from loom.content.archive import ArchivedSession, SessionArchive
 from loom.content.codec import decode_message
 from loom.content.messages import media_of
 from loom.errors import ConfigError, Unreadable
@@ -65,7 +65,13 @@ async def store_transcript(runtime: Runtime, found: Transcript) -> ImportedSessi
         session=written.session.id,
         title=written.session.title,
         messages=written.messages,
-        media=len({media.digest for node in archive.nodes for media in _media_of(node)}),
+        media=len(
+            {
+                media.digest
+                for node in archive.nodes
+                for media in (media_of(decode_message(bytes(node.message))) if node.parent is not None else ())
+            }
+        ),
         shared=written.shared,
         is_new=written.is_new,
         notices=(*found.repairs, *notices, *written.notices),
@@ -154,7 +160,3 @@ def _can_open(session: ArchivedSession, name: str) -> bool:
 def _folder(workspace: str) -> str:
     """Return the folder in which its tools worked, if it is on this machine."""
     return workspace if workspace and Path(workspace).is_dir() else ""
-
-
-def _media_of(node: ArchivedNode) -> tuple[Any, ...]:
-    return media_of(decode_message(bytes(node.message))) if node.parent is not None else ()

@@ -193,7 +193,11 @@ class LocalLibrary:
         folder = await asyncio.to_thread(existing_folder, workspace) or str(Path.cwd())
         root = await self.stores.forest.root(system)
         shared = await self._count_shared(root.id, messages)
-        metas = [_form_meta(forms, at) for at in range(len(messages))] if forms else ()
+        metas = (
+            [{FORM_KEY: msgspec.to_builtins(forms[at])} if at in forms else {} for at in range(len(messages))]
+            if forms
+            else ()
+        )
         nodes = await self.stores.forest.append(root.id, messages, metas=metas)
         existing = await self.stores.sessions.with_head(nodes[-1].id)
         if existing is not None:
@@ -515,10 +519,6 @@ def _per_million(model: Model, usage: Usage) -> float | None:
     """Return the price of a short request, for a million tokens."""
     usd = price(model, usage)
     return None if usd is None else usd * 1_000
-
-
-def _form_meta(forms: Mapping[int, WireForm], at: int) -> dict[str, Any]:
-    return {FORM_KEY: msgspec.to_builtins(forms[at])} if at in forms else {}
 
 
 def _share_view(share: Share, path: str = "") -> ShareView:

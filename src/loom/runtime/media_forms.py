@@ -54,7 +54,14 @@ class MediaForms:
         media_type = await self._intake.media_type(digest)
         category = category_of(media_type)
         if kind == "full" and category != "image":
-            return await self._open_original(digest, media_type)
+            media = self._runtime.stores.media
+            return MediaBytes(
+                media_type=media_type,
+                size_bytes=await media.size(digest),
+                etag=digest,
+                file=await media.open_local(digest),
+                blocks=media.read_blocks(digest),
+            )
         if category == "audio" or (category == "text" and media_type != SVG):
             raise Unsupported("Audio and text have no preview image.", hint="Ask for v=full, or for the text.")
         return await self.derive(digest, media_type, self._recipe(kind, int(rest or 0)))
@@ -76,16 +83,6 @@ class MediaForms:
                 return Page(number=page, dpi=72, max_side_px=PAGE_THUMB_PX)
             case _:
                 return Thumb(side_px=THUMB_PX)
-
-    async def _open_original(self, digest: str, media_type: str) -> MediaBytes:
-        media = self._runtime.stores.media
-        return MediaBytes(
-            media_type=media_type,
-            size_bytes=await media.size(digest),
-            etag=digest,
-            file=await media.open_local(digest),
-            blocks=media.read_blocks(digest),
-        )
 
     async def derive(self, digest: str, media_type: str, recipe: Recipe) -> MediaBytes:
         """Open what a recipe makes of a medium. It is made once and cached."""

@@ -21,8 +21,8 @@ from loom.runtime.model_resolution import (
     BUILT_IN_MODEL,
     FIRST_CHOICES,
     key_for,
-    local_servers,
     price,
+    reachable_servers,
     resolve_model,
     sampling_for,
 )
@@ -98,7 +98,7 @@ class ModelAccess:
 
     async def local_servers(self) -> tuple[LocalServer, ...]:
         """Return the model servers on this machine; none where LOOM_OFFLINE is set."""
-        return await local_servers()
+        return await reachable_servers()
 
     def sampling(self, model: Model) -> Sampling:
         return sampling_for(model, self._config())

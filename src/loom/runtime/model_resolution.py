@@ -99,7 +99,7 @@ def _platform_of(name: str, config: Config) -> str:
     near = [*get_close_matches(name, config.models, 2, 0.6), *catalog.near_names(name)]
     meant = f"Did you mean {', '.join(near)}? " if near else ""
     raise ConfigError(
-        f"there is no model {name!r}.",
+        f"Model {name!r} not found.",
         hint=f"{meant}Configured: {known}. Or write platform/name, such as ollama/llava.",
     )
 
@@ -136,7 +136,7 @@ def key_names(provider: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in (platform, provider, extended) if name))
 
 
-async def local_servers() -> tuple[LocalServer, ...]:
+async def reachable_servers() -> tuple[LocalServer, ...]:
     """Model servers on this machine. Where no port of theirs is open, nothing is asked and next to no time lost;
     LOOM_OFFLINE keeps even that from happening."""
     if os.environ.get("LOOM_OFFLINE", "0") not in ("", "0"):

@@ -91,7 +91,7 @@ def choose_tools(choice: ToolChoice, built_in: Callable[[], Mapping[str, Tool]])
                 of_servers.add(item)
             else:
                 raise ConfigError(
-                    f"there is no tool {item!r}.",
+                    f"Tool {item!r} not found.",
                     hint=f"These exist: {', '.join(sorted(known))}; tools of MCP servers are called SERVER__TOOL.",
                 )
         else:

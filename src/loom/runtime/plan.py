@@ -86,7 +86,13 @@ class Plan:
         for place in places:
             rows = [rows.get(place) for rows in by_place]
             label = next(f"{row.kind} {row.label}" for row in rows if row is not None)
-            lines.append([_cut(label), *("" if row is None else f"{row.rendition} {row.tokens:,}" for row in rows)])
+            line = " ".join(label.split())
+            lines.append(
+                [
+                    line if len(line) <= 48 else f"{line[:47]}…",
+                    *("" if row is None else f"{row.rendition} {row.tokens:,}" for row in rows),
+                ]
+            )
         lines.append(["tokens", *(f"{receipt.totals.tokens:,}" for receipt in receipts)])
         lines.append(["bytes", *(f"{receipt.totals.wire_bytes:,}" for receipt in receipts)])
         return lines
@@ -96,8 +102,3 @@ async def plan_request(session: SessionTurns, models: Sequence[str] = (), conten
     """Nothing is sent by looking."""
     found = [(name, Planned(await session.next_request(name, content=content))) for name in models or ("",)]
     return Plan(found)
-
-
-def _cut(label: str) -> str:
-    line = " ".join(label.split())
-    return line if len(line) <= 48 else f"{line[:47]}…"

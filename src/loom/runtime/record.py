@@ -38,7 +38,7 @@ from loom.events import (
 )
 from loom.runtime.calibrations import ModelCalibrations
 from loom.runtime.event_log import EventLog
-from loom.runtime.session_settings import system_of
+from loom.runtime.session_settings import system_prompt_of
 from loom.session import Options, Queued, SessionChange
 from loom.store.commands import CommandKind, Commands, StoredCommand
 from loom.store.database import wait_for_database
@@ -354,7 +354,7 @@ def snapshot_of(
         model=session.model,
         workspace=session.workspace,
         title=session.title,
-        system=system_of(session.settings, system),
+        system=system_prompt_of(session.settings, system),
         path=path,
         overrides=overrides,
         alts=alts,

@@ -17,7 +17,7 @@ ALL_TOOLS: Final = ("*",)
 T = TypeVar("T")
 
 
-def system_of(settings: Mapping[str, Any], root: str | None) -> str:
+def system_prompt_of(settings: Mapping[str, Any], root: str | None) -> str:
     """Return the system prompt: the one that the session sets, else the one that it began with."""
     return str(settings.get(SYSTEM) or root or "")
 

@@ -106,7 +106,7 @@ def skill_tool(config: Config) -> Tool:
         skills = find_skills(config, context.workspace)
         found = skills.get(name)
         if found is None:
-            raise ToolError(f"there is no skill {name[:80]!r}; there are: {', '.join(skills) or 'none'}")
+            raise ToolError(f"Skill {name[:80]!r} not found; available: {', '.join(skills) or 'none'}")
         return text_result(f"{found.text.strip()}\n\n[Other files of this skill are in {found.file.parent}]")
 
     return Tool(use_skill, reads_only=True)

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, cast
 
 import msgspec
 
-from loom.agent.foreign import read_conversation, read_tree
+from loom.agent.foreign import read_foreign_conversation, read_foreign_tree
 from loom.compile.ports import MediaWriter
 from loom.content.archive import ArchivedMedium, SessionArchive, conversation_of, decode_archive, is_archive
 from loom.content.blocks import ThinkingBlock
@@ -209,7 +209,7 @@ class TranscriptReader:
 
     async def _product(self, found: ForeignConversation, files: FileFinder) -> Transcript:
         try:
-            tree = await read_tree(found.nodes, self._media, files.find, limits=self._limits)
+            tree = await read_foreign_tree(found.nodes, self._media, files.find, limits=self._limits)
         except ContentError as error:
             return Transcript(kind=found.kind, title=found.title, notices=(*found.notices, error.message))
         archive, notices = archive_of(found, tree)
@@ -232,7 +232,7 @@ class TranscriptReader:
         if strung.model and isinstance(whole, dict):
             whole = {**cast("dict[str, Any]", whole), "model": strung.model}
         encoded = msgspec.json.encode(whole)
-        found = await read_conversation(encoded, self._media, limits=self._limits, roots=self._roots)
+        found = await read_foreign_conversation(encoded, self._media, limits=self._limits, roots=self._roots)
         return Transcript(
             kind=strung.kind,
             title=strung.title or _first_words(found.messages),
@@ -327,7 +327,7 @@ def _parse_json(data: bytes) -> tuple[Any, list[str]]:
     with suppress(ValueError, RecursionError):
         closed = close_cut_json(data.decode("utf-8", "ignore"))
         if closed is not None:
-            return _lenient(closed.encode()), ["the file ends too early; what stands before the end is imported"]
+            return _lenient(closed.encode()), ["the file ends too early; what comes before the end is imported"]
     return None, []
 
 
@@ -364,7 +364,7 @@ def _claude_code(lines: list[dict[str, Any]]) -> RawTranscript:
     for line in lines:
         found.title = _text(line.get("summary")) or found.title
         found.workspace = _text(line.get("cwd")) or found.workspace
-        found.model = _model_of(line.get("message")) or found.model
+        found.model = _text(_fields(line.get("message")).get("model")).removeprefix("<synthetic>") or found.model
     path = _path(entries)
     if len(path) < len(entries):
         found.notices.append(f"{count_text(len(entries) - len(path), 'message')} of abandoned branches skipped")
@@ -443,10 +443,6 @@ def _thoughts(messages: Sequence[Message]) -> Iterable[str]:
 def _first_words(messages: Sequence[Message]) -> str:
     said = next((message.text for message in messages if message.role == "user" and message.text.strip()), "")
     return " ".join(said.split())[:80]
-
-
-def _model_of(message: Any) -> str:
-    return _text(_fields(message).get("model")).removeprefix("<synthetic>")
 
 
 def _fields(value: Any) -> dict[str, Any]:

@@ -37,7 +37,8 @@ def start_of_day() -> float:
 def _rows(answers: Iterable[AnswerRecord], price: AnswerPrice) -> tuple[UsageRow, ...]:
     rows: dict[tuple[str, str, str], UsageRow] = {}
     for answer in answers:
-        usage, model = _usage(answer), _model(answer)
+        provider, name = answer.meta.get("provider"), answer.meta.get("model")
+        usage, model = _usage(answer), f"{provider}/{name}" if provider and name else ""
         if usage is None:
             continue
         day = time.strftime("%Y-%m-%d", time.localtime(answer.created_at))
@@ -64,11 +65,6 @@ def _usage(answer: AnswerRecord) -> Usage | None:
         return msgspec.convert(answer.meta.get("usage"), Usage)
     except msgspec.ValidationError:  # an imported answer, or one that was cut off
         return None
-
-
-def _model(answer: AnswerRecord) -> str:
-    provider, name = answer.meta.get("provider"), answer.meta.get("model")
-    return f"{provider}/{name}" if provider and name else ""
 
 
 async def check_budget(database: Database, price: AnswerPrice, budget: BudgetSettings, session: str) -> None:

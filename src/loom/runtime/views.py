@@ -194,7 +194,7 @@ def tree_node(node: Node) -> TreeNode:
         parent=node.parent_id,
         role=message.role if message is not None else "system",
         source=node.source,
-        label=label_of(message) if message is not None else one_line(node.system or "", LABEL_CHARACTERS),
+        label=message_label(message) if message is not None else one_line(node.system or "", LABEL_CHARACTERS),
         media=tuple(MediaMark(medium.digest, kind_of(medium.media_type)) for medium in media),
         model=model_of(node),
         created_at=node.created_at,
@@ -214,7 +214,7 @@ def model_of(node: Node) -> str:
     return f"{meta['provider']}/{model}" if meta.get("provider") and model else model
 
 
-def label_of(message: Message) -> str:
+def message_label(message: Message) -> str:
     """Return its text in one line; thinking, calls and media only if it has no text."""
     said = message.text if message.text.strip() else " ".join(text_of(block) for block in message.blocks)
     return one_line(said, LABEL_CHARACTERS)

@@ -84,7 +84,7 @@ class Accounts:
         """Raises NotFound."""
         rows = await self._database.select(f"{_SELECT} WHERE name = :name", {"name": name})
         if not rows:
-            raise _no_account(name)
+            raise NotFound(f"User {name[:80]} not found.", hint="List them: loom users list")
         return _account(rows[0])
 
     async def by_key(self, key: str) -> Account | None:
@@ -138,7 +138,3 @@ class Accounts:
 
 def _account(row: Row) -> Account:
     return row_as(row, Account, "The record of a user")
-
-
-def _no_account(name: str) -> NotFound:
-    return NotFound(f"There is no user {name[:80]}.", hint="List them: loom users list")

@@ -140,7 +140,11 @@ class DerivedCache:
             pages_without_text=rendered.pages_without_text,
             notices=rendered.notices,
         )
-        key, head = _entry_key(digest, derived.recipe), _head(derived)
+        header = msgspec.json.encode(derived)
+        key, head = (
+            _entry_key(digest, derived.recipe),
+            (_MAGIC + len(header).to_bytes(4) + hashlib.sha256(header).digest() + header),
+        )
         kept = b"" if derived.is_original else rendered.data
         try:
             await self._write(key, head + kept, _seal(derived, len(head)))
@@ -306,8 +310,3 @@ def _medium(key: str) -> str:
     """Return the digest that an entry was derived from; empty for a file that is not of the cache's making."""
     digest = DIGEST_TAG + key.removeprefix(TOP).replace("/", "").partition(".")[0]
     return digest if is_digest(digest) else ""
-
-
-def _head(derived: Derived) -> bytes:
-    header = msgspec.json.encode(derived)
-    return _MAGIC + len(header).to_bytes(4) + hashlib.sha256(header).digest() + header

@@ -127,7 +127,7 @@ def _fault(error: OSError, doing: Literal["read", "write"], key: str) -> LoomErr
             return missing_blob(key)
         case errno.ELOOP | errno.ENOTDIR | errno.EISDIR:
             return Corrupt(
-                "Something that Loom did not make stands in its way in the media folder.",
+                "The media folder contains something that Loom did not create.",
                 hint="Remove links and foreign files from it.",
             )
         case errno.EMFILE | errno.ENFILE:
@@ -135,6 +135,4 @@ def _fault(error: OSError, doing: Literal["read", "write"], key: str) -> LoomErr
                 "Too many files are open to use the media folder.", hint="Raise the limit: ulimit -n 4096."
             )
         case _:
-            return BlobsUnavailable(
-                f"The media folder could not be used: {reason}.", hint="Check the disk that it lies on."
-            )
+            return BlobsUnavailable(f"The media folder could not be used: {reason}.", hint="Check its disk.")

@@ -96,7 +96,9 @@ class Events:
                 for at in part:
                     batch = batches[at]
                     if batch.session_id not in taken:
-                        written[at] = _refusal(tx, batch.session_id)
+                        written[at] = (
+                            lease_lost() if rows_among(tx, _EXISTING, [batch.session_id]) else session_not_found()
+                        )
                         continue
                     key, last = taken[batch.session_id]
                     written[at] = last
@@ -174,10 +176,6 @@ def _reserve_numbers(tx: Transaction, batches: Sequence[_Batch]) -> dict[str, tu
     wanted = [{"id": batch.session_id, "count": len(batch.rows), "fence": batch.fence} for batch in batches]
     rows = [row_as(row, tuple[str, int, int], _RECORD) for row in execute_rows(tx, _TAKE_SEQS, wanted)]
     return {session_id: (key, last) for session_id, key, last in rows}
-
-
-def _refusal(tx: Transaction, session_id: str) -> LoomError:
-    return lease_lost() if rows_among(tx, _EXISTING, [session_id]) else session_not_found()
 
 
 def _head(tx: Transaction, session_id: str) -> tuple[int, int]:

@@ -223,7 +223,7 @@ class Forest:
             rows = tx.execute(f"{SELECT_NODES} WHERE n.key = :key", {"key": root_key})
             system = node_of(stored_node(rows[0]), None).system if rows else None
             if system is None:
-                raise damaged_node(node_id, "its root is gone")
+                raise damaged_node(node_id, "its root is missing")
             return system
 
         return await self._database.read(work)
@@ -344,7 +344,7 @@ def _inspect(row: StoredNode) -> tuple[list[ForestProblem], tuple[Media, ...]]:
     """Return what is wrong with one row, and the media that it shows."""
     problems: list[ForestProblem] = []
     if row.depth > 0 and row.parent_id is None:
-        problems.append(ForestProblem(row.id, "parent", "the message before it is gone"))
+        problems.append(ForestProblem(row.id, "parent", "the message before it is missing"))
     elif row.depth != (0 if row.parent_depth is None else row.parent_depth + 1):
         problems.append(ForestProblem(row.id, "depth", f"it stands at {row.depth}, below {row.parent_depth}"))
     if not has_true_id(row, row.parent_id):

@@ -118,7 +118,7 @@ class GatewayRecords:
     async def answer(self, answer_id: str) -> GatewayAnswer | None:
         sql = f"SELECT {_COLUMNS} FROM gateway_answer WHERE id = :id"  # noqa: S608  constants only
         rows = await self._database.read(lambda tx: tx.execute(sql, {"id": plain_text(answer_id, "an id")}))
-        return _answer(rows[0]) if rows else None
+        return row_as(rows[0], GatewayAnswer, "What is remembered of a gateway's answer") if rows else None
 
     async def delete_response(self, answer_id: str) -> bool:
         """Forget a whole answer; its place in the session stays. Return False if there was none."""
@@ -187,10 +187,6 @@ class GatewayRecords:
         sql = "DELETE FROM gateway_file WHERE id = :id AND client = :client RETURNING id"
         values: Params = {"id": plain_text(file_id, "an id"), "client": client}
         return bool(await self._database.write(lambda tx: tx.execute(sql, values)))
-
-
-def _answer(row: Row) -> GatewayAnswer:
-    return row_as(row, GatewayAnswer, "What is remembered of a gateway's answer")
 
 
 def _file(row: Row) -> GatewayFile:

@@ -113,7 +113,13 @@ class Journal:
         With the `fence` of a lease, raise `Conflict` if the lease was lost. `complete` may run more than once.
         """
         drafts = [draft for new in change.nodes for draft in drafts_of([new.message], new.source, new.meta)]
-        values = _columns(change)
+        values = {
+            "title": None if change.title is None else one_line(change.title),
+            "model": None if change.model is None else plain_text(change.model, "the name of a model"),
+            "overrides": None if change.overrides is None else plain_json(dict(change.overrides), "overrides"),
+            "watermark": None if change.watermark is None else plain_json(dict(change.watermark), "a watermark"),
+            "quarantine": None if change.quarantine is None else plain_json(dict(change.quarantine), "quarantine"),
+        }
         now = self._clock()
 
         def work(tx: Transaction) -> CommitResult:
@@ -148,16 +154,6 @@ class Journal:
 
 
 _NO_COLUMNS: Final[Params] = dict.fromkeys(CHANGED_COLUMNS)
-
-
-def _columns(change: SessionChange) -> dict[str, object]:
-    return {
-        "title": None if change.title is None else one_line(change.title),
-        "model": None if change.model is None else plain_text(change.model, "the name of a model"),
-        "overrides": None if change.overrides is None else plain_json(dict(change.overrides), "overrides"),
-        "watermark": None if change.watermark is None else plain_json(dict(change.watermark), "a watermark"),
-        "quarantine": None if change.quarantine is None else plain_json(dict(change.quarantine), "quarantine"),
-    }
 
 
 def _end_lease(tx: Transaction, key: int, wish: LeaseWish) -> bool:

@@ -217,7 +217,7 @@ def ref_at(tx: Transaction, key: int) -> NodeRef:
 
 def _ref(rows: list[Row]) -> NodeRef:
     if not rows:
-        raise Corrupt("A message that others refer to is gone.", hint="Run `loom doctor`.")
+        raise Corrupt("A message that others refer to is missing.", hint="Run `loom doctor`.")
     return row_as(rows[0], NodeRef, "The place of a message")
 
 
@@ -269,7 +269,20 @@ def insert_path(
         ref, is_new = _insert(tx, params)
         if is_new:
             _insert_digests(tx, ref, draft.digests)
-            nodes.append(_fresh_node(node_id, parent, draft, now))
+            nodes.append(
+                Node(
+                    id=node_id,
+                    parent_id=parent.id,
+                    depth=parent.depth + 1,
+                    message=draft.message,
+                    system=None,
+                    source=draft.source,
+                    meta=draft.meta,
+                    tags=(),
+                    bookmark="",
+                    created_at=now,
+                )
+            )
         else:
             nodes.append(node_of(read_node(tx, node_id), parent.id))
         parent = ref
@@ -307,21 +320,6 @@ def _insert(tx: Transaction, params: dict[str, Any]) -> tuple[NodeRef, bool]:
     raise Conflict("The same message was written and deleted elsewhere at the same time.", hint="Try again.")
 
 
-def _fresh_node(node_id: str, parent: NodeRef, draft: NodeDraft, now: float) -> Node:
-    return Node(
-        id=node_id,
-        parent_id=parent.id,
-        depth=parent.depth + 1,
-        message=draft.message,
-        system=None,
-        source=draft.source,
-        meta=draft.meta,
-        tags=(),
-        bookmark="",
-        created_at=now,
-    )
-
-
 # Reading
 
 _COLUMNS: Final = "n.id, n.depth, n.message, n.source, n.meta, n.tags, n.bookmark, n.created_at"
@@ -350,7 +348,7 @@ def full_id(tx: Transaction, text: str) -> str:
         {"first": NODE_TAG + digits, "last": NODE_TAG + digits.ljust(64, "f")},
     )
     if not found:
-        raise NotFound(f"There is no message {digits[:12]}.", hint="It may have been deleted with its session.")
+        raise NotFound(f"Message {digits[:12]} not found.", hint="It may have been deleted with its session.")
     if len(found) > 1:
         raise NotFound(f"More than one message begins with {digits}.", hint="Give more digits.")
     return cast("str", found[0][0])
@@ -365,7 +363,7 @@ def read_path(tx: Transaction, node_id: str, *, above: int = -1) -> list[StoredN
     path = stored_nodes(tx.execute(_SELECT_PATH, {"id": full_id(tx, node_id), "above": above}))
     path.sort(key=attrgetter("depth"))
     if [row.depth for row in path] != list(range(above + 1, above + 1 + len(path))):
-        raise damaged_node(path[-1].id, "messages above it are gone")
+        raise damaged_node(path[-1].id, "messages above it are missing")
     return path
 
 

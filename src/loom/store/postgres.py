@@ -306,7 +306,8 @@ def _translate_error(error: psycopg.Error, label: str) -> Exception:
         found = Full(f"{label} has no space left; nothing of this was stored.", hint="Free space on its server.")
     elif state in {"25006", "42501"}:
         found = ReadOnly(
-            f"{label} may not be written by this user, or stands by.", hint="Grant the right, or use the primary."
+            f"{label} cannot be written by this user, or is a standby server.",
+            hint="Grant the right, or use the primary.",
         )
     elif state in {"XX001", "XX002", "42P01", "42703"}:
         found = Corrupt(f"{label} is damaged.", hint="Run `loom doctor`, and look at the server's log.")

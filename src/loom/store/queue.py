@@ -176,7 +176,10 @@ def _queued_from_row(row: Row) -> Queued:
         message = decode_message(found.message) if found.message else None
         options = msgspec.json.decode(found.options, type=Options)
     except (ContentError, msgspec.DecodeError, UnicodeError):
-        raise _damaged_row(row[0]) from None
+        raise Corrupt(
+            f"The waiting message {ascii(row[0])[1:-1][:80]} is damaged.",
+            hint="Take it out of the queue (DELETE /v1/sessions/{session}/queue/{message}) and say it again.",
+        ) from None
     return Queued(
         id=found.id,
         key=found.request_key,
@@ -185,11 +188,4 @@ def _queued_from_row(row: Row) -> Queued:
         node=found.node,
         answers_left=found.answers_left,
         created_at=found.created_at,
-    )
-
-
-def _damaged_row(queued_id: object) -> Corrupt:
-    return Corrupt(
-        f"The waiting message {ascii(queued_id)[1:-1][:80]} is damaged.",
-        hint="Take it out of the queue (DELETE /v1/sessions/{session}/queue/{message}) and say it again.",
     )

@@ -348,7 +348,7 @@ def open_bucket(url: str, *, timeout_seconds: float) -> S3Blobs:
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     for option in given:
         if option not in OPTIONS:
-            raise _wrong(f"{option!r} is no option; there are {', '.join(OPTIONS)}")
+            raise _wrong(f"{option!r} is not an option; available: {', '.join(OPTIONS)}")
     if _BUCKET.fullmatch(parts.netloc) is None:
         raise _wrong("it names no bucket")
     endpoint = given.get("endpoint", "")

@@ -21,7 +21,7 @@ from loom.content.messages import Message, user
 from loom.errors import Corrupt, LoomError, StoreError
 from loom.store.nodes import NODE_TAG, SOURCE_OF_ROLE, RowSource, digests_of, encode_root, node_id_of, root_id_of
 from loom.store.session_rows import new_session_id
-from loom.store.sqlite_file import open_file
+from loom.store.sqlite_file import open_database_file
 from loom.store.sqlite_pages import SqlitePages, SqliteRecord, SqliteValue
 
 NOTE: Final = "[A message that stood here was lost when the store was damaged (number {}).]"
@@ -100,7 +100,7 @@ def salvage(source: Path, target: Path) -> SalvageReport:
         pages = SqlitePages(source)
     except OSError as error:
         raise StoreError(f"{source.name} cannot be read: {error.strerror}.", hint="Check the disk.") from error
-    connection, _ = open_file(target, 15.0)
+    connection, _ = open_database_file(target, 15.0)
     try:
         found = _Found(pages, connection)
         if not found.rows["node"] and not found.rows["session"]:
@@ -264,7 +264,7 @@ def _write(connection: sqlite3.Connection, found: _Found) -> SalvageReport:
     connection.execute("PRAGMA foreign_keys = ON")
     ((verdict,),) = connection.execute("PRAGMA integrity_check(1)").fetchall()
     if verdict != "ok":
-        raise Corrupt(f"The new store is not sound: {verdict}.", hint="Check the disk that it lies on.")
+        raise Corrupt(f"The new store is not sound: {verdict}.", hint="Check its disk.")
     counts = Counter(
         {
             table: connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0]  # noqa: S608  names of ours

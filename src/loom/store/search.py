@@ -127,7 +127,7 @@ class MessageSearch:
 def _words(text: str) -> list[str]:
     words = list(dict.fromkeys(text.split()))
     if not words:
-        raise ContentError("there is nothing to search for.", hint="Give a word or more.")
+        raise ContentError("No search words given.", hint="Give a word or more.")
     if len(words) > MAX_WORDS or max(map(len, words)) > MAX_WORD_CHARACTERS:
         raise ContentError("that is too much to search for.", hint=f"Give up to {MAX_WORDS} words of ordinary length.")
     return words

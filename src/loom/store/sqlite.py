@@ -35,10 +35,10 @@ from loom.store.sqlite_file import (
     corrupt,
     full,
     has_no_space,
-    label_of,
-    open_file,
+    open_database_file,
     primary_code,
     retry_while_locked,
+    store_label,
     translate_error,
 )
 
@@ -103,7 +103,7 @@ class SqliteDatabase:
 
     @classmethod
     def open(cls, path: Path | None, *, busy_seconds: float) -> SqliteDatabase:
-        connection, is_frozen = open_file(path, busy_seconds)
+        connection, is_frozen = open_database_file(path, busy_seconds)
         database = cls(connection, path, busy_seconds, is_frozen=is_frozen)
         if path is not None and not is_frozen and path.stat().st_size > CHECKED_AT_ONCE_BYTES:
             database._check_in_background(path)
@@ -111,7 +111,7 @@ class SqliteDatabase:
 
     @property
     def label(self) -> str:
-        return label_of(self._path)
+        return store_label(self._path)
 
     async def write(self, work: Work[T], *, repeatable: bool = False) -> T:
         if self._is_damaged:

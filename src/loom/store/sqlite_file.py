@@ -113,11 +113,11 @@ def _spelled(sql: str) -> str:
     return _LOCK_WORDS.sub("", sql).replace("DATABASE_TIME", _DATABASE_TIME)
 
 
-def label_of(path: Path | None) -> str:
+def store_label(path: Path | None) -> str:
     return "The store in memory" if path is None else path.name
 
 
-def open_file(path: Path | None, busy_seconds: float) -> tuple[sqlite3.Connection, bool]:
+def open_database_file(path: Path | None, busy_seconds: float) -> tuple[sqlite3.Connection, bool]:
     """Return a connection to a file of ours with today's schema, and whether the file is frozen: its folder is not
     writable. Any other file stays as it is."""
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
@@ -133,7 +133,7 @@ def open_file(path: Path | None, busy_seconds: float) -> tuple[sqlite3.Connectio
     except sqlite3.Error as error:
         raise translate_error(error, path) from error
     except UnicodeDecodeError as error:  # a message of SQLite about a schema whose bytes are damaged
-        raise corrupt(label_of(path)) from error
+        raise corrupt(store_label(path)) from error
     tx = SqliteTransaction(connection)
     try:
         is_current = _look(tx, path)
@@ -144,7 +144,7 @@ def open_file(path: Path | None, busy_seconds: float) -> tuple[sqlite3.Connectio
             if not is_current:
                 _migrate(connection, tx, path, busy_seconds)
         elif not is_current:
-            raise _older_and_read_only(label_of(path))
+            raise _older_and_read_only(store_label(path))
     except sqlite3.Error as error:
         tx.close()
         raise translate_error(error, path) from error
@@ -158,7 +158,7 @@ def check_pages(tx: SqliteTransaction, path: Path) -> None:
     """Raise `Corrupt` if pages of the file are damaged: to write there could spoil what can still be saved."""
     found = tx.execute("PRAGMA quick_check(1)")
     if found != [("ok",)]:
-        raise corrupt(label_of(path))
+        raise corrupt(store_label(path))
 
 
 def connect(path: Path | None, *, timeout: float, is_frozen: bool = False) -> sqlite3.Connection:
@@ -184,7 +184,7 @@ def _is_frozen(path: Path) -> bool:
     log, index = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
     if log.exists() and log.stat().st_size and not index.exists():
         raise ReadOnly(
-            f"{label_of(path)} was not closed, and its folder is read-only: its last messages are in a log that can"
+            f"{store_label(path)} was not closed, and its folder is read-only: its last messages are in a log that can"
             " only be read where it may be written.",
             hint=_COPY_IT,
         )
@@ -199,10 +199,10 @@ def _look(tx: SqliteTransaction, path: Path | None) -> bool:
     """Return whether the schema is today's. Raises before anything is written where the file is not ours to write."""
     tables = {row[0] for row in tx.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if "migration" in tables:
-        return not pending(tx.execute(SELECT_APPLIED), known_migrations(), label_of(path))
+        return not pending(tx.execute(SELECT_APPLIED), known_migrations(), store_label(path))
     if tables:
         raise Corrupt(
-            f"{label_of(path)} is a database of another program.",
+            f"{store_label(path)} is a database of another program.",
             hint="Point Loom at another file. Nothing was changed.",
         )
     return False
@@ -212,7 +212,7 @@ def _prepare(tx: SqliteTransaction, path: Path | None) -> None:
     mode = tx.execute("PRAGMA journal_mode = WAL")[0][0]
     if path is not None and mode != "wal":
         raise Unreachable(
-            f"{label_of(path)} lies on a file system that cannot hold a write-ahead log.",
+            f"{store_label(path)} is on a file system that does not support a write-ahead log.",
             hint="Put the store on a local disk.",
         )
     for pragma in _WRITER:
@@ -222,7 +222,7 @@ def _prepare(tx: SqliteTransaction, path: Path | None) -> None:
 def _migrate(connection: sqlite3.Connection, tx: SqliteTransaction, path: Path | None, busy_seconds: float) -> None:
     retry_while_locked(busy_seconds, functools.partial(connection.execute, "BEGIN IMMEDIATE"))
     try:
-        apply_pending(tx, WORDS, label_of(path))
+        apply_pending(tx, WORDS, store_label(path))
         connection.execute("COMMIT")
     finally:
         tx.roll_back()
@@ -246,7 +246,7 @@ def retry_while_locked(seconds: float, attempt: Callable[[], object]) -> None:
 
 def _make_file(path: Path) -> None:
     """Create the file, and the folders that are missing, for their owner alone."""
-    label = label_of(path)
+    label = store_label(path)
     try:
         if path.is_dir():
             raise Unreachable(f"{label} is a folder.", hint="A store needs the name of a file.")
@@ -274,7 +274,7 @@ def primary_code(error: BaseException) -> int:
 
 def translate_error(error: sqlite3.Error, path: Path | None) -> Exception:
     """Return what went wrong, in our words. An error that only a bug can cause stays what it is."""
-    label = label_of(path)
+    label = store_label(path)
     match primary_code(error):
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
             return corrupt(label)
@@ -343,6 +343,6 @@ def _older_and_read_only(label: str) -> ReadOnly:
 
 def full(label: str) -> Full:
     return Full(
-        f"There is no space left where {label} lies; nothing of this was stored.",
+        f"No space left on the disk of {label}; nothing of this was stored.",
         hint="Free some space and try again: what was stored before is safe.",
     )

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from loom.store.database import Row, Transaction
-from loom.store.sqlite_file import SqliteTransaction, open_file
+from loom.store.sqlite_file import SqliteTransaction, open_database_file
 
 PAGE_ROWS: Final = 2000
 _NOT_COPIED: Final = ("migration",)
@@ -70,7 +70,7 @@ def insert(tx: Transaction, table: StoredTable, rows: Sequence[Row]) -> None:
 
 def copy_to_file(tx: Transaction, file: Path) -> None:
     """Write all that a transaction sees to a new SQLite store."""
-    connection, _ = open_file(file, 15.0)
+    connection, _ = open_database_file(file, 15.0)
     target = SqliteTransaction(connection)
     with contextlib.closing(target):
         connection.execute("PRAGMA foreign_keys = OFF")

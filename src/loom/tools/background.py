@@ -148,8 +148,8 @@ class BackgroundProcesses:
         """Raises ToolError that lists what there is."""
         found = self._found.get(name)
         if found is None:
-            known = ", ".join(self._found) or "none was started"
-            raise ToolError(f"there is no process {name[:40]!r}; there are: {known}")
+            known = ", ".join(self._found) or "none"
+            raise ToolError(f"Process {name[:40]!r} not found; running: {known}")
         return found
 
     def list_processes(self) -> tuple[BackgroundProcess, ...]:

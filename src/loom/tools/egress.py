@@ -125,7 +125,7 @@ class Egress(msgspec.Struct, frozen=True, kw_only=True):
         except OSError:
             found = ()
         if not found:
-            raise Unreadable(f"there is no host {host}", hint="Check the address.")
+            raise Unreadable(f"Host not found: {host}", hint="Check the address.")
         return tuple(ipaddress.ip_address(address) for address in found)
 
     def _is_allowed(self, host: str, port: int, address: Address) -> bool:

@@ -21,11 +21,11 @@ from loom.tools.base import Tool, ToolContext
 from loom.tools.download import Download, download
 from loom.tools.egress import Destination, Egress, destination_of
 from loom.tools.file_search import text_worker_pool
-from loom.tools.files import limit_pages
+from loom.tools.files import page_stretch
 from loom.tools.text_job import PageJob
 
 _MARKUP: Final = ("text/html", "application/xhtml+xml")
-_TOLD: Final = "what is in the address is told to that host"
+_TOLD: Final = "the address is sent to that host"
 
 
 def fetch_tool(egress: Egress) -> Tool:
@@ -63,7 +63,7 @@ async def fetch_content(context: ToolContext, url: str, egress: Egress) -> list[
         said = f"{label_of(sniffed.media_type)}, {size_label(len(found.data))}; nothing to show"
         return [TextBlock(f"[{found.url[:500]}: {said}]")]
     blocks = await context.attach(found.data, name=name, source=found.url)
-    shown = [part for block in blocks for part in limit_pages(block, "")]
+    shown = [part for block in blocks for part in page_stretch(block, "")]
     return [TextBlock(f"({found.url[:500]})"), *shown]
 
 

@@ -68,13 +68,13 @@ def _write_preview(workspace: Path, arguments: dict[str, Any]) -> str:
 def _edit_preview(workspace: Path, arguments: dict[str, Any]) -> str:
     path = str(arguments["path"])
     given: Any = arguments.get("edits")
-    edits = msgspec.convert(given, list[Edit]) if given is not None else [_edit_of(arguments)]
+    edits = (
+        msgspec.convert(given, list[Edit])
+        if given is not None
+        else [Edit(str(arguments["old"]), str(arguments["new"]), bool(arguments.get("all")))]
+    )
     found = _existing(workspace, path)
     return _preview(path, unified_diff(found.text, _apply(found, edits, path).text, path), is_new=False)
-
-
-def _edit_of(arguments: dict[str, Any]) -> Edit:
-    return Edit(str(arguments["old"]), str(arguments["new"]), bool(arguments.get("all")))
 
 
 def _preview(path: str, diff: Diff, *, is_new: bool) -> str:
@@ -153,7 +153,7 @@ async def _edit(context: FileContext, path: str, edits: Sequence[Edit]) -> ToolR
 def _existing(workspace: Path, path: str) -> OriginalFile:
     found = original(workspace, path)
     if found is None:
-        raise ToolError(f"there is no file {path}", hint="Check the path, or write it with write_file.")
+        raise ToolError(f"File not found: {path}", hint="Check the path, or write it with write_file.")
     return found
 
 

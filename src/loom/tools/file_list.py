@@ -124,7 +124,7 @@ def _fitting(lines: list[ListingLine], asked: str) -> tuple[list[str], list[str]
         return [_format_line(line, {}) for line in lines], []
     below = Counter(line.parts[:level] for line in lines if not line.is_folder for level in range(1, len(line.parts)))
     deepest = max(len(line.parts) for line in lines)
-    level = next((n for n in range(deepest, 0, -1) if _count(lines, n) <= MAX_LINES), 0)
+    level = next((n for n in range(deepest, 0, -1) if sum(len(line.parts) <= n for line in lines) <= MAX_LINES), 0)
     files = sum(not line.is_folder for line in lines)
     if level == 0 or not any(line.is_folder for line in lines):
         said = f"{MAX_LINES} of {len(lines):,} are shown; narrow it with pattern, or list a folder below {asked}"
@@ -136,10 +136,6 @@ def _fitting(lines: list[ListingLine], asked: str) -> tuple[list[str], list[str]
         f"{count_text(files, 'file')} in all; down to level {level}: list a folder above by its path for what is in it"
     )
     return shown, [said]
-
-
-def _count(lines: list[ListingLine], level: int) -> int:
-    return sum(len(line.parts) <= level for line in lines)
 
 
 def _format_line(line: ListingLine, below: Counter[tuple[str, ...]] | dict[tuple[str, ...], int]) -> str:

@@ -139,7 +139,7 @@ async def search_files(  # noqa: PLR0917  a tool's parameters are given by name
     if not pattern:
         raise ToolError("pattern is empty: list_files lists files without searching them")
     if type and type not in FILE_TYPES:
-        raise ToolError(f"there is no type {type[:40]!r}; there are {', '.join(sorted(FILE_TYPES))}", hint="Use glob.")
+        raise ToolError(f"Unknown file type {type[:40]!r}; known: {', '.join(sorted(FILE_TYPES))}", hint="Use glob.")
     search = FileSearch(
         pattern=pattern,
         limit=limit,

@@ -207,7 +207,7 @@ def needs_approval(workspace: Path, asked: str) -> str:
     if is_sensitive(wanted) or is_sensitive(real) or _is_linked_secret(real, workspace):
         return f"{wanted.name} may hold secrets"
     if ".git" in (*wanted.parts, *real.parts):
-        return "git runs what stands there"
+        return "git runs what is in it"
     return ""
 
 

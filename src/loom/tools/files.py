@@ -100,7 +100,7 @@ async def _attach_file(context: FileContext, data: bytes, path: Path, pages: str
         blocks = list(await context.attach(data, name=path.name, source=str(path), pages=pages))
     except Unsupported as error:
         return [TextBlock(f"[{error.message}]")]
-    shown = [part for block in blocks for part in limit_pages(block, pages)]
+    shown = [part for block in blocks for part in page_stretch(block, pages)]
     for block in blocks:
         # A damaged document was rebuilt at the door: its pictures are not those of `data`.
         if isinstance(block, DocumentBlock) and block.media.digest == digest_of(data):
@@ -117,7 +117,7 @@ async def picture_sentence(data: bytes, media: Media, limits: IntakeLimits) -> l
     return [TextBlock(f'({media.name} holds {count}: look(media="{media.name}", image=1) shows the first)')]
 
 
-def limit_pages(block: ContentBlock, asked: str) -> list[ContentBlock]:
+def page_stretch(block: ContentBlock, asked: str) -> list[ContentBlock]:
     """A long document is shown a stretch at a time, and says how to go on."""
     if not isinstance(block, DocumentBlock) or not block.media.pages:
         return [block]

@@ -18,8 +18,8 @@ from loom.formats import render
 from loom.formats.facts import Rendered
 from loom.formats.sniff.kinds import category_of, label_of
 from loom.tools.base import ToolContext, tool
-from loom.tools.files import limit_pages, numbered_lines, picture_sentence
-from loom.tools.media_lookup import LoadedMedia, derived_media, find, session_images, short_id
+from loom.tools.files import numbered_lines, page_stretch, picture_sentence
+from loom.tools.media_lookup import LoadedMedia, derived_media, find_medium, session_images, short_id
 from loom.tools.slides import page_pictures
 
 MAX_LISTED: Final = 200
@@ -82,7 +82,7 @@ async def look(
         offset=offset,
         limit=limit,
     )
-    return await _show_part(context, await find(context, media), wish)
+    return await _show_part(context, await find_medium(context, media), wish)
 
 
 async def _show_part(context: ToolContext, source: LoadedMedia, wish: LookRequest) -> list[ContentBlock]:
@@ -149,7 +149,7 @@ async def _document(context: ToolContext, source: LoadedMedia, wish: LookRequest
         return await page_pictures(context, source, wish.pages)
     block = DocumentBlock(source.media, pages=wish.pages)
     shown = block if source.is_stored else await _attach_media(context, source, wish.pages)
-    return [*limit_pages(shown, wish.pages), *await picture_sentence(source.data, source.media, context.limits)]
+    return [*page_stretch(shown, wish.pages), *await picture_sentence(source.data, source.media, context.limits)]
 
 
 async def _part_of_page(

@@ -53,7 +53,7 @@ def derived_media(made: Rendered, name: str) -> LoadedMedia:
     return LoadedMedia(media, made.data, is_stored=False)
 
 
-async def find(context: ToolContext, asked: str) -> LoadedMedia:
+async def find_medium(context: ToolContext, asked: str) -> LoadedMedia:
     """Return a ToolError that says what there is, where nothing has this id or name."""
     stored = await context.media()
     media = find_by_id(stored, asked) or find_by_name(stored, asked) or find_by_number(stored, asked)
@@ -126,4 +126,4 @@ def _nothing(stored: Sequence[Media], asked: str) -> ToolError:
     names = list(dict.fromkeys(media.name for media in stored if media.name))
     near = get_close_matches(asked[:200], names, n=3, cutoff=0.5)
     hint = f"Near it: {', '.join(near)}." if near else "look() lists what there is."
-    return ToolError(f"there is no medium and no file {asked[:200]!r}", hint=hint)
+    return ToolError(f"No image, document or file {asked[:200]!r} found", hint=hint)

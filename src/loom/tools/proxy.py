@@ -71,7 +71,8 @@ class GuardProxy:
                 await writer.wait_closed()
 
     async def _answer(self, request: ProxyRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if not self._is_known(request):
+        expected = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        if not hmac.compare_digest(request.header("proxy-authorization").encode(), f"Basic {expected}".encode()):
             await _say(writer, 407, b"", "Proxy-Authenticate: Basic realm=loom")
             return
         try:
@@ -95,10 +96,6 @@ class GuardProxy:
             await _say(writer, 403, b"This address may not be asked.")
             return
         await self._forward(request, (reader, writer), upstream)
-
-    def _is_known(self, request: ProxyRequest) -> bool:
-        expected = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
-        return hmac.compare_digest(request.header("proxy-authorization").encode(), f"Basic {expected}".encode())
 
     async def _serve_file(self, path: str, writer: asyncio.StreamWriter) -> None:
         assert self._files is not None

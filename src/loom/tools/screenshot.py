@@ -113,7 +113,7 @@ async def _web(context: ToolContext, url: str, egress: Egress) -> ScreenshotTarg
     is_local = is_this_machine(place.host)
     if not is_local:
         egress.check_known(place.host, place.port)
-    why = "it is on this machine" if is_local else "what is in the address is told to that host"
+    why = "it is on this machine" if is_local else "the address is sent to that host"
     await context.approve(f"open {place.origin}", why=why)
     if is_local:
         await _check_listening(place.host, place.port)

@@ -66,13 +66,14 @@ def main() -> None:
     job = msgspec.json.decode(sys.stdin.buffer.read(), type=ScreenshotJob)
     with sync_playwright() as playwright:
         if not job.browser and not Path(playwright.chromium.executable_path).exists():
-            _finish(job, ScreenshotResult(problem="there is no browser", no_browser=True))
+            _finish(job, ScreenshotResult(problem="no browser found", no_browser=True))
         try:
             browser = _launch_browser(playwright, job)
             browser.on("disconnected", lambda _: _finish(job, ScreenshotResult(problem="the browser ended")))
             _finish(job, _shot(browser, job))
         except Error as error:
-            _finish(job, ScreenshotResult(problem=_first_line(error.message)))
+            first = error.message.strip().split("\n")[0]
+            _finish(job, ScreenshotResult(problem=first.partition(": ")[2] or first))
 
 
 def _finish(job: ScreenshotJob, shot: ScreenshotResult) -> NoReturn:
@@ -127,12 +128,6 @@ def _draw(page: Page, job: ScreenshotJob) -> int:
             shown["clip"] = {"x": 0, "y": 0, "width": job.width, "height": job.max_height_px}
     page.screenshot(path=Path(job.folder) / PICTURE, animations="disabled", caret="hide", timeout=_PICTURE_MS, **shown)
     return height
-
-
-def _first_line(message: str) -> str:
-    """Return the first line, without the name of the call in front of it."""
-    first = message.strip().split("\n")[0]
-    return first.partition(": ")[2] or first
 
 
 if __name__ == "__main__":

@@ -118,7 +118,8 @@ _VERSIONED: Final = re.compile(r"(python|pypy|perl|ruby|lua|php|node)[\d.]+")
 
 def inner_commands(name: str, words: Words) -> Inner:
     """Return what the command `words` runs besides itself; `name` is its program without a folder."""
-    name = _plain_name(name)
+    found = _VERSIONED.fullmatch(name)
+    name = found[1] if found else name
     if name in _SHELLS:
         return _shell(words)
     if special := _SPECIAL.get(name):
@@ -130,11 +131,6 @@ def inner_commands(name: str, words: Words) -> Inner:
     if letters := _CODE.get(name):
         return _interpreter(letters, words)
     return NOTHING
-
-
-def _plain_name(name: str) -> str:
-    found = _VERSIONED.fullmatch(name)
-    return found[1] if found else name
 
 
 def _interpreter(letters: str, words: Words) -> Inner:

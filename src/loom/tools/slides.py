@@ -12,7 +12,7 @@ from loom.formats import render
 from loom.formats.sniff.kinds import category_of
 from loom.tools.base import ToolContext, tool
 from loom.tools.files import page_sentence
-from loom.tools.media_lookup import LoadedMedia, derived_media, find
+from loom.tools.media_lookup import LoadedMedia, derived_media, find_medium
 
 PAGES_PER_CALL: Final = 20
 _ALL: Final = "1-9999999"
@@ -27,7 +27,7 @@ async def render_slides(context: ToolContext, path: str, pages: str = "") -> lis
     """
     if pages:
         page_range(pages)
-    source = await find(context, path)
+    source = await find_medium(context, path)
     if category_of(source.media.media_type) not in ("pdf", "office"):
         raise ToolError(f"{source.media.label} has no slides or pages", hint="read_file or look show it.")
     return await page_pictures(context, source, pages)

@@ -150,7 +150,7 @@ def _open(workspace: Path, asked: str, name: str) -> tuple[int, Path]:
         wanted = workspace / Path(asked).expanduser()
         return os.open(wanted, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), wanted
     except FileNotFoundError:
-        raise Unreadable(f"there is no file {asked}", name=name, hint="Check the path.") from None
+        raise Unreadable(f"File not found: {asked}", name=name, hint="Check the path.") from None
     except PermissionError:
         raise Unreadable(f"{asked} may not be read", name=name, hint="Check its permissions.") from None
     except OSError as error:

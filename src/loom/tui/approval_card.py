@@ -15,7 +15,7 @@ from textual.message import Message as WidgetMessage
 from textual.widgets import Input, Static
 
 from loom.events import ApprovalRequested
-from loom.tui.text_content import diff, is_diff, plain_text, visible_text
+from loom.tui.text_content import diff_content, is_diff, plain_text, visible_text
 
 AnswerChoice: TypeAlias = Literal["once", "always", "deny"]
 _REACH: Final = re.compile(
@@ -66,7 +66,7 @@ class ApprovalCard(Vertical, can_focus=True):
         if found := _REACH.search(action):
             action, reach = action[: found.start()], found[1]
         with VerticalScroll(classes="action", can_focus=False):
-            yield Static(diff(action) if is_diff(action) else plain_text(action, "bold"))
+            yield Static(diff_content(action) if is_diff(action) else plain_text(action, "bold"))
         if reach:
             yield Static(plain_text(reach), classes="reach" if "Sandboxed:" in reach else "reach -open")
         yield Static(self._choices(), classes="choices")

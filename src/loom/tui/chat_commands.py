@@ -264,7 +264,7 @@ class ChatCommands(ChatComposing):
             (it.message.text for it in reversed(path) if it.message.role == "assistant" and it.message.text), ""
         )
         if not text:
-            raise ContentError("There is no answer yet.")
+            raise ContentError("No answer yet.")
         self.app.copy_to_clipboard(text)
         self.notify("The last answer was copied.")
 

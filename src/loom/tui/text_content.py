@@ -33,7 +33,7 @@ def is_diff(text: str) -> bool:
     return _HUNK.search(text) is not None
 
 
-def diff(text: str) -> Content:
+def diff_content(text: str) -> Content:
     """Return a unified diff with its lines coloured; the signs stay."""
     lines = [plain_text(line, _line_style(line)) for line in visible_text(text).rstrip("\n").split("\n")]
     return Content("\n").join(lines)

@@ -16,7 +16,7 @@ from loom.content.messages import text_of
 from loom.events import ToolProgressed
 from loom.tui.fold import Foldable
 from loom.tui.glyphs import Glyphs
-from loom.tui.text_content import diff, is_diff, one_line, plain_text, visible_text
+from loom.tui.text_content import diff_content, is_diff, one_line, plain_text, visible_text
 
 _ARGUMENT_WIDTH: Final = 60
 _MAX_LINES: Final = 40
@@ -116,7 +116,7 @@ class ToolCard(Foldable):
         if self._result is not None:
             text = result_text(self._result)
             if text:
-                found.append(Static(diff(text) if is_diff(text) else plain_text(text), classes="result"))
+                found.append(Static(diff_content(text) if is_diff(text) else plain_text(text), classes="result"))
         return found
 
 

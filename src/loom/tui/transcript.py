@@ -320,7 +320,7 @@ class TranscriptView(VerticalScroll, can_focus=False):
                 await self.mount(NoticeLine(event.text))
             case TurnFailed(code="turn.cancelled"):
                 await self._end_turn()
-                await self.mount(NoticeLine("Interrupted. What was said is kept."))
+                await self.mount(NoticeLine("Interrupted. The text so far is kept."))
             case TurnFailed():
                 await self._end_turn()
                 await self.mount(NoticeLine(sentence_of(event.text, event.hint), kind="error"))

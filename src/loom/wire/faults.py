@@ -83,7 +83,10 @@ def error_from_body(
     """Return the error that an answer (or an event of a stream, then without a status) amounts to."""
     kind, message, place = explanation(body)
     if status is None:
-        status = next((statuses[word] for word in kind.split() if word in statuses), _status_in(kind))
+        status = next(
+            (statuses[word] for word in kind.split() if word in statuses),
+            next((int(word) for word in kind.split() if re.fullmatch(r"[45]\d\d", word)), None),
+        )
     digests = media_at_error_path(f"{place} {message}", sent)
     if not digests and _MEDIA.search(f"{kind} {message}"):
         only = set(media_in(sent))
@@ -180,10 +183,6 @@ def _text(value: Any) -> str:
     if not value:
         return "no explanation"
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _status_in(kind: str) -> int | None:
-    return next((int(word) for word in kind.split() if re.fullmatch(r"[45]\d\d", word)), None)
 
 
 # Which picture ------------------------------------------------------------------------------------------------------

@@ -97,7 +97,11 @@ def _messages(prompt: Prompt) -> list[dict[str, Any]]:
 
 def _assistant(message: ShownMessage) -> dict[str, Any]:
     written: dict[str, Any] = {"role": "assistant", "content": shapes.joined_text(message.blocks)}
-    thoughts = [block.text for block in message.blocks if isinstance(block, ThinkingBlock) and _is_apart(block)]
+    thoughts = [
+        block.text
+        for block in message.blocks
+        if isinstance(block, ThinkingBlock) and (block.opaque is None or block.opaque.data.get("field") != "content")
+    ]
     if thoughts:
         written["thinking"] = "".join(thoughts)
     calls = [
@@ -108,10 +112,6 @@ def _assistant(message: ShownMessage) -> dict[str, Any]:
     if calls:
         written["tool_calls"] = calls
     return written | _images(message.blocks)
-
-
-def _is_apart(block: ThinkingBlock) -> bool:
-    return block.opaque is None or block.opaque.data.get("field") != "content"
 
 
 def _images(blocks: tuple[ShownBlock, ...]) -> dict[str, Any]:

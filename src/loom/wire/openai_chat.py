@@ -197,7 +197,7 @@ def _part(block: shapes.WireContent, model: Model) -> dict[str, Any]:
     match block.kind:
         case "image":
             detail = {} if block.detail == "auto" else {"detail": block.detail}
-            return {"type": "image_url", "image_url": {"url": shapes.data_url(block), **detail}}
+            return {"type": "image_url", "image_url": {"url": shapes.media_data_url(block), **detail}}
         case "audio":
             if model.dialect.audio_part == "bare":
                 return {"type": "input_audio", "input_audio": Embedded(block.ref)}
@@ -205,9 +205,9 @@ def _part(block: shapes.WireContent, model: Model) -> dict[str, Any]:
             form = _AUDIO.get(kind, kind.removeprefix("audio/"))
             return {"type": "input_audio", "input_audio": {"data": Embedded(block.ref), "format": form}}
         case "video":  # as OpenRouter and vLLM take it
-            return {"type": "video_url", "video_url": {"url": shapes.data_url(block)}}
+            return {"type": "video_url", "video_url": {"url": shapes.media_data_url(block)}}
         case "document":
-            name, data = shapes.filename(block), shapes.data_url(block)
+            name, data = shapes.filename(block), shapes.media_data_url(block)
             if model.dialect.document_part == "document_url":
                 return {"type": "document_url", "document_url": data, "document_name": name}
             return {"type": "file", "file": {"filename": name, "file_data": data}}

@@ -211,10 +211,10 @@ def _part(block: shapes.WireContent) -> dict[str, Any]:
         image: dict[str, Any] = {"type": "input_image", "detail": block.detail}
         if file_id:
             return shapes.UploadedPart(block.ref, image | {"file_id": file_id})
-        return image | {"image_url": shapes.data_url(block)}
+        return image | {"image_url": shapes.media_data_url(block)}
     if file_id:
         return shapes.UploadedPart(block.ref, {"type": "input_file", "file_id": file_id})
-    return {"type": "input_file", "filename": shapes.filename(block), "file_data": shapes.data_url(block)}
+    return {"type": "input_file", "filename": shapes.filename(block), "file_data": shapes.media_data_url(block)}
 
 
 # Bytes → events ----------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from loom.errors import LoomError
 from loom.events import StopReason
-from loom.models import Usage
 from loom.wire.answer import AnswerHead, AnswerWriter, SignThinking, WrittenBlock, freeform_input, sse
 from loom.wire.answer_errors import fault_of
 
@@ -117,7 +116,16 @@ class ResponsesWriter(AnswerWriter):
         reason = _INCOMPLETE.get(self.stop)
         response = self._response("incomplete" if reason else "completed")
         response["output"] = [self._item(block, is_done=True) for block in self.blocks]
-        response["usage"] = _usage(self.usage)
+        response["usage"] = {
+            "input_tokens": self.usage.input_tokens,
+            "input_tokens_details": {
+                "cached_tokens": self.usage.cache_read_tokens,
+                "cache_write_tokens": self.usage.cache_write_tokens,
+            },
+            "output_tokens": self.usage.output_tokens,
+            "output_tokens_details": {"reasoning_tokens": self.usage.thinking_tokens},
+            "total_tokens": self.usage.input_tokens + self.usage.output_tokens,
+        }
         response["incomplete_details"] = {"reason": reason} if reason else None
         return response
 
@@ -211,16 +219,3 @@ def _text_part(block: WrittenBlock) -> dict[str, Any]:
         if found.url
     ]
     return {"type": "output_text", "text": block.text, "annotations": annotations, "logprobs": []}
-
-
-def _usage(usage: Usage) -> dict[str, Any]:
-    return {
-        "input_tokens": usage.input_tokens,
-        "input_tokens_details": {
-            "cached_tokens": usage.cache_read_tokens,
-            "cache_write_tokens": usage.cache_write_tokens,
-        },
-        "output_tokens": usage.output_tokens,
-        "output_tokens_details": {"reasoning_tokens": usage.thinking_tokens},
-        "total_tokens": usage.input_tokens + usage.output_tokens,
-    }

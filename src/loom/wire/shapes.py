@@ -93,7 +93,7 @@ def without_key(value: Any, name: str) -> Any:
     return {key: item if key == "input" else without_key(item, name) for key, item in fields.items() if key != name}
 
 
-def data_url(block: ShownMedia) -> Embedded:
+def media_data_url(block: ShownMedia) -> Embedded:
     return Embedded(block.ref, f"data:{block.ref.media_type};base64,")
 
 

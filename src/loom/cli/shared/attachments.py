@@ -52,7 +52,9 @@ class MessageInput(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> str:
-        return ", ".join(file.name or _name_of(file) for file in self.files)
+        return ", ".join(
+            file.name or (file.source.name if isinstance(file.source, Path) else "attachment") for file in self.files
+        )
 
     @property
     def title(self) -> str:
@@ -105,10 +107,6 @@ def _confirm_text(word: str) -> None:
         raise Unreadable(f"File not found: {word}", name=word, hint=hint)
     if not confirm(f"File not found: {word}. Send the name as text?"):
         raise Unreadable(f"File not found: {word}", name=word, hint=hint)
-
-
-def _name_of(file: Attachment) -> str:
-    return file.source.name if isinstance(file.source, Path) else "attachment"
 
 
 _MAX_PASSWORD_BYTES: Final = 4_096

@@ -94,7 +94,11 @@ async def media_hints(runtime: Runtime, blocks: Sequence[ContentBlock], outcome:
     """For the media of this message alone; for others it was said before."""
     if outcome.receipt is None or outcome.error is not None:
         return []
-    as_text = {row.digest: row for row in outcome.receipt.rows if row.rendition == "text" and _is_blind(row)}
+    as_text = {
+        row.digest: row
+        for row in outcome.receipt.rows
+        if row.rendition == "text" and row.reason == "capability" and "description by" not in row.detail
+    }
     model = outcome.model.rpartition("/")[2]
     sentences: list[str] = []
     for block in blocks:
@@ -118,11 +122,6 @@ def _seeing(runtime: Runtime) -> str:
     services = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items() if key_for(platform, config)]
     known = (runtime.models.resolve(name) for name in (*config.models, *services))
     return next((found.alias or found.reference for found in known if found.capabilities.vision), "MODEL")
-
-
-def _is_blind(row: ReceiptRow) -> bool:
-    """Return whether the model cannot see images and there is no description."""
-    return row.reason == "capability" and "description by" not in row.detail
 
 
 async def _is_scan(runtime: Runtime, block: DocumentBlock) -> bool:

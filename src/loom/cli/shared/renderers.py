@@ -16,7 +16,7 @@ from loom.agent.output import read_output
 from loom.cli.shared import terminal_images
 from loom.cli.shared.rich_stream import RichStream, draw_dim, draw_markdown
 from loom.cli.shared.terminal import Colors, has_colour, one_line, print_line, safe_text, width
-from loom.content.blocks import ImageBlock, TextBlock, ToolCall, ToolResult
+from loom.content.blocks import ImageBlock, TextBlock, ToolCall
 from loom.content.messages import text_of
 from loom.content.recipes import Fit
 from loom.errors import LoomError
@@ -237,6 +237,7 @@ class JsonRenderer:
         """The outcome holds what matters."""
 
     async def finish(self, outcome: TurnOutcome) -> None:
+        rows = outcome.receipt.rows if outcome.receipt is not None else ()
         _print(
             {
                 "session": outcome.session,
@@ -249,7 +250,17 @@ class JsonRenderer:
                 "usd": outcome.usd,
                 "seconds": round(outcome.seconds, 3),
                 "tool_calls": outcome.tool_calls,
-                "media": _media_rows(outcome.receipt),
+                "media": [
+                    {
+                        "label": row.label,
+                        "digest": row.digest,
+                        "rendition": row.rendition,
+                        "reason": row.reason,
+                        "tokens": row.tokens,
+                    }
+                    for row in rows
+                    if row.digest
+                ],
                 "notices": outcome.notices,
                 "error": _error(outcome.error),
             }
@@ -274,7 +285,17 @@ class StreamJsonRenderer:
                 call = event.call
                 _print({"type": "tool_use", "tool_name": call.name, "tool_id": call.id, "parameters": call.arguments})
             case ToolFinished():
-                _print(_tool_result(event.result))
+                words = [
+                    block.text if isinstance(block, TextBlock) else text_of(block) for block in event.result.blocks
+                ]
+                _print(
+                    {
+                        "type": "tool_result",
+                        "tool_id": event.result.call_id,
+                        "status": "error" if event.result.is_error else "success",
+                        "output": "\n".join(words),
+                    }
+                )
             case NoticeRaised():
                 _print({"type": "error", "severity": "warning", "code": event.code, "message": event.text})
             case _:
@@ -312,31 +333,6 @@ def _error(error: LoomError | None) -> dict[str, str] | None:
     from loom.cli.shared.exit_codes import error_code
 
     return None if error is None else {"code": error_code(error), "message": error.message, "hint": error.hint}
-
-
-def _tool_result(result: ToolResult) -> dict[str, Any]:
-    words = [block.text if isinstance(block, TextBlock) else text_of(block) for block in result.blocks]
-    return {
-        "type": "tool_result",
-        "tool_id": result.call_id,
-        "status": "error" if result.is_error else "success",
-        "output": "\n".join(words),
-    }
-
-
-def _media_rows(receipt: Receipt | None) -> list[dict[str, Any]]:
-    rows = receipt.rows if receipt is not None else ()
-    return [
-        {
-            "label": row.label,
-            "digest": row.digest,
-            "rendition": row.rendition,
-            "reason": row.reason,
-            "tokens": row.tokens,
-        }
-        for row in rows
-        if row.digest
-    ]
 
 
 def call_label(call: ToolCall) -> str:

@@ -97,7 +97,7 @@ async def _guarded(call: Call[None, None], protocol: GatewayProtocol, handle: An
         return Response(status_code=_GONE)
     except Exception:  # noqa: BLE001  the last line: a bug is logged, and the client reads that it is one
         _log.exception("a gateway request failed")
-        return _fault_response(protocol, make_fault(500, "Loom failed on this request. Its log says why."))
+        return _fault_response(protocol, make_fault(500, "Loom failed on this request. See its log."))
 
 
 async def _client(call: Call[None, None]) -> GatewayClient:

@@ -82,7 +82,7 @@ def _tar(source: IO[bytes], label: str) -> ReadDocument:
 def _tar_member(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
     opened = archive.extractfile(entry)
     if opened is None:
-        raise Unreadable(f"holds {entry.name}, which is no file")
+        raise Unreadable(f"holds {entry.name}, which is not a file")
     with opened:
         return _bounded(opened, entry.name)
 

@@ -201,7 +201,7 @@ def read_json_lines(data: bytes, context: ReadContext) -> ReadDocument:
                 bad += 1
                 records.append({"[not JSON]": line[:_MAX_CELL_CHARS]})
     if bad:
-        notices = (*notices, f"{bad} of its lines are no JSON.")
+        notices = (*notices, f"{bad} of its lines are not JSON.")
     lines = [f"[JSON lines: {len(records):,} records]", *_described(records)]
     return _record_pages(lines, records, notices)
 

@@ -76,7 +76,7 @@ def _crop(data: bytes, opened: OpenedImage, recipe: Crop) -> Rendered:
     box = (left, top, min(right, width), min(bottom, height))
     if left >= width or top >= height:
         raise Unsupported(
-            f"The image is {width}×{height}; the box {recipe.box} lies outside it.",
+            f"The image is {width}×{height}; the box {recipe.box} is outside it.",
             hint="Count left, top, right and bottom in pixels of the original.",
         )
     image = load(opened, recipe.max_side_px, box)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from loom.formats.office import text_marks
 from loom.formats.office.ooxml import Package, Pictures
 from loom.formats.office.word_story import StoryReader, WordContext
-from loom.formats.office.word_tables import lines_of
+from loom.formats.office.word_tables import table_lines
 
 
 def docx_text(package: Package, pictures: Pictures) -> str:
@@ -16,7 +16,7 @@ def docx_text(package: Package, pictures: Pictures) -> str:
     reader.read(main)
     if not reader.is_document:
         raise package.type_mismatch()
-    body = text_marks.join_blocks(lines_of(reader.blocks))
+    body = text_marks.join_blocks(table_lines(reader.blocks))
     sections = [body, *_notes(context, reader, main), *_margins(context, reader)]
     return "\n\n".join(section for section in sections if section)
 
@@ -38,6 +38,6 @@ def _margins(context: WordContext, reader: StoryReader) -> list[str]:
     lines: dict[str, None] = {}
     for part, kind in list(context.margins.items()):
         reader.read(part)
-        if text := text_marks.join_blocks(lines_of(reader.blocks)):
+        if text := text_marks.join_blocks(table_lines(reader.blocks)):
             lines[f"[{kind}] {text}"] = None
     return ["\n".join(lines)]

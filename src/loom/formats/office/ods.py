@@ -159,7 +159,7 @@ class _ExtrasReader:
 
     def _link(self, attributes: Attributes) -> None:
         target = value(attributes, _HREF)
-        is_shown = self._words is None and text_marks.is_address(target)
+        is_shown = self._words is None and text_marks.is_web_address(target)
         if self.found and is_shown and len(self.found[-1].links) < MAX_LINKS:
             self.found[-1].links.append((self._place, target))
 

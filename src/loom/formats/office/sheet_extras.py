@@ -62,7 +62,7 @@ def _links(package: Package, part: str) -> list[tuple[str, str]]:
 
     def link(attributes: Attributes) -> None:
         place, target = attributes.get("ref", "")[:_MAX_PLACE], outside.get(value(attributes, R_ID), "")
-        if text_marks.is_address(target) and len(found) < MAX_LINKS:
+        if text_marks.is_web_address(target) and len(found) < MAX_LINKS:
             found.append((place, target))
 
     # They stand behind the cells, of which there may be millions.

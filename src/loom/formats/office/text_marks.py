@@ -19,7 +19,7 @@ def picture_mark(number: int | None, alt: str) -> str:
     return f"{head}: {words}]" if words else f"{head}]"
 
 
-def is_address(target: str) -> bool:
+def is_web_address(target: str) -> bool:
     """Return whether a link leads to a page or a mailbox, and is short enough to be shown."""
     return target.startswith(_LINK_SCHEMES) and len(target) <= _MAX_LINK
 
@@ -27,7 +27,7 @@ def is_address(target: str) -> bool:
 def link(target: str, shown: str) -> str:
     """Return what follows the words of a link: where it leads, unless they say so themselves."""
     is_said = target.removeprefix("mailto:").rstrip("/") in shown
-    return f" ({target})" if shown and not is_said and is_address(target) else ""
+    return f" ({target})" if shown and not is_said and is_web_address(target) else ""
 
 
 def one_line(text: str) -> str:

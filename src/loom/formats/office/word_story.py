@@ -16,7 +16,7 @@ from loom.formats.office.runs import RunReader
 from loom.formats.office.symbols import symbol
 from loom.formats.office.word_fields import Fields
 from loom.formats.office.word_styles import Numbering, Styles, list_level
-from loom.formats.office.word_tables import CellBlock, Tables, lines_of
+from loom.formats.office.word_tables import CellBlock, Tables, table_lines
 from loom.formats.office.xml_names import Attributes, keys, value
 from loom.formats.office.xml_reader import XmlReader, whole_number
 from loom.formats.office.xml_scan import OnEnd, OnStart
@@ -326,7 +326,7 @@ class StoryReader(RunReader):
 
     def _end_note(self) -> None:
         note, author = self._note
-        text = text_marks.join_blocks(lines_of(self._close()))
+        text = text_marks.join_blocks(table_lines(self._close()))
         self.notes[note] = f"{author}: {text}" if author and text else text
 
     def _cites(self, kind: str) -> OnStart:

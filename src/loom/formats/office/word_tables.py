@@ -23,7 +23,7 @@ class Grid(msgspec.Struct, frozen=True):
 CellBlock: TypeAlias = str | Grid
 
 
-def lines_of(blocks: list[CellBlock]) -> list[str]:
+def table_lines(blocks: list[CellBlock]) -> list[str]:
     lines: list[str] = []
     for block in blocks:
         lines.extend((block,) if isinstance(block, str) else ("", *text_marks.table(block.rows), ""))

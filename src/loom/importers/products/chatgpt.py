@@ -47,7 +47,8 @@ def _message(node_id: str, message: dict[str, Any], mapping: dict[str, Any]) -> 
     content = get_object(message.get("content"))
     recipient = get_text(message.get("recipient")) or "all"
     if content.get("content_type") in ("user_editable_context", "model_editable_context"):
-        return {"role": "system", "content": _instructions(content)}
+        texts = (get_text(content.get(key)) for key in ("user_profile", "user_instructions", "model_set_context"))
+        return {"role": "system", "content": "\n\n".join(text for text in texts if text.strip())}
     parts = _parts(content, get_object(message.get("metadata")))
     if role == "assistant" and recipient != "all":
         return {"role": "assistant", "content": [_call(node_id, recipient, content, parts)]}
@@ -55,11 +56,6 @@ def _message(node_id: str, message: dict[str, Any], mapping: dict[str, Any]) -> 
         name = get_text(get_object(message.get("author")).get("name"))
         return {"role": "tool", "tool_call_id": _call_above(node_id, mapping), "name": name, "content": parts}
     return {"role": role, "content": parts}
-
-
-def _instructions(content: dict[str, Any]) -> str:
-    texts = (get_text(content.get(key)) for key in ("user_profile", "user_instructions", "model_set_context"))
-    return "\n\n".join(text for text in texts if text.strip())
 
 
 def _call(node_id: str, recipient: str, content: dict[str, Any], parts: list[dict[str, Any]]) -> dict[str, Any]:

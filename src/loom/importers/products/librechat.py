@@ -40,7 +40,17 @@ def read_conversation(facts: dict[str, Any]) -> ForeignConversation:
         model = get_text(message.get("model"))
         found.model = found.model or model
         role = "user" if message.get("isCreatedByUser") is True else "assistant"
-        shaped = {"role": role, "content": [*_files(message), *_content(message)]}
+        files = (get_object(item) for item in get_list(message.get("files")))
+        shaped = {
+            "role": role,
+            "content": [
+                *[
+                    _file(item, kind_of_file(get_text(item.get("filename")), get_text(item.get("type"))))
+                    for item in files
+                ],
+                *_content(message),
+            ],
+        }
         parent = "" if parent == _NO_PARENT else parent
         found.add(node_id, parent, shaped, at=message.get("createdAt"), model="" if role == "user" else model)
         before = node_id
@@ -93,11 +103,6 @@ def _call(call: dict[str, Any]) -> list[dict[str, Any]]:
     output = facts.get("output")
     answer = [{"type": "tool_result", "tool_use_id": call_id, "content": output}] if output else []
     return [{**made, "input": get_object(arguments)}, *answer]
-
-
-def _files(message: dict[str, Any]) -> list[dict[str, Any]]:
-    files = (get_object(item) for item in get_list(message.get("files")))
-    return [_file(item, kind_of_file(get_text(item.get("filename")), get_text(item.get("type")))) for item in files]
 
 
 def _file(item: dict[str, Any], kind: str) -> dict[str, Any]:

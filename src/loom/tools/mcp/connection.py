@@ -273,7 +273,7 @@ class McpConnection:
             case ToolError():
                 return error.message
             case FileNotFoundError() | NotADirectoryError():
-                return f"there is no program {self._spec.command}"
+                return f"command not found: {self._spec.command}"
             case OSError():
                 return f"it cannot be started: {error.strerror or type(error).__name__}"
             case ValidationError():

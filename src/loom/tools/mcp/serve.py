@@ -120,7 +120,7 @@ class ServedCall:
         return True
 
     async def inject(self, *content: Content) -> None:
-        raise ToolError("there is no conversation at this end")
+        raise ToolError("No conversation here: this server has files only")
 
     async def emit(self, text: str, *, fraction: float | None = None) -> None:
         """There is no listener."""
@@ -157,7 +157,7 @@ def make_server(serving: ServeOptions) -> Server[Any]:
     async def _answer(name: str, arguments: dict[str, Any]) -> list[types.ContentBlock]:
         tool = tools.get(name)
         if tool is None:
-            raise ToolError(f"there is no tool {name!r}; these exist: {', '.join(tools)}")
+            raise ToolError(f"Tool {name!r} not found; available: {', '.join(tools)}")
         blocks = cast("list[ContentBlock]", await tool.run(ServedCall(serving, kept), arguments))
         return await asyncio.to_thread(_contents, blocks, kept, serving.limits)
 
