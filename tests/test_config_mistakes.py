@@ -253,7 +253,7 @@ def test_a_working_directory_that_is_gone_is_said(tmp_path: Path, monkeypatch: p
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    with pytest.raises(ConfigError, match="The working directory is gone"):
+    with pytest.raises(ConfigError, match="The working directory no longer exists"):
         load_config(environ={"LOOM_HOME": "/nowhere"})
 
 

@@ -91,7 +91,7 @@ async def test_an_agent_stays_with_its_session_and_one_that_was_removed_has_no_t
 
 async def test_an_agent_that_is_not_configured_is_named_with_those_that_are() -> None:
     async with opened(SETTINGS) as runtime:
-        with pytest.raises(ConfigError, match="no agent 'x'") as caught:
+        with pytest.raises(ConfigError, match="Agent 'x' not found") as caught:
             await runtime.session(agent="x")
         assert "reviewer" in caught.value.hint
 

@@ -252,7 +252,7 @@ def test_every_failure_is_one_sentence_with_a_next_step_and_its_own_exit_code(tm
 
     for words, code, said in [
         (["--no-such-option"], 2, "no-such-option"),
-        (["ask"], 2, "There is no question"),
+        (["ask"], 2, "No question given"),
         (["sesions"], 2, "Did you mean `loom sessions`"),
         (["-m", "nonsense", "hi"], 2, "Model 'nonsense' not found. Configured:"),
         (["-m", "anthropic/claude-opus-5", "hi"], 3, "loom keys set anthropic"),

@@ -99,7 +99,9 @@ def test_a_default_that_is_no_model_is_named_and_the_others_are_listed(tmp_path:
     assert listed.code == named.code == 2 and listed.err == named.err and "Model 'nope' not found" in named.err
     assert "loom/spark" in [row["name"] for row in listed.rows] and "spark" in named.out
     assert not any(row["is_default"] for row in listed.rows)
-    assert found["state"] == "problem" and "no model 'nope'" in found["text"] and "models default" in found["fix"]
+    assert (
+        found["state"] == "problem" and "Model 'nope' not found" in found["text"] and "models default" in found["fix"]
+    )
     assert loom("models", "default", "spark").code == 0 and loom("doctor").code == 0
     assert loom("models", "loom/spark", "--json").rows[0]["is_default"]
 

@@ -45,4 +45,4 @@ def test_undo_lists_the_steps_and_restores_the_files(tmp_path: Path):
     assert loom("undo", "1", "--json").rows[0]["steps"] == [1]
     assert (loom.folder / "a.txt").read_text() == "one\n"
     assert not (loom.folder / "b.txt").exists()
-    assert "nothing to undo" in loom("undo").err
+    assert "Nothing to undo" in loom("undo").err

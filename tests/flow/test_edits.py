@@ -177,7 +177,7 @@ async def test_undo_goes_back_step_by_step_and_the_model_is_told(tmp_path: Path)
         assert report.steps == (1, 2)
         assert (folder / "a.txt").read_text() == START["a.txt"]
         assert not (folder / "sub" / "new.txt").exists()
-        with pytest.raises(NotFound, match="nothing to undo"):
+        with pytest.raises(NotFound, match="Nothing to undo"):
             await session.undo()
         with pytest.raises(NotFound, match="Step 9"):
             await session.undo(9)
