@@ -154,6 +154,17 @@ async def test_an_old_picture_is_described_for_a_model_that_sees(tmp_path: Path)
         assert "ZEBRA" in there.told[1]
 
 
+async def test_a_describer_that_is_busy_for_a_moment_is_waited_for(tmp_path: Path) -> None:
+    busy = refusal(429, {"error": {"message": "slow down", "type": "rate_limit_error"}}, retry_after="0")
+    async with (
+        world(tmp_path, busy, speak("openai_responses", WORDS)) as there,
+        Runtime.open(there.config) as runtime,
+    ):
+        await (await runtime.session(model="far")).send("What is this?", SHOT)
+        assert len(there.asked) == 2
+        assert "ZEBRA" in there.told[0]
+
+
 async def test_the_words_of_a_person_are_not_replaced(tmp_path: Path) -> None:
     from loom.content.blocks import ImageBlock
 

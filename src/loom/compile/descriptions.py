@@ -25,7 +25,7 @@ from loom.content.media import Media
 from loom.content.messages import user
 from loom.content.recipes import Describe, Rendered
 from loom.errors import CapabilityMissing, Corrupt, LoomError, MediaRefused, NotFound, Unavailable, WireError
-from loom.events import Fold, MediaArrived
+from loom.events import Fold, MediaArrived, RetryScheduled
 from loom.models import Model, Usage
 from loom.prompt import Prompt
 from loom.sampling import Sampling
@@ -165,7 +165,7 @@ class Describer:
         events = self._provider(prompt.model).stream(prompt)
         try:
             async for event in events:
-                if not isinstance(event, MediaArrived):
+                if not isinstance(event, MediaArrived | RetryScheduled):
                     fold.add(event)
         finally:
             if isinstance(events, AsyncGenerator):

@@ -57,10 +57,9 @@ def load_config(
 
 
 def _merge(entries: list[LayerValue], warnings: list[str], cwd: Path, environ: Mapping[str, str]) -> Config:
-    decision: FolderTrust = "unknown"
-    if any(entry.source.layer == "project" for entry in entries):
-        records = TrustRecords(user_folder(environ, cwd))
-        decision = "trusted" if _project_is_trusted(entries) else records.find(cwd)
+    decision: FolderTrust = "trusted" if _project_is_trusted(entries) else "unknown"
+    if decision == "unknown" and any(entry.source.layer == "project" for entry in entries):
+        decision = TrustRecords(user_folder(environ, cwd)).find(cwd)
     own = [entry for entry in entries if entry.source.layer != "project"]
     own_models = {entry.path[1] for entry in own if entry.path[0] == "models"}
     merged: dict[tuple[str, ...], LayerValue] = {}
