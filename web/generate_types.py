@@ -19,7 +19,7 @@ SIMPLE = {"string": "string", "integer": "number", "number": "number", "boolean"
 
 
 def generated() -> str:
-    from loom.daemon.asyncapi import document as events
+    from loom.daemon.asyncapi import asyncapi_document as events
     from loom.daemon.routes import document as answers
 
     asked, told = answers(), events()

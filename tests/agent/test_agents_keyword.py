@@ -34,7 +34,7 @@ def test_agents_of_a_program_are_used_by_name_and_mistakes_are_named(tmp_path: P
         (prompt,) = provider.prompts
         assert "Find faults." in prompt.system and prompt.model.name == "claude-opus-5"
         assert sorted(tool.name for tool in prompt.tools) == ["measure", "read_file"]
-        with pytest.raises(LoomError, match="no agent"):
+        with pytest.raises(LoomError, match="Agent 'nobody' not found"):
             lm.session(agent="nobody")
     with pytest.raises(LoomError, match="colour is not a field of an agent"):
         loom.AsyncLoom(agents={"x": {"colour": "red"}}, config=config)

@@ -287,7 +287,7 @@ async def test_a_medium_that_is_gone_is_told_as_text_also_to_a_model_that_alread
         await session.send("the timeout?", loom.document(sample_pdf("The timeout is 30 seconds."), name="manual.pdf"))
         (stored,) = [found async for found in runtime.stores.media.listing()]
         await runtime.stores.media.delete(stored.digest)
-        events = [event async for event in session.stream("still there?")]
+        events = [event async for event in session.stream("what does manual.pdf say about the timeout?")]
         assert events[-1].type == "turn_finished"
         (message, *_) = [event.message for event in events if event.type == "message_stored"][1:]
         assert isinstance(message.blocks[-1], TextBlock)

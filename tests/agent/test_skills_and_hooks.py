@@ -98,7 +98,7 @@ async def test_a_skill_is_listed_in_the_prompt_and_read_by_the_model(tmp_path: P
         assert "- release: How to release this project." in (provider.prompts[0].system or "")
         read, missing = [text_of(result) for message in await session.path() for result in message.results]
         assert read.startswith("# Release")
-        assert "there are: release" in missing
+        assert "available: release" in missing
 
 
 async def test_hooks_run_beside_calls_and_can_refuse_them(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -151,7 +152,7 @@ def test_usage_is_told_beside_the_answer(tmp_path: Path):
         ran = loom("-m", "local", "-u", "hello")
 
     assert ran.out == "fine\n"
-    assert ran.err.startswith("usage: openai-compatible/scripted, 12 in, 5 out, $0, ")
+    assert re.match(r"usage: openai-compatible/scripted, 12 in \(estimated [\d.]+k\), 5 out, \$0, ", ran.err)
 
 
 def test_several_answers_stand_beside_each_other_in_the_tree(tmp_path: Path):

@@ -93,12 +93,9 @@ async def test_a_picture_is_refused_learned_and_sent_as_text_from_then_on(
     model = small(url, wire)
     prompt = await compiled(runtime, model, question)
     assert len(prompt.media()) == 1
-    waits: list[float] = []
     with pytest.raises(CapabilityMissing) as caught:
-        async for _ in provider.stream(prompt, on_wait=lambda seconds, _: waits.append(seconds)):
-            pass
+        await anext(provider.stream(prompt))  # no outage that is waited for: the same would be refused again
     assert caught.value.status in (400, 500)
-    assert not waits  # it is no outage: the same would be refused again
     blind = await discovery.learn(model, without="image/")
     degraded = await compiled(runtime, blind, question)
     assert degraded.media() == ()
