@@ -250,7 +250,7 @@ def test_a_locked_pdf_opens_with_the_password_in_a_file(tmp_path: Path):
 
     shut = loom("-R", "contract.pdf", "the secret word?")
     opened = loom("-R", "contract.pdf", "--pdf-password-file", "right", "the secret word?")
-    again = loom("-R", "-c", "the secret word?")
+    again = loom("-R", "-c", "the secret word of contract.pdf?")
 
     assert shut.code == 5 and "contract.pdf needs a password: -a contract.pdf --password-file FILE" in shut.err
     assert opened.code == again.code == 0 and "quokka" in opened.out and "quokka" in again.out

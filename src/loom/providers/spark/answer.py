@@ -153,13 +153,11 @@ async def _plain_answer(turn: SparkTurn, prompt: Prompt, reader: SparkReader) ->
 
 
 def _things_meant(turn: SparkTurn) -> tuple[ShownThing, ...]:
-    """Return the medium shown earlier that the words are about: the one they name, else the first or last of a kind. A
-    question that names nothing is about a document."""
+    """Return the medium shown earlier that the words are about: the one they name, else the first or last of a kind."""
     named = [one for one in turn.earlier if one.name.lower() in turn.words.lower()]
     images = [one for one in turn.earlier if one.kind != "document" and _MEANS_IMAGE.search(turn.words)]
-    documents = [one for one in turn.earlier if one.kind == "document"]
-    found = named or images or (documents if _MEANS_DOCUMENT.search(turn.words) else [])
-    found = found or (turn.earlier if _POINTS_BACK.search(turn.words) else documents if "?" in turn.words else ())
+    others = [one for one in turn.earlier if one.kind == "document" and _MEANS_DOCUMENT.search(turn.words)]
+    found = named or images or others or (turn.earlier if _POINTS_BACK.search(turn.words) else ())
     return (found[0 if "first" in turn.words.lower() else -1],) if found else ()
 
 
