@@ -67,6 +67,9 @@ TARGETS = (
     *("compatible/qwen3-vl", "compatible/smollm2-135m"),
     *(f"openai/gpt-{name}" for name in ("5.1", "5.2", "5-codex", "5-pro")),
     *("gemini/gemini-2.5-flash", "gemini/gemini-3-pro", "gemini/gemini-3-flash", "ollama/gpt-oss"),
+    *(f"bedrock-converse/amazon.nova-{name}-v1:0" for name in ("2-lite", "micro", "pro")),
+    *(f"bedrock-converse/{name}-v1:0" for name in ("openai.gpt-oss-120b", "meta.llama4-maverick-17b-instruct")),
+    "bedrock-converse/us.mistral.pixtral-large-2502-v1:0",
     *("groq/openai/gpt-oss-120b", "groq/qwen/qwen3-32b", "xai/grok-4-mini"),
 )
 """One of every family in the catalogue, and of each provider that has families."""

@@ -30,12 +30,19 @@ class Biller:
         return Reply(body=sse({"id": "c", "choices": [delta]}, {"id": "c", "choices": [], "usage": usage}))
 
 
-@pytest.mark.parametrize("factor", [0.06, 0.3, 6.0, 20.0])
+@pytest.mark.parametrize("factor", [0.3, 6.0, 20.0])
 def test_a_ratio_is_learned_however_far_the_estimate_is_off(factor: float) -> None:
     found = Calibration()
     for _ in range(4):
         found = calibrate(found, round(10_000 * found.ratio), round(10_000 * factor))
     assert found.ratio == pytest.approx(factor, rel=0.05)
+
+
+def test_a_bill_that_is_far_too_small_is_not_believed() -> None:
+    found = Calibration()
+    for _ in range(4):
+        found = calibrate(found, round(10_000 * found.ratio), 100)
+    assert found.ratio == 0.25
 
 
 async def test_a_new_session_and_a_new_process_begin_with_what_earlier_ones_learned(tmp_path: Path) -> None:

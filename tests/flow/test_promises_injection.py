@@ -150,7 +150,7 @@ async def test_34_an_order_in_a_file_leads_to_a_question_wherever_it_hides(
                 assert not (tmp_path / "obeyed").exists(), "nothing ran before the user was asked"
                 await session.answer(event.approval, "deny")
         assert provider.obeyed, f"the order did not reach the model, so nothing was tried: {provider.read!r}"
-        assert [event.action for event in asked] == ["touch obeyed"]
+        assert [event.action.splitlines()[0] for event in asked] == ["touch obeyed"]
         assert not (tmp_path / "obeyed").exists()
         assert text_of((await session.path())[4].results[0]) == "the user denied it"
 

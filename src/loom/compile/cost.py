@@ -24,8 +24,9 @@ PAGE_HEIGHT_PX: Final = 1_754
 _MESSAGE_TOKENS: Final = 4
 _DENSE: Final = re.compile("[^\u0000-\u2e7f]+")
 _SMOOTHING: Final = 0.5
-_CLAMP: Final = (1 / 32, 32.0)
-"""Some servers count an image as one token, others a text by bytes; a count beyond these is taken for nonsense."""
+_CLAMP: Final = (0.25, 32.0)
+"""Some servers count a text by bytes. Others report too little, such as what was not cached alone: to believe them would
+fill the window with what cannot be sent."""
 _MOSTLY_MEDIA: Final = 0.5
 
 
