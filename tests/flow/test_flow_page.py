@@ -26,7 +26,7 @@ async def test_the_page_shows_where_a_429_becomes_a_retry() -> None:
     _, _, section = PAGE.read_text("utf-8").partition("## When a request is refused or cut off")
     named = named_functions(section.partition("\n## ")[0])
     plain, trouble = await trace_turn(), await trace_turn(TROUBLE)
-    assert Function("providers/http.py", "HttpProvider._pause") in named
+    assert Function("providers/http.py", "_delay") in named
     assert [str(function) for function in named if function not in trouble.functions] == []
     assert [str(function) for function in named if function in plain.functions] == [
         "providers/http.py: HttpProvider._attempt()"
