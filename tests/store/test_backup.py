@@ -169,7 +169,7 @@ async def test_a_damaged_backup_is_refused_and_a_failed_one_leaves_the_older(tmp
         restore_file(folder, tmp_path / "elsewhere.db")
     assert not (tmp_path / "elsewhere.db").exists()
     (folder / MANIFEST).unlink()
-    with pytest.raises(NotFound, match="no backup"):
+    with pytest.raises(NotFound, match="No backup found"):
         restore_file(folder, tmp_path / "elsewhere.db")
     await database.close()
 

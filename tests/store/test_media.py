@@ -306,7 +306,7 @@ async def test_a_folder_is_named_by_path_or_url(tmp_path: Path, spell) -> None:
         ("file://otherhost/folder", "file://otherhost"),
         ("s3://", "names no bucket"),
         ("s3:///prefix", "names no bucket"),
-        ("s3://bucket?colour=red", "'colour' is no option"),
+        ("s3://bucket?colour=red", "'colour' is not an option"),
         ("s3://bucket?endpoint=nonsense", "endpoint must look like"),
         ("s3://bucket?endpoint=", "endpoint must look like"),
     ],

@@ -113,7 +113,7 @@ async def test_a_planted_link_to_a_directory_is_not_followed(tmp_path: Path, par
     target.parent.mkdir(parents=True)
     target.symlink_to(outside)
 
-    with pytest.raises(Corrupt, match="did not make"):
+    with pytest.raises(Corrupt, match="did not create"):
         await open_media(root).put(DATA)
 
     assert list(outside.iterdir()) == []

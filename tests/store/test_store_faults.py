@@ -386,10 +386,9 @@ async def test_an_older_store_in_a_folder_that_may_not_be_written_is_read_only_a
     path = tmp_path / "loom.db"
     await filled(path)
     with contextlib.closing(sqlite3.connect(path)) as older:
-        older.execute("DELETE FROM migration WHERE version >= 95")
-        older.execute("DROP TABLE share")
-        for column in ("folder", "tags", "pinned"):
-            older.execute(f"ALTER TABLE session DROP COLUMN {column}")
+        older.execute("DELETE FROM migration WHERE version >= 117")
+        older.execute("DROP TABLE account_spending")
+        older.execute("ALTER TABLE account DROP COLUMN day_usd")
         older.commit()
     before = path.read_bytes()
     with read_only(tmp_path):
