@@ -67,7 +67,7 @@ async def test_a_bad_file_is_refused_before_anything_is_stored(tmp_path: Path) -
     async with memory_runtime() as runtime:
         with pytest.raises(Unreadable):
             await runtime.library.ingest(sample_png(), tmp_path / "broken.png")
-        with pytest.raises(Unreadable, match="no file"):
+        with pytest.raises(Unreadable, match="File not found"):
             await runtime.library.ingest(tmp_path / "absent.png")
         with pytest.raises(ContentError, match="the message is empty"):
             await runtime.library.ingest("  ", [])

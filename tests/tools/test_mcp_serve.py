@@ -158,7 +158,7 @@ async def test_mistakes_are_answers_and_the_server_goes_on(tmp_path: Path) -> No
             ("read_file", {"path": 3, "colour": "red"}, "read_file cannot take these arguments"),
             ("read_file", {"path": "a.txt", "pages": "x"}, "pages look like"),
             ("look", {"media": "nowhere.png"}, "No image, document or file"),
-            ("write_file", {}, "these exist: read_file, look"),
+            ("write_file", {}, "available: read_file, look"),
         ):
             answer = await loom.call_tool(tool, arguments)
             assert answer.is_error

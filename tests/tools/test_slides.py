@@ -88,7 +88,7 @@ async def test_what_has_no_pages_and_what_is_not_there_get_an_explanation(tmp_pa
     (tmp_path / "a.png").write_bytes(sample_png())
     with pytest.raises(ToolError, match="no slides or pages"):
         await render_slides.run(Context(tmp_path), {"path": "a.png"})
-    with pytest.raises(ToolError, match="no medium and no file"):
+    with pytest.raises(ToolError, match="No image, document or file"):
         await render_slides.run(Context(tmp_path), {"path": "absent.pptx"})
 
 
