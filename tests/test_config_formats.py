@@ -82,8 +82,10 @@ def documents(at: Shape, path: tuple[str, ...] = ()) -> st.SearchStrategy[Any]:
                 return st.builds(
                     lambda some, one: {**some, **one}, st.fixed_dictionaries({}, optional=keys), one_of_two
                 )
-            needed = {"url": st.just("https://example.org"), "secret": st.just("s3cret")}
-            made = st.fixed_dictionaries(needed if path == ("webhooks", "*") else {}, optional=keys)
+            needed: dict[str, st.SearchStrategy[Any]] = {}
+            if path == ("webhooks", "*"):
+                needed = {"url": st.just("https://example.org"), "secret": st.just("s3cret")}
+            made = st.fixed_dictionaries(needed, optional={name: it for name, it in keys.items() if name not in needed})
             return st.just(None).flatmap(lambda _: made)  # Hypothesis prints what it draws from: here all of the schema
 
 

@@ -285,7 +285,8 @@ STATES: dict[str, tuple[State, list[ScriptedAnswer] | None, tuple[int, int], dic
 
 
 SNAPSHOTS = tuple(name for name in STATES if name not in ("models", "document", "queue", "light", "palette"))
-"""States that look the same in every run. The list of models follows the catalog, a page the renderer; the palette is searched while it is drawn."""
+"""States that look the same in every run. The list of models follows the catalog, a page the renderer; the palette is
+searched while it is drawn."""
 
 
 def normalise(svg: str) -> str:
