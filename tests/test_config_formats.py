@@ -85,6 +85,7 @@ def documents(at: Shape, path: tuple[str, ...] = ()) -> st.SearchStrategy[Any]:
             needed: dict[str, st.SearchStrategy[Any]] = {}
             if path == ("webhooks", "*"):
                 needed = {"url": st.just("https://example.org"), "secret": st.just("s3cret")}
+                needed["events"] = st.just(["turn_failed"])
             made = st.fixed_dictionaries(needed, optional={name: it for name, it in keys.items() if name not in needed})
             return st.just(None).flatmap(lambda _: made)  # Hypothesis prints what it draws from: here all of the schema
 

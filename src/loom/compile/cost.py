@@ -25,8 +25,8 @@ _MESSAGE_TOKENS: Final = 4
 _DENSE: Final = re.compile("[^\u0000-\u2e7f]+")
 _SMOOTHING: Final = 0.5
 _CLAMP: Final = (0.25, 32.0)
-"""Some servers count a text by bytes. Others report too little, such as what was not cached alone: to believe them would
-fill the window with what cannot be sent."""
+"""Some servers count a text by bytes. Others report too little, such as what was not cached alone: to believe them
+would fill the window with what cannot be sent."""
 _MOSTLY_MEDIA: Final = 0.5
 
 
