@@ -63,6 +63,13 @@ from loom.errors import ConfigError
             "[server]\nallowed_hosts = ['a', 5]",
             "loom.toml: server.allowed_hosts: expected a list of texts, got 5 as item 2",
         ),
+        (
+            "[webhooks.a]\nurl = 'https://example.org'\nsecret = 's'\nevents = ['turn_failed', 'turn_done']",
+            (
+                'loom.toml: webhooks.a.events: expected a list, each one of "approval_requested", "turn_failed", '
+                '"turn_finished", got "turn_done" as item 2'
+            ),
+        ),
         ("[agents.a]\nvision = 'maybe'", 'loom.toml: agents.a.vision: expected true, false or "auto", got "maybe"'),
         ("[agents.a]\nid = 'b'", 'loom.toml: agents.a.id: expected "a", the name of its table, or no id at all'),
         ("[agents.a]\nid = 1", "loom.toml: agents.a.id: expected text, got 1"),

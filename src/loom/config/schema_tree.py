@@ -125,7 +125,8 @@ def fault(value: object, at: ValueShape) -> str:
     try:
         made = msgspec.convert(value, at.type, dec_hook=decode_custom_type)
     except msgspec.ValidationError:
-        return f"expected {expected_text(at)}, got {_got_in_list(value) or actual_text(value, secret=at.is_secret)}"
+        got = _got_in_list(value, at.info) or actual_text(value, secret=at.is_secret)
+        return f"expected {expected_text(at)}, got {got}"
     if isinstance(made, float) and not math.isfinite(made):
         return f"expected {expected_text(at)}, got {value}"
     if isinstance(made, Secret):
@@ -169,6 +170,8 @@ def _describe_type(info: inspect.Type) -> str:
             return quoted[0] if len(quoted) == 1 else f"one of {', '.join(quoted)}"
         case inspect.VarTupleType(item_type=inspect.StructType()):
             return "a list of tables"
+        case inspect.VarTupleType(item_type=inspect.LiteralType() as choice):
+            return f"a list, each {_describe_type(choice)}"
         case inspect.VarTupleType():
             return "a list of texts"
         case inspect.DictType():
@@ -200,10 +203,20 @@ def actual_text(value: object, *, secret: bool = False) -> str:
             return f"a value of type {type(value).__name__}"
 
 
-def _got_in_list(value: object) -> str:
-    """Return the text for the invalid item if `value` is a list: all lists of values here are lists of texts."""
+def _got_in_list(value: object, info: inspect.Type) -> str:
+    """Return the text for the first invalid item if `value` is a list: lists of values are lists of texts, any or those
+    of a choice."""
+    choice = info.item_type if isinstance(info, inspect.VarTupleType) else None
+    allowed = choice.values if isinstance(choice, inspect.LiteralType) else None
     items = as_list(value) or []
-    wrong = next((position for position, item in enumerate(items) if not isinstance(item, str)), None)
+    wrong = next(
+        (
+            position
+            for position, item in enumerate(items)
+            if not isinstance(item, str) or (allowed is not None and item not in allowed)
+        ),
+        None,
+    )
     return "" if wrong is None else f"{actual_text(items[wrong])} as item {wrong + 1}"
 
 
