@@ -37,7 +37,9 @@ _Medium: TypeAlias = tuple[str, str]
 """Digest and recipe."""
 
 
-class UploadRecord(Protocol):
+class ProviderFile(Protocol):
+    """A file that a provider holds for us."""
+
     @property
     def provider(self) -> str: ...
 
@@ -47,21 +49,14 @@ class UploadRecord(Protocol):
     @property
     def file_id(self) -> str: ...
 
+
+class UploadRecord(ProviderFile, Protocol):
     @property
     def content(self) -> str: ...
 
 
-class UnwantedFile(Protocol):
+class UnwantedFile(ProviderFile, Protocol):
     """A file to be deleted at its provider."""
-
-    @property
-    def provider(self) -> str: ...
-
-    @property
-    def account(self) -> str: ...
-
-    @property
-    def file_id(self) -> str: ...
 
     @property
     def model(self) -> str: ...
