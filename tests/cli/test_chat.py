@@ -168,7 +168,7 @@ def test_compact_goes_on_from_a_summary_and_keeps_the_whole_conversation(tmp_pat
 
     assert "The conversation is empty: nothing to summarise." in ran.err
     assert (
-        "They showed a blue picture.\n2 messages summarised into one; all of them are still in /tree\nYes." in ran.out
+        "They showed a blue picture.\n2 messages summarised into one; all of them stay as a branch\nYes." in ran.out
     )
     asked, after = (str(request["messages"]) for request in server.requests[1:])
     assert "image_url" not in asked + after and "They showed a blue picture." in after

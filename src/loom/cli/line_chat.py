@@ -281,7 +281,7 @@ class Chat(ABC):
         if outcome.error is None and await session.head() == head:
             raise LoomError("The model returned no summary.", hint="Try again, or choose another model: /model NAME")
         if outcome.error is None:
-            click.echo(f"{before} messages summarised into one; all of them are still in /tree")
+            click.echo(f"{before} messages summarised into one; all of them stay as a branch")
 
     def _begun(self, otherwise: str) -> Session:
         if self._session is None:
