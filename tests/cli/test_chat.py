@@ -167,9 +167,7 @@ def test_compact_goes_on_from_a_summary_and_keeps_the_whole_conversation(tmp_pat
         ran = loom("chat", "--plain", "-m", "local", stdin=lines)
 
     assert "The conversation is empty: nothing to summarise." in ran.err
-    assert (
-        "They showed a blue picture.\n2 messages summarised into one; all of them stay as a branch\nYes." in ran.out
-    )
+    assert "They showed a blue picture.\n2 messages summarised into one; all of them stay as a branch\nYes." in ran.out
     asked, after = (str(request["messages"]) for request in server.requests[1:])
     assert "image_url" not in asked + after and "They showed a blue picture." in after
     assert [row["text"] for row in loom("tree", "--json").rows].count("A blue picture.") == 1
