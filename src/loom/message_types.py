@@ -358,6 +358,8 @@ class WireView(msgspec.Struct, frozen=True):
     provider: str
     model: str
     request: dict[str, Any]
+    notices: tuple[str, ...] = ()
+    """What was reduced, and whether something else is sent first."""
 
 
 class EventQuery(msgspec.Struct, frozen=True):

@@ -162,6 +162,8 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True):
     is_new: bool = True
     notices: tuple[str, ...] = ()
     """Notices about its attachments."""
+    seq: int = 0
+    """The number of the last event before it was queued; set where it was queued by this call."""
 
 
 LeaseWish: TypeAlias = Literal["keep", "release-if-idle", "hand-over"]
@@ -191,6 +193,8 @@ class SessionChange(msgspec.Struct, frozen=True, kw_only=True):
     quarantine: Mapping[str, Any] | None = None
     settings: Mapping[str, Any] | None = None
     lease: LeaseWish = "keep"
+    reads_back: bool = False
+    """Whether the outcome holds the session and its path as they are after the change."""
 
 
 class EventIterator(Protocol):

@@ -6,6 +6,7 @@ import asyncio
 import random
 import socket
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -16,7 +17,7 @@ from loom.client import RemoteSession
 from loom.config import load_config
 from loom.content.messages import assistant, broken_pairs, user
 from loom.daemon.problems import Draining
-from loom.daemon.turns import BEGINNING
+from loom.daemon.turns import BEGINNING, Turns
 from loom.errors import LoomError, NotFound
 from loom.events import (
     ApprovalRequested,
@@ -28,6 +29,7 @@ from loom.events import (
     decode_event,
 )
 from loom.runtime import Runtime
+from loom.store.database import Database
 from loom.testing import ScriptedProvider, sample_png
 from loom.tools.base import ToolContext, tool
 
@@ -258,3 +260,35 @@ async def test_a_daemon_that_stops_leaves_approvals_open_and_hands_other_turns_o
         assert f"{path[1].text}{path[2].text}".startswith("This is sentence 1 of a long answer"), "nothing is lost"
         for session_id in (waiting.id, talking.id):
             await check_ended(daemon, session_id)
+
+
+async def test_a_short_turn_takes_few_database_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that is posted, answered and watched: 14 jobs and 5 commits at most."""
+    monkeypatch.setattr("loom.agent.session.HEARTBEAT_SECONDS", 3600.0)  # how many beats a turn has depends on load
+    async with served() as daemon:
+        session = await daemon.runtime.session()
+        turns, database = daemon.app.daemon.turns, daemon.runtime.stores.database
+        await turns.post(session.id, "warm up")
+        await idle(daemon, session.id)
+        jobs: list[str] = []
+        for name in ("write", "read", "select"):
+            _count(monkeypatch, database, name, jobs)
+        async with daemon.app.daemon.feeds.watch(session.id):
+            await turns.post(session.id, "!echo three short words")
+            await until_true(lambda: _is_idle(turns))
+        assert len(jobs) <= 14, jobs
+        assert jobs.count("write") <= 5, jobs
+
+
+async def _is_idle(turns: Turns) -> bool:
+    return not turns.active
+
+
+def _count(monkeypatch: pytest.MonkeyPatch, database: Database, name: str, jobs: list[str]) -> None:
+    original = getattr(database, name)
+
+    async def counted(*given: Any, **named: Any) -> Any:
+        jobs.append(name)
+        return await original(*given, **named)
+
+    monkeypatch.setattr(database, name, counted)

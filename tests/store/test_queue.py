@@ -12,6 +12,7 @@ from loom.content.messages import Message, assistant, user
 from loom.errors import Conflict, ContentError, Corrupt, KeyReused, NotFound
 from loom.session import Options, SessionChange
 from loom.store.database import Database, open_database
+from loom.store.events import Events
 from loom.store.forest import Forest
 from loom.store.journal import Journal
 from loom.store.leases import Lease, Leases
@@ -222,3 +223,23 @@ async def test_a_damaged_message_is_told_and_holds_up_no_other(
     assert await queue.waiting() == ()
     assert await sessions.referenced_digests() == frozenset()
     assert await texts(forest, sessions, session.id) == ["two"]
+
+
+async def test_a_message_and_its_events_are_queued_together_or_not_at_all(
+    database: Database, queue: MessageQueue, sessions: Sessions
+) -> None:
+    session = await sessions.create()
+    events = Events(database)
+    before = await events.append(session.id, [("notice", b"{}")])
+    first = await queue.put(session.id, "k", user("one"), events=lambda _: [("queued", b'{"n":1}'), ("notice", b"{}")])
+    assert first.seq == before
+    assert [(event.seq, event.type) for event in await events.after(session.id, before)] == [
+        (before + 1, "queued"),
+        (before + 2, "notice"),
+    ]
+    again = await queue.put(session.id, "k", user("one"), events=lambda _: [("queued", b"{}")])
+    assert (again.is_new, again.seq) == (False, before + 2)
+    with pytest.raises(ContentError):
+        await queue.put(session.id, "", user("two"), events=lambda _: [("queued", b"\0")])
+    assert [queued.message for queued in await queue.list(session.id)] == [user("one")]
+    assert await events.head(session.id) == before + 2

@@ -15,7 +15,6 @@ from loom.compile.request import RequestInput
 from loom.content.blocks import ContentBlock, MediaBlock, TextBlock, UnknownBlock
 from loom.content.messages import Message, media_blocks, user
 from loom.errors import ContentError
-from loom.prompt import Receipt
 from loom.session import NewNode, SessionChange
 
 if TYPE_CHECKING:
@@ -52,14 +51,6 @@ def pinned_blocks(path: Sequence[Placed], overrides: Mapping[str, Override]) -> 
             if is_content and overrides.get(override_key(placed.id, at)) == "full":
                 found.append(block)
     return tuple(found)
-
-
-def is_due(receipt: Receipt, threshold: float) -> bool:
-    """Return whether the conversation is to be summarised before the next message: its request fills too much of what a
-    request may hold, or turns had to be left out of it. The window less the room for the answer is what counts: a
-    request is trimmed to that, and so never fills the whole window."""
-    is_cut = any(row.kind == "text" and row.reason == "budget" and row.rendition == "omitted" for row in receipt.rows)
-    return is_cut or receipt.totals.tokens >= threshold * receipt.budgets.tokens
 
 
 async def summary_change(

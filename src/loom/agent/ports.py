@@ -26,17 +26,17 @@ class Command(Protocol):
     def data(self) -> Mapping[str, Any]: ...
 
 
-class Committed(Protocol):
-    """The outcome of a change: the ids of the new nodes; whether the queued message was gone, so nothing changed."""
+class Committed(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of a change."""
 
-    @property
-    def nodes(self) -> tuple[str, ...]: ...
-
-    @property
-    def is_gone(self) -> bool: ...
-
-    @property
-    def is_released(self) -> bool: ...
+    nodes: tuple[str, ...] = ()
+    """The ids of the new nodes."""
+    is_gone: bool = False
+    """Whether the queued message had been removed, so that nothing changed."""
+    is_released: bool = False
+    """Whether the lease ended with the change."""
+    snapshot: Snapshot | None = None
+    """The session after the change, where the change reads back and no retry hid it."""
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,10 +80,6 @@ class SessionRecord(Protocol):
 
     async def append_events(self, events: Sequence[Event]) -> int:
         """Append events of a turn to the log; return the number of the last. Requires the lease."""
-        ...
-
-    async def announce(self, events: Sequence[Event]) -> int:
-        """Append events that belong to no turn; no lease is needed, and one that is lost meanwhile does not matter."""
         ...
 
     async def question(self, node: str | None) -> str:
@@ -140,8 +136,11 @@ class SessionRecord(Protocol):
         """Send a command to the process that runs the session."""
         ...
 
-    async def enqueue(self, key: str, message: Message | None, options: Options) -> Queued:
-        """Queue a message; the same key again returns the first one."""
+    async def enqueue(
+        self, key: str, message: Message | None, options: Options, events: Callable[[str], Sequence[Event]]
+    ) -> Queued:
+        """Queue a message, with `events` (called with its id) in the log; the same key again returns the first one.
+        Requires no lease."""
         ...
 
     async def queue(self) -> Sequence[Queued]: ...

@@ -138,4 +138,6 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     def request_options(self, model: Model, tools: Mapping[str, Tool]) -> RequestOptions:
         """Return what the user's settings say about requests to `model`."""
         specs = tuple(tool.spec for tool in tools.values())
-        return RequestOptions(policy=self.policy, tools=specs, sampling=self.sampling(model))
+        return RequestOptions(
+            policy=self.policy, tools=specs, sampling=self.sampling(model), compact_at=self.compact_at
+        )

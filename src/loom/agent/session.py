@@ -15,7 +15,6 @@ from typing import Any, Final, Literal, Unpack
 
 import msgspec
 
-from loom.agent import compact
 from loom.agent.checkpoint import (
     Compact,
     NewMessage,
@@ -37,7 +36,7 @@ from loom.agent.tracked_files import PUNCTUATION, TrackedFiles, mentions, split_
 from loom.agent.turn import Turn, workspace_of
 from loom.agent.turn_start import begin_turn, close_left_turn
 from loom.compile.policy import Override, overrides_of
-from loom.compile.request import NextRequest, SettleMode, Snapshot, next_request
+from loom.compile.request import NextRequest, SettleMode, Snapshot, may_compact, next_request
 from loom.content.blocks import Block, TextBlock
 from loom.content.inputs import Attachment, Content, Ingested, flatten
 from loom.content.json_values import as_json
@@ -73,8 +72,6 @@ from loom.work_types import ChangedStep, Todo, UndoReport
 HEARTBEAT_SECONDS: Final = 1.0
 _FIRST_WAIT_SECONDS: Final = 0.02
 _LONGEST_WAIT_SECONDS: Final = 0.5
-_SHORTEST_COMPACTED: Final = 8
-"""Messages of a conversation that is summarised by itself at least."""
 COMPACTING: Final = "The conversation fills most of the model's window and is summarised; all of it stays as a branch."
 _SUPERSEDED: Final = "A new message was sent, so the pending approval was denied."
 
@@ -234,11 +231,11 @@ class SessionTurns:
         return await self._enqueue(key, message, msgspec.structs.replace(wanted, mentioned=mentioned), notices)
 
     async def _enqueue(self, key: str, message: Message, options: Options, notices: tuple[str, ...]) -> Queued:
-        queued = await self._record.enqueue(key, message, options)
-        if queued.is_new:
-            events = [NoticeRaised(text=notice, code="door") for notice in notices]
-            queued_event = MessageQueued(message=message, id=queued.id, steers=options.steers)
-            await self._record.announce([queued_event, *events])
+        def events(queued_id: str) -> list[Event]:
+            announced = MessageQueued(message=message, id=queued_id, steers=options.steers)
+            return [announced, *(NoticeRaised(text=notice, code="door") for notice in notices)]
+
+        queued = await self._record.enqueue(key, message, options, events)
         return msgspec.structs.replace(queued, notices=notices)
 
     async def steer(self, *content: Content, key: str = "") -> Queued:
@@ -252,12 +249,14 @@ class SessionTurns:
         """The same for another answer to the question above `node`."""
         options_of(**how)  # before anything is read
         question = await self._record.question(node)
-        return await self._record.enqueue(key, None, options_of(**how, parent=question, tools=self._tools))
+        options = options_of(**how, parent=question, tools=self._tools)
+        return await self._record.enqueue(key, None, options, lambda _: ())
 
     async def post_compact(self, *, key: str = "", model: str = "") -> Queued:
         """The same for a summary of the conversation."""
         head = (await self._record.snapshot()).head
-        return await self._record.enqueue(key, None, Options(model=model, parent=head, tools=(), is_compact=True))
+        options = Options(model=model, parent=head, tools=(), is_compact=True)
+        return await self._record.enqueue(key, None, options, lambda _: ())
 
     async def queue(self) -> tuple[Queued, ...]:
         return tuple(await self._record.queue())
@@ -272,17 +271,21 @@ class SessionTurns:
                     if not await self._record.acquire():
                         return
                     async with self._heartbeat():
-                        goes_on = await self._run_backlog(show)
+                        may_be_queued = await self._run_backlog(show)
                 # A message may have been queued just before the lease was released, by a process that saw us at work.
-                if not goes_on or not await self._record.queue():
+                if not may_be_queued or not await self._record.queue():
                     return
 
         return EventStream(job)
 
     async def _run_backlog(self, show: Show) -> bool:
-        """Return False where the session cannot go on here: it was lost, or its store cannot be written."""
-        if not await self._continue_left_turn(show):
+        """Return False where nothing is left to do here: the session was lost, its store cannot be written, or the
+        transaction that released the lease saw an empty queue."""
+        snapshot = await self._snapshot_for_turn()
+        if not await self._continue_left_turn(snapshot, show):
             return False
+        if checkpoint_of(snapshot).turn:
+            snapshot = None  # the turn that was left has changed the session
         last: Queued | None = None
         while not self._is_draining and (waiting := await self._record.queue()):
             first = waiting[0]
@@ -290,13 +293,14 @@ class SessionTurns:
             if is_same and not (self._last is not None and self._last.stop_reason == "cancel"):
                 return False
             last = first
+            snapshot = snapshot or await self._snapshot_for_turn()
             if first.message is not None and not first.options.parent:
-                await self._compact_if_due(first.options.model, show)
-            turn = await self._run_turn(partial(begin_turn, request=QueuedMessage(queued=first)), show, releases=True)
-            if turn.state in ("lost", "interrupted"):
+                snapshot = await self._compact_if_due(snapshot, first.message, first.options, show)
+            begin = partial(begin_turn, request=QueuedMessage(queued=first), snapshot=snapshot)
+            turn = await self._run_turn(begin, show, releases=True)
+            if turn.state in ("lost", "interrupted") or not self._record.has_lease:
                 return False
-            if not self._record.has_lease:
-                return True
+            snapshot = None
         return True
 
     # Run -------------------------------------------------------------------------------------------------------------
@@ -320,35 +324,48 @@ class SessionTurns:
                     show(MessageQueued(message=message))
                 await self._wait_for_lease()
             async with self._heartbeat():
-                if not await self._continue_left_turn(show_left or show, is_superseded=True):
+                snapshot = await self._snapshot_for_turn()
+                if not await self._continue_left_turn(snapshot, show_left or show, is_superseded=True):
                     return
+                if checkpoint_of(snapshot).turn:
+                    snapshot = await self._snapshot_for_turn()
                 if isinstance(request, NewMessage) and not request.parent:
                     # The words of a summary are no part of the answer, and its end is not the end of the stream.
-                    await self._compact_if_due(request.model, partial(_show_notice, show))
+                    options = Options(model=request.model, sampling=request.sampling)
+                    snapshot = await self._compact_if_due(
+                        snapshot, request.message, options, partial(_show_notice, show)
+                    )
                 for answer in range(n):
-                    turn = await self._run_turn(partial(begin_turn, request=request), show, releases=answer == n - 1)
+                    begin = partial(begin_turn, request=request, snapshot=snapshot)
+                    turn = await self._run_turn(begin, show, releases=answer == n - 1)
                     if turn.state != "finished":
                         return
                     ran = turn.checkpoint
                     tools = None if ran.tools is None else tuple(ran.tools)
                     request = Regenerate(node=turn.question, model=ran.model, tools=tools, sampling=ran.sampling)
+                    if answer < n - 1:
+                        snapshot = await self._snapshot_for_turn()
 
-    async def _compact_if_due(self, model: str, show: Show) -> None:
-        """Summarise the conversation before the next message if its request would fill too much of the window. Where
-        the model writes no summary, the message is answered all the same: trimming keeps the request within limits."""
-        threshold = self._services.compact_at
-        snapshot = await self._record.snapshot()
-        if threshold is None or len(snapshot.path) < _SHORTEST_COMPACTED or self._is_draining:
-            return
-        request = await self.next_request(model)
-        if not compact.is_due(request.receipt, threshold):
-            return
+    async def _snapshot_for_turn(self) -> Snapshot:
+        """Read the session for a turn that begins now, once its tools are ready: waiting for them may take seconds."""
+        await self._services.wait_tools()
+        return await self._record.snapshot()
+
+    async def _compact_if_due(self, snapshot: Snapshot, message: Message, options: Options, show: Show) -> Snapshot:
+        """Summarise the conversation before `message` if its request would fill too much of the window; return the
+        session as it is then. Where the model writes no summary, the message is answered all the same: trimming keeps
+        the request within limits."""
+        if not may_compact(snapshot.path, self._services.compact_at) or self._is_draining:
+            return snapshot
+        request = await self.next_request(options.model, draft=(message,), sampling=options.sampling)
+        if not request.is_compacted_first:
+            return snapshot
         show(NoticeRaised(text=COMPACTING, code="compacted"))
-        await self._run_turn(partial(begin_turn, request=Compact(model=model)), show)
+        await self._run_turn(partial(begin_turn, request=Compact(model=options.model), snapshot=snapshot), show)
+        return await self._snapshot_for_turn()
 
     async def _run_turn(self, begin: Callable[[Turn], Awaitable[bool]], show: Show, *, releases: bool = False) -> Turn:
         """Run one turn to its end; if the caller is cancelled, the turn is, too."""
-        await self._services.wait_tools()
         notices, self._notices = self._notices, []
         turn = Turn(
             self._services, self._record, begin, show=show, files=self._files, notices=notices, releases=releases
@@ -365,10 +382,11 @@ class SessionTurns:
             self._lock.turn = None
         return turn
 
-    async def _continue_left_turn(self, show: Show, *, is_superseded: bool = False) -> bool:
-        """Continue a turn that another process left. With `is_superseded`, a new message denies the approvals that it
-        waits for, which is a notice of the new turn. Return False where the session was lost meanwhile."""
-        checkpoint = await self._left_turn()
+    async def _continue_left_turn(self, snapshot: Snapshot, show: Show, *, is_superseded: bool = False) -> bool:
+        """Continue the turn that another process left, if `snapshot` holds one. With `is_superseded`, a new message
+        denies the approvals that it waits for, which is a notice of the new turn. Return False where the session was
+        lost meanwhile."""
+        checkpoint = checkpoint_of(snapshot)
         if not checkpoint.turn:
             return True
         if self._services.after_crash == "stop" and not checkpoint.approvals:
@@ -378,7 +396,8 @@ class SessionTurns:
             await self._run_turn(partial(close_left_turn, checkpoint=checkpoint), _show_nothing)
             self._notices.append(_SUPERSEDED)
             return True
-        turn = await self._run_turn(partial(begin_turn, request=Resume(checkpoint=checkpoint)), show)
+        begin = partial(begin_turn, request=Resume(checkpoint=checkpoint), snapshot=snapshot)
+        turn = await self._run_turn(begin, show)
         return turn.state not in ("lost", "interrupted")
 
     async def _left_turn(self) -> TurnCheckpoint:
@@ -589,7 +608,7 @@ class SessionTurns:
                 if not await self._record.acquire():
                     raise _is_running()
                 async with self._heartbeat():
-                    await self._continue_left_turn(show)
+                    await self._continue_left_turn(await self._snapshot_for_turn(), show)
 
         return EventStream(job)
 

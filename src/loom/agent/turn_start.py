@@ -39,11 +39,14 @@ from loom.session import NewNode, Options, Queued, SessionChange
 from loom.tools.processes import end_abandoned
 
 
-async def begin_turn(turn: Turn, request: TurnRequest) -> bool:
-    """Store what the turn answers and its checkpoint in one transaction. Return False if nothing is left to do."""
+async def begin_turn(turn: Turn, request: TurnRequest, snapshot: Snapshot) -> bool:
+    """Store what the turn answers and its checkpoint in one transaction. Return False if nothing is left to do.
+
+    `snapshot` is the session as it was read when the lease was acquired, or after the turn before.
+    """
     match request:
         case Resume():
-            return await _resume(turn, request)
+            return await _resume(turn, request, snapshot)
         case NewMessage(message=message):
             options = Options(
                 model=request.model,
@@ -52,21 +55,23 @@ async def begin_turn(turn: Turn, request: TurnRequest) -> bool:
                 mentioned=request.mentioned,
                 sampling=request.sampling,
             )
-            return await _start(turn, SessionChange(nodes=(NewNode(message=message),)), message, options)
+            change = SessionChange(nodes=(NewNode(message=message),))
+            return await _start(turn, snapshot, change, message, options)
         case QueuedMessage(queued=queued):
             if queued.options.is_compact:
                 turn.checkpoint = msgspec.structs.replace(turn.checkpoint, kind="compact")
             try:
-                return await _start(turn, SessionChange(queued=queued.id), queued.message, _options_now(queued))
+                change = SessionChange(queued=queued.id)
+                return await _start(turn, snapshot, change, queued.message, _options_now(queued))
             except (LoomError, asyncio.CancelledError) as error:
                 await _store_unanswered(turn, request, error)
                 raise
         case Regenerate(node=node):
             options = Options(model=request.model, tools=request.tools, sampling=request.sampling)
-            return await _start(turn, SessionChange(move_to=node), None, options)
+            return await _start(turn, snapshot, SessionChange(move_to=node), None, options)
         case Compact(model=model):
             turn.checkpoint = msgspec.structs.replace(turn.checkpoint, kind="compact")
-            return await _start(turn, SessionChange(), None, Options(model=model, tools=()))
+            return await _start(turn, snapshot, SessionChange(), None, Options(model=model, tools=()))
         case _:
             assert_never(request)
 
@@ -79,9 +84,10 @@ def _options_now(queued: Queued) -> Options:
     return msgspec.structs.replace(options, model=options.models[-left])
 
 
-async def _start(turn: Turn, change: SessionChange, message: Message | None, options: Options) -> bool:
+async def _start(
+    turn: Turn, snapshot: Snapshot, change: SessionChange, message: Message | None, options: Options
+) -> bool:
     await turn.services.check_budget(turn.record.id)
-    snapshot = await turn.record.snapshot()
     parent = options.parent if message is not None else ""
     if parent:
         await turn.record.check_kept(parent)
@@ -109,6 +115,7 @@ async def _start(turn: Turn, change: SessionChange, message: Message | None, opt
         move_to=change.move_to or parent,
         nodes=(*extra, *change.nodes),
         title=title_of(message) if message is not None and not snapshot.title else None,
+        reads_back=True,
     )
 
     def complete(nodes: tuple[str, ...]) -> Completion:
@@ -132,7 +139,7 @@ async def _start(turn: Turn, change: SessionChange, message: Message | None, opt
     if committed.is_gone:
         turn.state = "finished"
         return False
-    turn.snapshot = await turn.record.snapshot()
+    turn.snapshot = committed.snapshot or await turn.record.snapshot()
     turn.input = _first_input(turn, model)
     return True
 
@@ -186,12 +193,12 @@ async def _store_unanswered(turn: Turn, request: QueuedMessage, error: BaseExcep
 # Resume --------------------------------------------------------------------------------------------------------------
 
 
-async def _resume(turn: Turn, request: Resume) -> bool:
+async def _resume(turn: Turn, request: Resume, snapshot: Snapshot) -> bool:
     """Take up a turn where another process left it: store the words that were seen, then continue."""
     checkpoint = request.checkpoint
     is_death = not checkpoint.is_handed_over and not checkpoint.approvals
     turn.take_up(msgspec.structs.replace(checkpoint, deaths=checkpoint.deaths + int(is_death), is_handed_over=False))
-    snapshot = turn.snapshot = await turn.record.snapshot()
+    turn.snapshot = snapshot
     await _recall(turn, snapshot)
     if not checkpoint.question:
         question = await turn.record.question(None)

@@ -41,6 +41,15 @@ from loom.sampling import Sampling, stored_sampling
 NEXT_MESSAGE: Final = "[your next message]"
 """Stands for the message that begins the next turn while the user has not written it yet."""
 
+COMPACTED_FIRST: Final = (
+    "The conversation fills most of the model's window. It will be summarised before this message is answered; all of"
+    " it stays as a branch."
+)
+"""Notice of a preview whose request is not the next one that is sent."""
+
+_SHORTEST_COMPACTED: Final = 8
+"""Messages of a conversation that is summarised automatically."""
+
 DRAFT: Final = "draft"
 """The id of a message that is not stored."""
 _SHORT_CHARS: Final = 500_000
@@ -115,6 +124,8 @@ class RequestOptions(msgspec.Struct, frozen=True, kw_only=True):
     sampling: Sampling = Sampling()
     body: BodyForm | None = None
     """The body of a foreign request that is compiled, as it came."""
+    compact_at: float | None = None
+    """The share of the token budget from which on a conversation is summarised; None: never."""
 
 
 class RequestInput(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,6 +206,8 @@ class NextRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     input: RequestInput
     prepared: Prepared
+    is_compacted_first: bool = False
+    """Whether the conversation is summarised before its next message, which this request holds, is answered."""
 
     @property
     def prompt(self) -> Prompt:
@@ -203,6 +216,12 @@ class NextRequest(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def receipt(self) -> Receipt:
         return self.prepared.receipt
+
+    def announce_compaction(self) -> NextRequest:
+        """Say in the receipt that a summary comes first, so that this is not the next request that is sent."""
+        receipt = msgspec.structs.replace(self.receipt, notices=(*self.receipt.notices, COMPACTED_FIRST))
+        prepared = msgspec.structs.replace(self.prepared, receipt=receipt)
+        return msgspec.structs.replace(self, prepared=prepared, is_compacted_first=True)
 
 
 Settle: TypeAlias = Callable[[RequestInput, SettleMode], Awaitable[Prepared]]
@@ -267,7 +286,27 @@ async def next_request(
     is_open = "running" in snapshot.settings and found.path[-1].message.role != "assistant"
     if awaits_message and not draft and not is_open:
         found = msgspec.structs.replace(found, draft=(user(NEXT_MESSAGE),), is_placeholder=True)
-    return NextRequest(input=found, prepared=await settle(found, mode))
+    request = NextRequest(input=found, prepared=await settle(found, mode))
+    if found.draft and _is_compaction_due(request, options.compact_at):
+        return request.announce_compaction()
+    return request
+
+
+def may_compact(path: Sequence[Placed], threshold: float | None) -> bool:
+    """Return whether automatic compaction is on and the conversation is long enough for it."""
+    return threshold is not None and len(path) >= _SHORTEST_COMPACTED
+
+
+def _is_compaction_due(request: NextRequest, threshold: float | None) -> bool:
+    """Return whether the request fills more than `threshold` of its token budget, or turns were left out of it.
+
+    The budget is the window less the room for the answer: a request is trimmed to that, so it never fills the window.
+    """
+    if threshold is None or not may_compact(request.input.path, threshold):
+        return False
+    receipt = request.receipt
+    is_cut = any(row.kind == "text" and row.reason == "budget" and row.rendition == "omitted" for row in receipt.rows)
+    return is_cut or receipt.totals.tokens >= threshold * receipt.budgets.tokens
 
 
 def _smaller(*values: int | None) -> int | None:

@@ -124,7 +124,6 @@ class Turns:
     ) -> AcceptedMessage:
         """Queue a message and start its turn when no other runs. The same `key` again returns the first one."""
         self._check_open()
-        seq = await self._dispatch.events.head(session_id)
         session = await self._runtime.library.open(session_id, tools=tools)
         if steer:
             queued = await session.steer(*content, key=key)
@@ -132,7 +131,7 @@ class Turns:
             queued = await session.post(
                 *content, key=key, model=model, models=models, parent=parent, n=n, options=sampling
             )
-        return await self._accept(session, queued, seq)
+        return await self._accept(session, queued)
 
     async def regenerate(
         self,
@@ -147,17 +146,15 @@ class Turns:
     ) -> AcceptedMessage:
         """Generate other answers to the question above a node; without one, to the last question."""
         self._check_open()
-        seq = await self._dispatch.events.head(session_id)
         session = await self._runtime.library.open(session_id, tools=tools)
         queued = await session.post_again(node, key=key, model=model, n=n, options=sampling)
-        return await self._accept(session, queued, seq)
+        return await self._accept(session, queued)
 
     async def compact(self, session_id: str, *, key: str = "", model: str = "") -> AcceptedMessage:
         """Queue a summary of the conversation."""
         self._check_open()
-        seq = await self._dispatch.events.head(session_id)
         session = await self._runtime.library.open(session_id)
-        return await self._accept(session, await session.post_compact(key=key, model=model), seq)
+        return await self._accept(session, await session.post_compact(key=key, model=model))
 
     async def cancel(self, session_id: str, turn: str = "") -> None:
         """End the running turn, in whichever process; with `turn`, only that one. The next queued message begins."""
@@ -184,20 +181,24 @@ class Turns:
         if self.draining:
             raise Draining("The daemon is stopping.", hint="Try again in a moment.")
 
-    async def _accept(self, session: LocalSession, queued: Queued, seq: int) -> AcceptedMessage:
+    async def _accept(self, session: LocalSession, queued: Queued) -> AcceptedMessage:
         """If nothing else runs, its turn begins now, and its id is part of the response. Where many begin
         at once, that would be waiting for the turns of others."""
         is_next = queued.is_new and not self._beginning.locked() and await self._is_free(session.id)
-        with self._listening(session.id) if is_next else contextlib.nullcontext() as moved:
+        with self._start_of(session.id, queued.id) if is_next else contextlib.nullcontext() as start:
             self._begin(session)
             self._bus.publish(BusMessage("work", session.id))
-            begun = await self._wait_for_start(session.id, queued.id, seq, moved) if moved is not None else None
+            begun: _Begun | None = None
+            if start is not None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(BEGIN_SECONDS):
+                        begun = await start
         return AcceptedMessage(
             message=queued.id,
             node=(begun.node if begun is not None else "") or queued.node or None,
             turn=begun.turn if begun is not None else None,
             queued=begun is None and queued.answers_left > 0,
-            seq=seq,
+            seq=queued.seq,
             notices=queued.notices,
             is_new=queued.is_new,
         )
@@ -206,38 +207,30 @@ class Turns:
         return session_id not in self._workers and not await self._dispatch.leases.holder(session_id)
 
     @contextlib.contextmanager
-    def _listening(self, session_id: str) -> Generator[asyncio.Event]:
-        """Yield an event that is set whenever something is written down in this session."""
-        moved = asyncio.Event()
-
-        def heard(session: str, _: int, __: Sequence[tuple[str, bytes]]) -> None:
-            if session == session_id:
-                moved.set()
-
-        self._dispatch.events.subscribe(heard)
-        try:
-            yield moved
-        finally:
-            self._dispatch.events.unsubscribe(heard)
-
-    async def _wait_for_start(self, session_id: str, message: str, seq: int, moved: asyncio.Event) -> _Begun | None:
-        """Return the turn that answers a message, and where that stands; None where it does not begin soon."""
+    def _start_of(self, session_id: str, message: str) -> Generator[asyncio.Future[_Begun]]:
+        """Yield a future for the turn that answers a queued message, if it begins in this process."""
+        start: asyncio.Future[_Begun] = asyncio.get_running_loop().create_future()
         node = ""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(BEGIN_SECONDS):
-                while True:
-                    moved.clear()
-                    for event in await self._dispatch.events.after(session_id, seq):
-                        seq = event.seq
-                        match decode_event(event.data):
-                            case MessageStored(node=found):
-                                node = found
-                            case TurnStarted(turn=turn, message=answered) if answered == message:
-                                return _Begun(node, turn)
-                            case _:
-                                pass
-                    await moved.wait()
-        return None
+
+        def on_events(session: str, _: int, events: Sequence[tuple[str, bytes]]) -> None:
+            nonlocal node
+            if session != session_id:
+                return
+            for event in (decode_event(data) for kind, data in events if kind in ("message_stored", "turn_started")):
+                match event:
+                    case MessageStored(node=stored):
+                        node = stored
+                    case TurnStarted(turn=turn, message=answered) if answered == message and not start.done():
+                        start.set_result(_Begun(node, turn))
+                    case _:
+                        pass
+
+        self._dispatch.events.subscribe(on_events)
+        try:
+            yield start
+        finally:
+            self._dispatch.events.unsubscribe(on_events)
+            start.cancel()
 
     def _begin(self, session: LocalSession) -> None:
         """Make sure that queued work is run. A running worker checks the queue again before it ends."""

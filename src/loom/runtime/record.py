@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from loom.agent.ports import Completion, OpenStep
+from loom.agent.ports import Committed, Completion, OpenStep
 from loom.compile.cost import Calibration
 from loom.compile.policy import DetachedMessage, Watermark, overrides_of
 from loom.compile.request import LearnedLimits, Snapshot
@@ -42,8 +42,9 @@ from loom.runtime.session_settings import system_prompt_of
 from loom.session import Options, Queued, SessionChange
 from loom.store.commands import CommandKind, Commands, StoredCommand
 from loom.store.database import wait_for_database
+from loom.store.events import EncodedEvents
 from loom.store.forest import Forest
-from loom.store.journal import CommitResult, Journal
+from loom.store.journal import CommitResult, Journal, KnownPath, SessionPath
 from loom.store.journal import JournalCompletion as StoredCompletion
 from loom.store.leases import Lease, Leases
 from loom.store.nodes import Node
@@ -100,11 +101,15 @@ class StoredRecord:
             session = await self._stores.sessions.get(self.id)
             root, *nodes = await self._stores.forest.path(at)
             return await self._snapshot(session, root.system or "", tuple(map(placed_node, nodes)))
-        known = self._path
-        found = await self._stores.journal.read(
-            self.id, known_head=known.head if known else "", known_depth=len(known.placed) if known else 0
-        )
-        session = found.session
+        return await self._extend_path(await self._stores.journal.read(self.id, self._known_path))
+
+    @property
+    def _known_path(self) -> KnownPath:
+        return KnownPath(self._path.head, len(self._path.placed)) if self._path is not None else KnownPath()
+
+    async def _extend_path(self, found: SessionPath) -> Snapshot:
+        """Return the snapshot of what was read behind the path that is known here."""
+        known, session = self._path, found.session
         if known is not None and found.is_continuation:
             path = _Path(session.head_id, known.system, (*known.placed, *map(placed_node, found.nodes)))
         else:
@@ -163,7 +168,7 @@ class StoredRecord:
 
     # Write -----------------------------------------------------------------------------------------------------------
 
-    async def commit(self, change: SessionChange, complete: Callable[[tuple[str, ...]], Completion]) -> CommitResult:
+    async def commit(self, change: SessionChange, complete: Callable[[tuple[str, ...]], Completion]) -> Committed:
         shown: list[Event] = []
         nodes: list[str] = []
 
@@ -177,7 +182,7 @@ class StoredRecord:
             )
 
         async def write() -> CommitResult:
-            return await self._stores.journal.commit(self.id, change, encode, fence=self._fence)
+            return await self._stores.journal.commit(self.id, change, encode, fence=self._fence, known=self._known_path)
 
         async def was_written() -> CommitResult | None:
             """A lost connection hides whether the transaction was committed; its events tell."""
@@ -197,7 +202,12 @@ class StoredRecord:
         if not committed.is_gone:
             self._seq = max(self._seq, committed.seq if shown else 0)
             self._stores.events.publish(self.id, committed.seq, shown)
-        return committed
+        return Committed(
+            nodes=committed.nodes,
+            is_gone=committed.is_gone,
+            is_released=committed.is_released,
+            snapshot=await self._extend_path(committed.after) if committed.after is not None else None,
+        )
 
     async def append_events(self, events: Sequence[Event]) -> int:
         async def write() -> int:
@@ -207,12 +217,7 @@ class StoredRecord:
             batch = [encode_event(event, for_log=True) for event in events]
             return await self._stores.events.find_batch(self.id, batch, self._seq)
 
-        return self._publish(await self._while_leased(write, was_written), events)
-
-    async def announce(self, events: Sequence[Event]) -> int:
-        return self._publish(await self._stores.events.append(self.id, events), events)
-
-    def _publish(self, seq: int, events: Sequence[Event]) -> int:
+        seq = await self._while_leased(write, was_written)
         self._seq = max(self._seq, seq)
         self._stores.events.publish(self.id, seq, events)
         return seq
@@ -295,8 +300,19 @@ class StoredRecord:
 
     # The queue -------------------------------------------------------------------------------------------------------
 
-    async def enqueue(self, key: str, message: Message | None, options: Options) -> Queued:
-        return await self._stores.queue.put(self.id, key, message, options)
+    async def enqueue(
+        self, key: str, message: Message | None, options: Options, events: Callable[[str], Sequence[Event]]
+    ) -> Queued:
+        shown: list[Event] = []
+
+        def encode(queued_id: str) -> EncodedEvents:
+            shown[:] = events(queued_id)
+            return [(event.type, encode_event(event, for_log=True)) for event in shown]
+
+        queued = await self._stores.queue.put(self.id, key, message, options, encode)
+        if queued.is_new and shown:
+            self._stores.events.publish(self.id, queued.seq + len(shown), shown)
+        return queued
 
     async def queue(self) -> tuple[Queued, ...]:
         return await self._stores.queue.list(self.id)

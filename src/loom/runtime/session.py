@@ -293,7 +293,8 @@ class LocalSession(SessionTurns):
         found = request.prompt.model
         if found.wire not in WIRES:
             raise ConfigError(f"{found.reference} runs inside Loom and has no wire.", hint="Choose another model.")
-        return WireView(found.provider, found.name, elide_media(WIRES[found.wire].encode(request.prompt)))
+        body = elide_media(WIRES[found.wire].encode(request.prompt))
+        return WireView(found.provider, found.name, body, request.receipt.notices)
 
     async def overrides(self) -> Mapping[str, OverrideChoice]:
         chosen, _ = overrides_of((await self._stored()).overrides)

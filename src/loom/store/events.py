@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -26,11 +26,16 @@ from loom.store.forest import Clock
 from loom.store.nodes import plain_text
 from loom.store.session_rows import check_session_id, lease_lost, session_not_found
 
+EncodedEvents: TypeAlias = Sequence[tuple[str, bytes]]
+"""(type, JSON) pairs."""
+
 _TAKE_SEQS: Final = (
     "UPDATE session SET last_seq = last_seq + w.column2 FROM (VALUES {}) AS w WHERE session.id = w.column1"
     " AND (w.column3 = 0 OR (session.fence = w.column3 AND session.holder <> '')) RETURNING session.id, key, last_seq"
 )
-INSERT_EVENTS: Final = "INSERT INTO event (session_key, seq, type, data, created_at) VALUES {}"
+_SELECT_SEQ: Final = "SELECT last_seq FROM session WHERE key = :key"
+_TAKE_SEQS_OF_ONE: Final = "UPDATE session SET last_seq = last_seq + :count WHERE key = :key RETURNING last_seq"
+_INSERT_EVENTS: Final = "INSERT INTO event (session_key, seq, type, data, created_at) VALUES {}"
 _EXISTING: Final = "SELECT id FROM session WHERE id"
 _SELECT_AFTER: Final = (
     "SELECT e.seq, e.type, e.data FROM event e WHERE e.session_key = :key AND e.seq > :seq ORDER BY e.seq LIMIT :limit"
@@ -58,6 +63,26 @@ class _Batch(msgspec.Struct, frozen=True):
     session_id: str
     fence: int
     rows: tuple[tuple[str, str], ...]
+
+
+def append_events(tx: Transaction, session_key: int, events: EncodedEvents, now: float) -> int:
+    """Append events inside a transaction that has locked the session; return the number of the last event."""
+    if not events:
+        ((last,),) = tx.execute(_SELECT_SEQ, {"key": session_key})
+        return int(last)
+    ((last,),) = tx.execute(_TAKE_SEQS_OF_ONE, {"key": session_key, "count": len(events)})
+    rows: list[Params] = [
+        {
+            "key": session_key,
+            "seq": seq,
+            "type": plain_text(kind, "an event type"),
+            "data": event_json(data),
+            "now": now,
+        }
+        for seq, (kind, data) in enumerate(events, int(last) - len(events) + 1)
+    ]
+    execute_rows(tx, _INSERT_EVENTS, rows)
+    return int(last)
 
 
 class Events:
@@ -106,7 +131,7 @@ class Events:
                         {"key": key, "seq": seq, "type": kind, "data": data, "now": now}
                         for seq, (kind, data) in enumerate(batch.rows, last - len(batch.rows) + 1)
                     ]
-                execute_rows(tx, INSERT_EVENTS, rows)
+                execute_rows(tx, _INSERT_EVENTS, rows)
             return [written[at] for at in range(len(batches))]
 
         return await self._database.write(work)

@@ -6,14 +6,14 @@ A step of a turn ends with one commit. A process that dies has either written al
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, assert_never
+from collections.abc import Callable, Mapping
+from typing import Any, Final, assert_never
 
 import msgspec
 
 from loom.session import LeaseWish, SessionChange
-from loom.store.database import Database, Params, Transaction, execute_rows
-from loom.store.events import INSERT_EVENTS, event_json
+from loom.store.database import Database, Params, Transaction
+from loom.store.events import EncodedEvents, append_events
 from loom.store.forest import Clock
 from loom.store.leases import HANDED_OVER
 from loom.store.nodes import (
@@ -41,14 +41,27 @@ from loom.store.session_rows import (
     read_session,
 )
 
-EncodedEvents: TypeAlias = Sequence[tuple[str, bytes]]
-"""(type, JSON) pairs."""
-
-_TAKE_SEQS: Final = "UPDATE session SET last_seq = last_seq + :count WHERE key = :key RETURNING last_seq"
-_SELECT_SEQ: Final = "SELECT last_seq FROM session WHERE key = :key"
 _RELEASE: Final = "UPDATE session SET holder = '', held_until = 0 WHERE key = :key"
 _HAND_OVER: Final = "UPDATE session SET holder = :holder, held_until = 0 WHERE key = :key"
 _IS_WAITED_FOR: Final = "SELECT 1 FROM queued WHERE session_key = :key AND answers_left > 0 LIMIT 1"
+
+
+class KnownPath(msgspec.Struct, frozen=True):
+    """A path that was read before: the id of its last node and how many messages it has."""
+
+    head: str = ""
+    depth: int = 0
+
+
+_NOTHING_KNOWN: Final = KnownPath()
+
+
+class SessionPath(msgspec.Struct, frozen=True, kw_only=True):
+    """A session and the nodes up to its head. With `is_continuation`, only those below the node that was known."""
+
+    session: StoredSession
+    nodes: tuple[Node, ...]
+    is_continuation: bool
 
 
 class CommitResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +73,8 @@ class CommitResult(msgspec.Struct, frozen=True, kw_only=True):
     seq: int = 0
     is_gone: bool = False
     is_released: bool = False
+    after: SessionPath | None = None
+    """The session and its path after the change, where the change asks to read them back."""
 
 
 class JournalCompletion(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,35 +85,14 @@ class JournalCompletion(msgspec.Struct, frozen=True, kw_only=True):
     overrides: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
-class SessionPath(msgspec.Struct, frozen=True, kw_only=True):
-    """A session and the nodes up to its head. With `is_continuation`, only those below the node that was known."""
-
-    session: StoredSession
-    nodes: tuple[Node, ...]
-    is_continuation: bool
-
-
 class Journal:
     def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
         self._database = database
         self._clock = clock
 
-    async def read(self, session_id: str, *, known_head: str = "", known_depth: int = 0) -> SessionPath:
-        """Read a session and its path in one view. With `known_head`, read only what follows that node, if it can."""
-
-        def work(tx: Transaction) -> SessionPath:
-            session = read_session(tx, session_id)
-            if known_head and session.head_id == known_head:
-                return SessionPath(session=session, nodes=(), is_continuation=True)
-            if known_head:
-                rows = read_path(tx, session.head_id, above=known_depth)
-                if rows and has_true_id(rows[0], known_head):
-                    return SessionPath(session=session, nodes=nodes_below(known_head, rows), is_continuation=True)
-            root, *rows = read_path(tx, session.head_id)
-            nodes = (node_of(root, None), *nodes_below(root.id, rows))
-            return SessionPath(session=session, nodes=nodes, is_continuation=False)
-
-        return await self._database.read(work)
+    async def read(self, session_id: str, known: KnownPath = _NOTHING_KNOWN) -> SessionPath:
+        """Read a session and its path in one view. Where the path continues `known`, read only what follows it."""
+        return await self._database.read(lambda tx: _read_session_path(tx, session_id, known))
 
     async def commit(
         self,
@@ -107,10 +101,12 @@ class Journal:
         complete: Callable[[tuple[str, ...]], JournalCompletion] = lambda _: JournalCompletion(),
         *,
         fence: int | None = None,
+        known: KnownPath = _NOTHING_KNOWN,
     ) -> CommitResult:
         """Apply `change` together with the events and settings that `complete` returns for the ids of the new nodes.
 
-        With the `fence` of a lease, raise `Conflict` if the lease was lost. `complete` may run more than once.
+        With the `fence` of a lease, raise `Conflict` if the lease was lost. `complete` may run more than once. `known`
+        is the path that the caller has, for a change that reads back.
         """
         drafts = [draft for new in change.nodes for draft in drafts_of([new.message], new.source, new.meta)]
         values = {
@@ -146,14 +142,28 @@ class Journal:
                 values["overrides"] = plain_json({**stored.overrides, **completion.overrides}, "overrides")
             if any(value is not None for value in values.values()):
                 tx.execute(UPDATE_SESSION, {**_NO_COLUMNS, **values, "now": now, "key": key})
-            seq = _append_events(tx, key, completion.events, now)
+            seq = append_events(tx, key, completion.events, now)
             is_released = _end_lease(tx, key, change.lease)
-            return CommitResult(nodes=nodes, seq=seq, is_released=is_released)
+            after = _read_session_path(tx, session_id, known) if change.reads_back else None
+            return CommitResult(nodes=nodes, seq=seq, is_released=is_released, after=after)
 
         return await self._database.write(work)
 
 
 _NO_COLUMNS: Final[Params] = dict.fromkeys(CHANGED_COLUMNS)
+
+
+def _read_session_path(tx: Transaction, session_id: str, known: KnownPath) -> SessionPath:
+    session = read_session(tx, session_id)
+    if known.head and session.head_id == known.head:
+        return SessionPath(session=session, nodes=(), is_continuation=True)
+    if known.head:
+        rows = read_path(tx, session.head_id, above=known.depth)
+        if rows and has_true_id(rows[0], known.head):
+            return SessionPath(session=session, nodes=nodes_below(known.head, rows), is_continuation=True)
+    root, *rows = read_path(tx, session.head_id)
+    nodes = (node_of(root, None), *nodes_below(root.id, rows))
+    return SessionPath(session=session, nodes=nodes, is_continuation=False)
 
 
 def _end_lease(tx: Transaction, key: int, wish: LeaseWish) -> bool:
@@ -169,16 +179,3 @@ def _end_lease(tx: Transaction, key: int, wish: LeaseWish) -> bool:
         case _:
             assert_never(wish)
     return True
-
-
-def _append_events(tx: Transaction, key: int, events: EncodedEvents, now: float) -> int:
-    if not events:
-        ((seq,),) = tx.execute(_SELECT_SEQ, {"key": key})
-        return int(seq)
-    ((last,),) = tx.execute(_TAKE_SEQS, {"key": key, "count": len(events)})
-    rows: list[Params] = [
-        {"key": key, "seq": seq, "type": plain_text(kind, "an event type"), "data": event_json(data), "now": now}
-        for seq, (kind, data) in enumerate(events, int(last) - len(events) + 1)
-    ]
-    execute_rows(tx, INSERT_EVENTS, rows)
-    return int(last)

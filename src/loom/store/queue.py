@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -19,6 +19,7 @@ from loom.content.messages import Message
 from loom.errors import ContentError, Corrupt, KeyReused, NotFound
 from loom.session import Options, Queued
 from loom.store.database import Database, Row, Transaction
+from loom.store.events import EncodedEvents, append_events
 from loom.store.forest import Clock
 from loom.store.nodes import NodeRef, digests_of, drafts_of, plain_json, plain_text, ref_of
 from loom.store.session_rows import append_below_head, check_session, keeps, lock_session, move_head
@@ -61,11 +62,18 @@ class MessageQueue:
         self._database = database
         self._clock = clock
 
-    async def put(self, session_id: str, key: str, message: Message | None, options: Options = _PLAIN) -> Queued:
-        """Keep a message until its turn comes. With a `key` that was put before, nothing happens and what came of the
-        first one is given, `is_new` False. Without a message, `options.parent` is answered anew.
+    async def put(
+        self,
+        session_id: str,
+        key: str,
+        message: Message | None,
+        options: Options = _PLAIN,
+        events: Callable[[str], EncodedEvents] = lambda _: (),
+    ) -> Queued:
+        """Queue a message until its turn begins, and append `events` (called with its id) in the same transaction.
 
-        An `options.parent` that the session does not keep is `NotFound`.
+        With a `key` that was put before, change nothing and return the first message, `is_new` False. Without a
+        message, `options.parent` gets another answer. Raise `NotFound` if the session does not keep `options.parent`.
         """
         if not 1 <= options.n <= MAX_ANSWERS:
             raise ContentError(f"a message gets 1 to {MAX_ANSWERS} answers, not {options.n}")
@@ -85,8 +93,9 @@ class MessageQueue:
             session_key, _, _ = lock_session(tx, session_id)
             at = {"session_key": session_key}
             known = tx.execute(_SELECT_KNOWN, {**at, "request_key": values["request_key"]})
+            seq = append_events(tx, session_key, (), 0.0)
             if known:
-                return _same_request(tx, known[0], values)
+                return msgspec.structs.replace(_same_request(tx, known[0], values), seq=seq)
             parent = ref_of(tx, options.parent) if options.parent else None
             if parent is not None and not keeps(tx, session_key, parent):
                 raise NotFound("That message is not part of this session.", hint="Look at its tree: `loom tree`.")
@@ -95,7 +104,9 @@ class MessageQueue:
             (row,) = tx.execute(_INSERT, {**values, **at, "node": node})
             tx.executemany(_INSERT_MEDIA, [{"key": row[0], "digest": digest} for digest in sorted(digests)])
             (stored,) = tx.execute(_SELECT_KNOWN, {**at, "request_key": values["request_key"]})
-            return _queued_from_row(stored)
+            queued = msgspec.structs.replace(_queued_from_row(stored), seq=seq)
+            append_events(tx, session_key, events(queued.id), self._clock())
+            return queued
 
         return await self._database.write(work)
 

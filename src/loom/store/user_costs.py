@@ -51,9 +51,11 @@ class UserCosts:
 
     async def charge(self, session_id: str, usd: float) -> None:
         """Add the cost of an answer to what the owners of a session have spent."""
+        if usd <= 0:
+            return
         owners = await self._database.select(_OWNERS, {"session": session_id})
-        if not owners or usd <= 0:
-            return  # a session of the daemon's owner
+        if not owners:  # a session of the daemon's owner
+            return
         rows = [{"account": owner, "day": self._day(), "usd": usd} for (owner,) in owners]
 
         def work(tx: Transaction) -> None:

@@ -1387,6 +1387,7 @@ export interface WireView {
   provider: string;
   model: string;
   request: Record<string, unknown>;
+  notices?: string[];
 }
 
 export interface EventData {
