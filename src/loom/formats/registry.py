@@ -6,13 +6,15 @@ import logging
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from loom.formats.format import Format
 from loom.formats.sniff.kinds import KINDS, RAW_TYPES, SVG, FileKind
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP: Final = "loom.formats"
 _BY_CATEGORY: Final = {
@@ -112,6 +114,8 @@ def _loaded(where: str) -> Format:
 
 @cache
 def _installed() -> _Installed:
+    from importlib.metadata import entry_points  # takes 50 ms, and few files need an installed format
+
     return _collect(entry_points(group=GROUP))
 
 
