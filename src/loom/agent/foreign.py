@@ -82,16 +82,16 @@ class _Intake:
         """Whether every lifted medium had been stored before."""
         return not self._kept and not self.refused
 
-    async def store(self, shelf: MediaWriter) -> tuple[str, ...]:
+    async def store(self, writer: MediaWriter) -> tuple[str, ...]:
         """Write the collected bytes to the store; return the reasons of refusals and other notices."""
         for found in self._kept.values():
-            await shelf.put(found)
+            await writer.put(found)
         return tuple(dict.fromkeys(self.refused))
 
 
 async def read_foreign_conversation(
     data: bytes,
-    shelf: MediaWriter,
+    writer: MediaWriter,
     *,
     limits: IntakeLimits = IntakeLimits(),
     roots: Sequence[Path] = (),
@@ -113,14 +113,14 @@ async def read_foreign_conversation(
         return None
 
     upgraded = await asyncio.to_thread(_upgrade, data, intake.lift, fetch)
-    refused = await intake.store(shelf)
+    refused = await intake.store(writer)
     return msgspec.structs.replace(upgraded, notices=(*upgraded.notices, *refused))
 
 
 async def read_request(
     body: dict[str, Any],
     protocol: BodyProtocol,
-    shelf: MediaWriter,
+    writer: MediaWriter,
     readings: PrefixReadings,
     *,
     limits: IntakeLimits,
@@ -153,17 +153,17 @@ async def read_request(
 
     is_short = bool(items.names) and items.count_bytes(readings.find(items)[0]) < _LONG_BYTES
     upgraded = read() if is_short and not holds_bytes else await asyncio.to_thread(read)
-    refused = await intake.store(shelf)
+    refused = await intake.store(writer)
     return msgspec.structs.replace(upgraded, notices=(*upgraded.notices, *refused))
 
 
 async def read_foreign_tree(
-    nodes: Sequence[Any], shelf: MediaWriter, fetch: FetchLegacyMedia, *, limits: IntakeLimits = IntakeLimits()
+    nodes: Sequence[Any], writer: MediaWriter, fetch: FetchLegacyMedia, *, limits: IntakeLimits = IntakeLimits()
 ) -> LegacyTree:
     """Read a conversation with branches and store its media. `fetch` returns files that nodes refer to."""
     intake = _Intake(limits)
     tree = await asyncio.to_thread(upgrade_tree, nodes, lift=intake.lift, fetch=fetch)
-    refused = await intake.store(shelf)
+    refused = await intake.store(writer)
     return msgspec.structs.replace(tree, notices=(*tree.notices, *refused))
 
 

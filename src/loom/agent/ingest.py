@@ -59,7 +59,7 @@ class Prerender(msgspec.Struct, frozen=True):
 
 async def ingest(
     content: Content,
-    shelf: MediaWriter,
+    writer: MediaWriter,
     *,
     limits: IntakeLimits = IntakeLimits(),
     read: ReadFile | None = None,
@@ -101,17 +101,17 @@ async def ingest(
     if not blocks:
         raise ContentError("the message is empty: give text, a file or a block")
     for admitted in kept:
-        await _keep(admitted, shelf, prerender)
+        await _keep(admitted, writer, prerender)
     for digest in dict.fromkeys(known):
-        await shelf.refresh(digest)
+        await writer.refresh(digest)
     return Ingested(tuple(blocks), tuple(notices))
 
 
-async def _keep(accepted: Accepted, shelf: MediaWriter, prerender: Prerender | None) -> None:
+async def _keep(accepted: Accepted, writer: MediaWriter, prerender: Prerender | None) -> None:
     block, data = accepted.block, accepted.data
     if data is None or isinstance(block, TextBlock | UnknownBlock):
         return
-    digest = await shelf.put(data, block.media.digest)
+    digest = await writer.put(data, block.media.digest)
     if prerender is None:
         return
     for made in accepted.renditions:

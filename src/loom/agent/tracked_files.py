@@ -203,8 +203,8 @@ def visible_messages(path: Sequence[Placed], mark: Watermark) -> set[str]:
 class TrackedFiles:
     """The tracked files of one session."""
 
-    def __init__(self, shelf: MediaAccess) -> None:
-        self._shelf = shelf
+    def __init__(self, media: MediaAccess) -> None:
+        self._media = media
         self.view: dict[str, SeenFile] = {}
         self._fresh: dict[str, str] = {}
         """Files that were shown to the agent in a message that is not stored yet."""
@@ -261,7 +261,7 @@ class TrackedFiles:
         if known is None or not known.digest or (known.node != IN_ROOT and known.node not in standing):
             return None
         try:
-            return "" if known.digest == _EMPTY else (await self._shelf.load(known.digest)).decode()
+            return "" if known.digest == _EMPTY else (await self._media.load(known.digest)).decode()
         except (NotFound, Corrupt):  # deleted by the cleanup: the whole text is shown again
             return None
 
@@ -278,7 +278,7 @@ class TrackedFiles:
             await self._saw(name, read.text)
 
     async def _saw(self, name: str, text: str | None) -> None:
-        self._fresh[name] = "" if text is None else await self._shelf.put(text.encode()) if text else _EMPTY
+        self._fresh[name] = "" if text is None else await self._media.put(text.encode()) if text else _EMPTY
 
     def mark_stored(self, node: str) -> None:
         """Record that the message `node`, which shows the fresh files, is on disk."""
