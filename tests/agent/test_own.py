@@ -225,7 +225,7 @@ async def test_a_plan_shows_every_model_what_it_would_get_also_of_what_is_not_sa
         assert "sha256:" in str(plan[MODEL].wire())
         with pytest.raises(ConfigError, match="no wire"):
             plan["spark"].wire()
-        with pytest.raises(ContentError, match="nothing is called"):
+        with pytest.raises(ContentError, match="no block is called"):
             plan[MODEL].row("nothing.png")
         with pytest.raises(KeyError):
             plan["openai/gpt-5.5"]
