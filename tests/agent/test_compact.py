@@ -40,7 +40,7 @@ async def test_the_next_request_holds_the_summary_and_no_media_and_the_whole_is_
     assert asked.media() == () and asked.tools == ()
     assert isinstance(events[-1], TurnFinished) and events[-1].usage.input_tokens == 10
     (stored,) = [event for event in events if isinstance(event, MessageStored)]
-    assert stored.message.text.startswith("[A summary of the 4 messages before, by claude-opus-5]\n\nThe user showed")
+    assert stored.message.text.startswith("[Summary of the previous 4 messages, by claude-opus-5]\n\nThe user showed")
     assert after.system == "Be brief." and after.media() == ()
     assert [len(after.messages), len(path)] == [1, 3]
     assert reply.text == "Go on, then."

@@ -68,7 +68,10 @@ def test_a_picture_a_secret_and_a_link_that_leads_out_are_left_out_and_said(proj
     (project / "AGENTS.md").unlink()
     (project / "AGENTS.md").symlink_to(tmp_path / "id_rsa")
     found = read_instructions(project, None)
-    assert (found.files, found.notices) == ((), ("AGENTS.md leads elsewhere and was not read as instructions",))
+    assert (found.files, found.notices) == (
+        (),
+        ("AGENTS.md leads out of the project or may hold secrets, and was not read as instructions",),
+    )
 
 
 def test_a_link_inside_the_project_is_followed(project: Path) -> None:
@@ -82,7 +85,7 @@ def test_what_is_too_long_is_cut_and_the_nearest_are_kept() -> None:
     files = [InstructionFile(f"{name}.md", name * (MAX_FILE_BYTES + 5)) for name in "abcd"]
     system = with_instructions("Be kind.", files)
     assert system.startswith("Be kind.\n\n[instructions: c.md]\n")
-    assert system.count("[cut here]") == 2
+    assert system.count("[truncated]") == 2
     assert len(system) < MAX_BYTES + 500
     assert "d" * MAX_FILE_BYTES in system
     assert with_instructions("Be kind.", []) == "Be kind."

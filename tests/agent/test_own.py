@@ -193,7 +193,7 @@ async def test_blocks_that_cannot_be_kept_are_refused_with_a_reason() -> None:
     custom.register_block(Odd, fallback=lambda odd: "  " if odd.value is None else "odd")
     async with memory_runtime() as runtime:
         session = await runtime.session(model=MODEL)
-        for bad, why in ((Texted("x"), "none called"), (Odd(None), "no text"), (Odd(object()), "JSON")):
+        for bad, why in ((Texted("x"), "named fields"), (Odd(None), "no text"), (Odd(object()), "JSON")):
             with pytest.raises(ContentError, match=why):
                 await session.send("look", cast("Any", bad))
         with pytest.raises(ContentError, match="content is text"):
@@ -225,7 +225,7 @@ async def test_a_plan_shows_every_model_what_it_would_get_also_of_what_is_not_sa
         assert "sha256:" in str(plan[MODEL].wire())
         with pytest.raises(ConfigError, match="no wire"):
             plan["spark"].wire()
-        with pytest.raises(ContentError, match="nothing is called"):
+        with pytest.raises(ContentError, match="no block is called"):
             plan[MODEL].row("nothing.png")
         with pytest.raises(KeyError):
             plan["openai/gpt-5.5"]

@@ -89,7 +89,7 @@ async def test_hooks_run_when_turns_and_summaries_begin_and_end(tmp_path: Path) 
     ]
     assert all(one["session_id"] and one["cwd"] == str(tmp_path) for one in told)
     (receipt,) = notices
-    assert receipt.startswith("Condensed 2 messages (1 of the user, 1 of the model; about ")
+    assert receipt.startswith("Condensed 2 messages (1 from the user, 1 from the model; about ")
     assert "all messages stay as a branch" in receipt
 
 
@@ -101,11 +101,11 @@ async def test_a_hook_can_refuse_a_turn_and_a_summary(tmp_path: Path) -> None:
         await session.send("hi")
         async with session.compact() as events:
             ended = [event async for event in events][-1]
-        assert "a hook of yours refused it: not today" in ended.text  # type: ignore[union-attr]
+        assert "your hook refused it: not today" in ended.text  # type: ignore[union-attr]
         assert len(await session.path()) == 2
     async with memory_runtime({"hooks.turn_start": refuse}, providers={"anthropic": ScriptedProvider([])}) as runtime:
         session = await runtime.session(model=MODEL, workspace=str(tmp_path))
-        with pytest.raises(LoomError, match="a hook of yours refused it: not today"):
+        with pytest.raises(LoomError, match="your hook refused it: not today"):
             await session.send("hi")
 
 

@@ -85,7 +85,7 @@ async def test_a_file_that_changes_while_the_user_reads_is_left_alone(tmp_path: 
     (tmp_path / "app.py").write_text("one\ntwo\n")
     call = ToolCall("a", "edit_file", {"path": "app.py", "old": "two", "new": "2"})
     _, result = await asked(tmp_path, call, meanwhile=b"zero\none\ntwo\n")
-    assert "changed it while the user was asked" in result
+    assert "it was changed while the approval was pending" in result
     assert (tmp_path / "app.py").read_text() == "zero\none\ntwo\n"
 
 

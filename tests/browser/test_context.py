@@ -60,7 +60,7 @@ def test_your_words_for_a_picture_are_what_a_blind_model_reads(client: Client) -
     expect(dialog).to_have_count(0)
     expect(row).to_contain_text("The login form with a red line")
     drawer.get_by_role("button", name="Reasons").click()
-    expect(row).to_contain_text("in the user's words")
+    expect(row).to_contain_text("described by the user")
     wire = client.daemon.ask(f"/v1/sessions/{client.session}/wire?model=ollama/llama3.2")
     assert "The login form with a red line: Error 502" in str(wire)
     client.page.get_by_role("button", name=re.compile("^Open shot.png")).first.click()

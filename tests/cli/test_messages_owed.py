@@ -146,7 +146,7 @@ def test_a_full_window_says_by_how_much_and_what_was_given_up_and_the_turn_goes_
         ran = loom("-m", "local", "-T", "none", "long.txt", "sum up")
 
     assert ran.code == 0 and ran.out == "fine\n"
-    full = "the window of openai-compatible/scripted is full. Made to fit with: "
+    full = "the window of openai-compatible/scripted is full. Reduced to fit: "
     assert re.search(rf"[\d.]+k > 2\.2k tokens: {re.escape(full)}long texts cut \(-[\d.]+k\)\n", ran.err), ran.err
 
 

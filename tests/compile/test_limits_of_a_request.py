@@ -129,22 +129,22 @@ def test_a_full_window_says_by_how_much_and_what_each_cut_saved_and_says_it_once
     messages = [said for n in range(6) for said in (user(f"q{n} " + "word " * 4_000, screenshot(n)), assistant("ok"))]
     target = windowed(CHAT, 24_000)
     prepared = compiled([*messages, user("and now?")], target)
-    (full,) = [notice for notice in prepared.receipt.notices if "Made to fit" in notice]
+    (full,) = [notice for notice in prepared.receipt.notices if "Reduced to fit" in notice]
     number = r"-[\d.]+k?"
     assert re.fullmatch(
-        rf"[\d.]+k > [\d.]+k tokens: the window of openai-chat/gpt-5.5 is full\. Made to fit with:"
+        rf"[\d.]+k > [\d.]+k tokens: the window of openai-chat/gpt-5.5 is full\. Reduced to fit:"
         rf" media reduced \({number}\) · turns 1-\d left out \({number}\)",
         full,
     ), full
     after = compiled([*messages, user("and now?"), assistant("ok"), user("on")], target, watermark=prepared.watermark)
-    assert not [notice for notice in after.receipt.notices if "Made to fit" in notice]
+    assert not [notice for notice in after.receipt.notices if "Reduced to fit" in notice]
 
 
 def test_too_many_pictures_are_said_as_such() -> None:
     messages = [said for n in range(9) for said in (user(f"q{n}", screenshot(n)), assistant("ok"))]
     (told,) = compiled([*messages, user("compare")], MISTRAL).receipt.notices
     assert told == (
-        "9 > 8 images: mistral/mistral-large-latest takes no more at once. Made to fit with: media reduced (-1)"
+        "9 > 8 images: mistral/mistral-large-latest cannot take more in one request. Reduced to fit: media reduced (-1)"
     )
 
 
@@ -362,7 +362,7 @@ def test_a_claude_with_a_thinking_budget_is_not_asked_to_think_between_calls_tha
     request = msgspec.structs.replace(TOOLS, sampling=Sampling(thinking="high", max_tokens=8_000))
     foreign = compiled(tool_turn(1)[:3], OLD_CLAUDE, request=request)
     assert foreign.prompt.sampling.thinking == ""
-    assert any("is not asked to think" in notice for notice in foreign.receipt.notices)
+    assert any("thinking is off for" in notice for notice in foreign.receipt.notices)
     assert compiled([user("a")], OLD_CLAUDE, request=request).prompt.sampling.thinking == "high"
     cramped = msgspec.structs.replace(request, sampling=Sampling(thinking="high", max_tokens=1_000))
     assert compiled([user("a")], OLD_CLAUDE, request=cramped).prompt.sampling.thinking == ""

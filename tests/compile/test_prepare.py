@@ -253,7 +253,7 @@ def test_the_words_of_the_user_stand_before_all_others_and_the_receipt_says_so()
     assert "[image: shot1.png, 1920×1080, 1.2 MB: the login form]" in text_of(worded)
     assert "report2.pdf" in text_of(worded) and ": a plan]" in text_of(worded)
     assert "zebra" not in text_of(worded) and "page after page" not in text_of(worded)
-    assert all("in the user's words" in row(worded, name).detail for name in ("shot1.png", "report2.pdf"))
+    assert all("described by the user" in row(worded, name).detail for name in ("shot1.png", "report2.pdf"))
     seen = prepare(path, CLAUDE, known=known, alts={digests[0]: "the login form"})
     assert "login form" not in text_of(seen), "who sees it needs no words"
 

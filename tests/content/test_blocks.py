@@ -38,7 +38,7 @@ OWED = Opaque(provider="anthropic", model="claude", data={"signature": "x"})
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t\u2003"])
 def test_text_is_never_blank(text: str) -> None:
-    with pytest.raises(ContentError, match="text must hold something other than white space"):
+    with pytest.raises(ContentError, match="text must not be blank"):
         TextBlock(text)
 
 
@@ -77,7 +77,7 @@ def test_media_blocks_hold_only_their_kind() -> None:
 def test_thinking_needs_words_or_opaque_data() -> None:
     with pytest.raises(ContentError, match="thinking needs its text or its opaque data"):
         ThinkingBlock(" ")
-    with pytest.raises(ContentError, match="redacted thinking is nothing without its opaque data"):
+    with pytest.raises(ContentError, match="redacted thinking needs its opaque data"):
         ThinkingBlock("x", redacted=True)
     assert ThinkingBlock(opaque=OWED).text == ""
 
@@ -90,7 +90,7 @@ def test_calls_and_results_need_their_ids() -> None:
         ToolCall("a", "f", {"x": 1}, raw_arguments="{")
     with pytest.raises(ContentError, match="a tool result needs the id of its call"):
         ToolResult("", (TextBlock("x"),))
-    with pytest.raises(ContentError, match=r"never empty: say '\(no output\)'"):
+    with pytest.raises(ContentError, match=r"must not be empty: use '\(no output\)'"):
         ToolResult("a", ())
     for build in (
         lambda: ToolCall("\ud800", "f"),
@@ -111,9 +111,9 @@ def test_an_unknown_block_is_of_a_kind_that_this_version_does_not_know(data: dic
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        (float("nan"), "hold nan, which JSON cannot say"),
-        (float("-inf"), "hold -inf, which JSON cannot say"),
-        (b"x", "hold a bytes, which JSON cannot say"),
+        (float("nan"), "hold nan, which JSON cannot represent"),
+        (float("-inf"), "hold -inf, which JSON cannot represent"),
+        (b"x", "hold a bytes, which JSON cannot represent"),
         ((1, 2), "hold a tuple"),
         ({1: 2}, "have a key that is not a string: 1"),
         (2**64, "an integer beyond 64 bits: send it as a string"),

@@ -26,7 +26,7 @@ THOUGHT = ThinkingBlock("hm")
 
 
 def test_a_message_is_never_empty() -> None:
-    with pytest.raises(ContentError, match="a user message is never empty"):
+    with pytest.raises(ContentError, match="a user message must not be empty"):
         user()
 
 

@@ -300,7 +300,7 @@ def test_your_words_for_a_picture_reach_who_cannot_see_and_can_be_taken_back(api
     assert before["alt"] == ""
     assert api.put(f"{place}/alts", json={digest: "  the login form, broken  "}).status_code == 200
     assert row()["alt"] == "the login form, broken"
-    assert "in the user's words" in row()["by_model"][blind]["detail"]
+    assert "described by the user" in row()["by_model"][blind]["detail"]
     assert "the login form, broken" in body()
     fork = api.post(f"{place}/fork", json={}).json()["id"]
     assert "the login form, broken" in api.get(f"/v1/sessions/{fork}/wire", params={"model": blind}).text

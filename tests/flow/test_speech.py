@@ -66,7 +66,7 @@ async def test_a_service_that_refuses_leaves_the_label_and_the_turn_goes_on() ->
         reply = await session.send("What is said?", sample("tone.m4a"))
         assert reply.text == "I read it."
         assert "[audio: " in far.requests[-1].body.decode()
-        assert "A recording was not written down: openai-chat/whisper-1 refused: bad key" in reply.receipt.notices
+        assert "A recording could not be transcribed: openai-chat/whisper-1 refused: bad key" in reply.receipt.notices
         with pytest.raises(ProviderError):
             await runtime.speech.transcribe(sample("tone.m4a"), "a.m4a")
 

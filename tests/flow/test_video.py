@@ -75,7 +75,7 @@ async def test_a_model_that_sees_gets_frames_with_their_times(wire: str) -> None
         frames = int(row.detail.split("; ")[1].split()[0])
         assert 3 <= frames <= 12
         text = far.texts(0)
-        assert f"{frames} frames follow, each behind its time" in text
+        assert f"{frames} frames follow, each after its time" in text
         assert "10:00 min, h264, aac" in text
         assert "[1:40]" in text and "[5:00]" in text and "[8:20]" in text
         assert len(far.pictures(0)) == 3, "one picture of each colour, however often it is shown"

@@ -288,7 +288,7 @@ async def test_compact_leaves_the_conversation_as_a_branch(library: Library) -> 
     events = [event async for event in session.compact()]
     assert isinstance(events[-1], TurnFinished)
     after = await session.history()
-    assert len(after.messages) == 1 and "summary" in str(after.messages[0].blocks[0])
+    assert len(after.messages) == 1 and "Summary" in str(after.messages[0].blocks[0])
     assert {node.node for node in (await session.tree()).nodes} >= {view.node for view in before.messages}
 
 

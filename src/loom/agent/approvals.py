@@ -1,7 +1,7 @@
-"""Approvals: what a tool may do without asking, and what the user says when asked.
+"""Approvals: which tool calls run without asking, and what the user answers when asked.
 
-The user's rules decide; where they say nothing, the tool does. Open requests and "always" answers are kept with the
-session, so that any face can answer, and an answer still holds after a restart.
+The user's rules decide first; where no rule matches, the tool's own default applies. Pending requests and "always"
+answers are stored with the session, so that any interface can answer, and an answer still holds after a restart.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ from loom.tools.egress import is_address
 Action: TypeAlias = Literal["allow", "ask", "deny"]
 ApprovalVerdict: TypeAlias = Literal["once", "always", "deny"]
 Rule: TypeAlias = Callable[[str, str], Action | None]
-"""(tool, what its call is about: a command, a path, an address) → what the user's policy says; None leaves it to the
-tool."""
+"""Maps a tool and one subject of its call (a command, a path or a URL) to the action of the user's policy. None leaves
+the decision to the tool."""
 
 _STRICTNESS: Final[dict[Action | None, int]] = {"allow": 0, None: 1, "ask": 2, "deny": 3}
 _UNSEEN: Final = ("Cc", "Cf", "Co", "Cn", "Zl", "Zp")
 _SUBJECTS: Final = ("command", "path", "media", "url")
-"""The arguments that rules are matched with."""
+"""The arguments whose values rules are matched against."""
 _WIDENING: Final = ("network", "unsandboxed")
-"""Arguments that open the sandbox of a command: `network: npm install` must be allowed besides `npm install`."""
+"""Arguments that relax the sandbox of a command: `network: npm install` must be allowed in addition to `npm
+install`."""
 BUILT_IN: Final = frozenset(
     {
         "read_file",
@@ -55,50 +56,51 @@ BUILT_IN: Final = frozenset(
         "update_todos",
     }
 )
-"""Tools of which we know that the subject says enough: "always" covers it whatever the other arguments are."""
+"""Built-in tools whose subject describes the call completely: "always" covers that subject with any other arguments."""
 
 
 @runtime_checkable
 class ExplicitRules(Protocol):
-    """A Rule that can tell what its rules say from what it does where none matches."""
+    """A `Rule` that can also report which of its rules match, apart from its default action."""
 
     def explicit(self, tool: str, subject: str) -> Action | None:
-        """Return the action of the rule that matches; None where none does."""
+        """Return the action of the rule that matches, or None if no rule matches."""
         ...
 
     def restricts(self, tool: str) -> bool:
-        """Return whether any rule asks for or denies calls of the tool."""
+        """Return whether any rule asks for or denies calls of `tool`."""
         ...
 
 
 class ApprovalSubject(msgspec.Struct, frozen=True, kw_only=True):
-    """What an approval is about."""
+    """The things that one approval request is about."""
 
     subjects: tuple[str, ...]
-    """What rules are matched with; the strictest answer counts."""
+    """The strings that rules are matched against; the strictest result counts."""
     spellings: tuple[str, ...] = ()
-    """Other names of the same: a rule can ask or deny by them, but not allow."""
+    """Other spellings of the same subjects: a rule can ask or deny by them, but not allow."""
     is_opaque: bool = False
-    """Whether the call may do more than its subjects name: where rules deny anything, it is asked for."""
+    """Whether the call may do more than its subjects name. If any rule restricts the tool, such a call needs
+    approval."""
     pattern: str
-    """What an "always" covers: the same tool with exactly this."""
+    """The exact text that an "always" answer covers, for the same tool."""
     shown: str
-    """What the person reads before deciding."""
+    """The text that the user reads before deciding."""
 
 
 class OpenApproval(msgspec.Struct, frozen=True, kw_only=True):
-    """What is stored of a pending request."""
+    """The stored form of a pending request."""
 
     call: str
     action: str
     pattern: str = ""
     is_gate: bool = False
-    """Whether the call has not begun: answered after a restart, it can still run."""
+    """Whether the call has not started yet: if it is answered after a restart, it can still run."""
 
 
 class Approvals:
-    """`store` writes `open` and `always` together with the event that changed them, and only then shows the event: an
-    approval that an interface has shown survives a restart."""
+    """The approvals of one turn. `store` writes `open` and `always` together with the event that changed them, and
+    shows the event only after that: an approval that an interface has shown survives a restart."""
 
     def __init__(
         self, rule: Rule, store: Callable[[Event], Awaitable[None]], *, approve: Approve | None = None
@@ -110,25 +112,27 @@ class Approvals:
         self._waiting: dict[str, asyncio.Future[tuple[ApprovalVerdict, str, str]]] = {}
         self.open: dict[str, OpenApproval] = {}
         self.taken_up: dict[str, str] = {}
-        """Calls of a turn that a restart cut off while they waited for an answer, and under which name."""
+        """Maps the id of each call that was waiting for an answer when its process ended to the id of its approval."""
         self._early: dict[str, tuple[ApprovalVerdict, str, str]] = {}
         self._answered: set[str] = set()
         self.always: set[tuple[str, str]] = set()
         self.deadline: asyncio.Timeout | None = None
-        """Of the running turn; it stands still while a person is asked."""
+        """The deadline of the running turn. It is paused while an approval is pending."""
         self._left_seconds = 0.0
         self._pauses = 0
 
     @property
     def left_seconds(self) -> float:
-        """Until the turn's deadline, from where it stands still or goes on."""
+        """Return the seconds left until the turn's deadline; while it is paused, those that were left when the pause
+        began."""
         if self._pauses or self.deadline is None:
             return self._left_seconds
         now = asyncio.get_running_loop().time()
         return (self.deadline.when() or now) - now
 
     async def decide_by_code(self, request: ApprovalRequest) -> Verdict | None:
-        """Return what the program's own `approve` says of a call, asked once; None without such a function."""
+        """Call the program's `approve` function once and return its verdict, or None if there is no such function.
+        Raise `ToolError` if it fails."""
         if self._approve is None:
             return None
         async with self._gate:
@@ -143,16 +147,17 @@ class Approvals:
                     raise ToolError(words) from error
 
     def check_denied(self, call: ToolCall, about: ApprovalSubject) -> Action | None:
-        """Return what the rules say of what the call is about; raise `ToolError` if they deny it."""
+        """Return the strictest action that the rules give for the subjects of the call; raise `ToolError` if they deny
+        it."""
         if self.decide(call.name, about) == "deny":
             raise _not_allowed(call)
         return self.decide_subjects(call.name, about.subjects)
 
     async def ask(self, call: ToolCall, about: ApprovalSubject, *, needed: bool, is_gate: bool = False) -> bool:
-        """Return whether the user was asked, as soon as the call may continue. Raise `ToolError` otherwise.
+        """Wait until the call may continue and return whether the user was asked. Raise `ToolError` if it is denied.
 
-        `needed` is whether the tool itself asks; a rule of the user's can allow, ask or deny all the same. `is_gate`
-        says that nothing of the call has happened yet.
+        `needed` is the tool's own default; a rule of the user takes precedence over it. `is_gate` means that no part of
+        the call has run yet.
         """
         decided = self.decide(call.name, about)
         if decided == "deny":
@@ -163,8 +168,8 @@ class Approvals:
         return True
 
     async def confirm(self, call: ToolCall, about: ApprovalSubject, schema: dict[str, Any] | None = None) -> str:
-        """Ask where an earlier answer, by a rule or by "always", is not enough. Return what the user wrote with it;
-        `schema` describes the values that are asked for."""
+        """Ask the user even if a rule or an "always" answer would allow the call. Return the text of the answer;
+        `schema` describes the values to enter. Raise `ToolError` if the call is denied."""
         if self.decide(call.name, about) == "deny":
             raise _not_allowed(call)
         return await self._require(call, about, is_gate=False, schema=schema)
@@ -178,7 +183,7 @@ class Approvals:
         return reason
 
     def decide(self, tool: str, about: ApprovalSubject) -> Action | None:
-        """Return what the user's rules say of a call, under every name that its subjects go by."""
+        """Return the strictest action for a call over all its subjects and their other spellings."""
         decided = self.decide_subjects(tool, about.subjects)
         judge: Rule = self._rule
         restricts = True
@@ -193,13 +198,14 @@ class Approvals:
         return decided
 
     def decide_subjects(self, tool: str, subjects: Collection[str]) -> Action | None:
-        """Return what the user's rules say: the strictest answer over all subjects."""
+        """Return the strictest action that the rules give for any of `subjects`."""
         answers: list[Action | None] = [self._rule(tool, subject) for subject in subjects]
         return max(answers, key=lambda answer: _STRICTNESS[answer])
 
     def covers(self, gate: Action | None, tool: str, subjects: Collection[str]) -> bool:
-        """Return whether a call that passed its gate by this answer needs no further word for these: a yes to a call
-        that a rule asks for holds for what the same rule says of its files, and never for what is denied."""
+        """Return whether a call that passed its gate with the action `gate` may use `subjects` without another
+        approval: approving a call that a rule asks about also covers files for which a rule asks, but never those that
+        a rule denies."""
         return _STRICTNESS[self.decide_subjects(tool, subjects)] <= max(_STRICTNESS[gate], _STRICTNESS[None])
 
     async def _request(
@@ -225,7 +231,7 @@ class Approvals:
     def _open_request(
         self, approval: str, opened: OpenApproval
     ) -> Generator[asyncio.Future[tuple[ApprovalVerdict, str, str]]]:
-        """People may take their time: the turn's deadline stands still while any request is open."""
+        """Register a pending request, and pause the turn's deadline while it is open."""
         with self._paused_deadline():
             yield from self._wait_open(approval, opened)
 
@@ -243,7 +249,7 @@ class Approvals:
 
     @contextmanager
     def _paused_deadline(self) -> Generator[None]:
-        """Let the turn's deadline stand still while anybody, a person or a function, is asked."""
+        """Pause the turn's deadline while a person or a function decides."""
         if not self._pauses and self.deadline is not None:
             self._left_seconds = self.left_seconds
             self.deadline.reschedule(None)
@@ -256,7 +262,7 @@ class Approvals:
                 self.deadline.reschedule(asyncio.get_running_loop().time() + self._left_seconds)
 
     def answer(self, approval: str, answer: ApprovalVerdict, reason: str = "", by: str = "") -> bool:
-        """Return False if the request is no longer pending."""
+        """Answer a pending request; return False if it is no longer pending."""
         waiting = self._waiting.get(approval)
         if waiting is None or waiting.done():
             return False
@@ -265,7 +271,8 @@ class Approvals:
         return True
 
     def answer_early(self, approval: str, answer: ApprovalVerdict, reason: str = "", by: str = "") -> bool:
-        """The same for a request that may not be open yet, in a turn that is just being taken up again."""
+        """Answer a request, or keep the answer for a request that a resumed turn is about to open. Return False if it
+        was answered before."""
         if self.answer(approval, answer, reason, by):
             return True
         if approval in self._answered:
@@ -283,10 +290,12 @@ def _not_allowed(call: ToolCall) -> ToolError:
 
 
 def subject_of(call: ToolCall, workspace: Path, declared: Collection[str] | None = None) -> ApprovalSubject:
-    """Return every command that a command line runs, every path with where it really leads, every address.
+    """Return the subjects of a call: every command that a command line runs, every path as written and resolved, every
+    URL.
 
-    All of the arguments where there is none of these, and besides them where one says more than its text, or is not
-    `declared` by the tool: who knows what such an argument does? So no decoy takes the place of what a call is about.
+    All arguments together are one more subject if there is none of these, if one of them is not a string, or if an
+    argument is not `declared` by the tool, because its effect is unknown. A harmless-looking argument therefore cannot
+    hide what a call does.
     """
     named = {name: call.arguments[name] for name in _SUBJECTS if call.arguments.get(name) is not None}
     found = {name: _subjects(name, value, workspace) for name, value in named.items() if isinstance(value, str)}
@@ -311,8 +320,8 @@ def subject_of(call: ToolCall, workspace: Path, declared: Collection[str] | None
 def action_subject(
     call: ToolCall, workspace: Path, action: str, why: str, *, url: str = "", file: Path | None = None
 ) -> ApprovalSubject:
-    """Return what a tool itself asks for while it runs. An address that the call leads to is judged as if it were
-    called by itself; a file that is open, by its true place besides its names."""
+    """Return the subject of an approval that a tool requests while it runs. A URL that the call leads to is judged as
+    if it were called directly; an open file is judged by its resolved path in addition to its names."""
     plain = subject_of(call, workspace)
     subjects = (url,) if url else plain.subjects
     if file is not None:
@@ -327,9 +336,9 @@ def action_subject(
 
 
 def path_label(root: str, path: str | Path) -> str:
-    """As rules know it: relative to the workspace, which really is at `root`, where it is inside. Links are not
-    followed."""
-    place = os.path.normpath(os.path.join(root, path))  # noqa: PTH118  asked for every file of a search: a Path is slow
+    """Return the path as rules match it: relative to the workspace if it is inside, absolute otherwise. `root` is the
+    resolved path of the workspace; links are not followed."""
+    place = os.path.normpath(os.path.join(root, path))  # noqa: PTH118  called for every file of a search: Path is slow
     return "." if place == root else place.removeprefix(root.rstrip("/") + "/")
 
 
@@ -344,18 +353,18 @@ def _subjects(name: str, value: str, workspace: Path) -> CommandSubjects:
 
 
 def _places(path: str, workspace: Path) -> tuple[str, ...]:
-    """As it is written and as it really is, relative to the workspace where it is inside."""
+    """Return the path as written and as resolved, each relative to the workspace if it is inside."""
     root = os.path.realpath(workspace)
     try:
         written = Path(root) / Path(path).expanduser()
-        real = os.path.realpath(written)  # of what is written: behind a link, `..` is where the link leads
-    except (ValueError, RuntimeError):  # not a path: the tool will say so
+        real = os.path.realpath(written)  # unnormalised: `..` after a link is relative to its target
+    except (ValueError, RuntimeError):  # not a path: the tool reports it
         return (path,)
     return tuple(dict.fromkeys(path_label(root, found) for found in (written, real)))
 
 
 def _lines(arguments: dict[str, Any]) -> str:
-    """Return the arguments as a person reads them: texts as they are, everything else as JSON."""
+    """Return the arguments for a person to read: strings as they are, everything else as JSON."""
     values = {name: value if isinstance(value, str) else _json(value) for name, value in arguments.items()}
     if len(values) == 1:
         return next(iter(values.values()))
@@ -367,7 +376,7 @@ def _json(value: Any) -> str:
 
 
 def escape_controls(text: str) -> str:
-    """Control, bidirectional and invisible characters as escapes: what is approved is what is seen."""
+    """Replace control, bidirectional and invisible characters with escapes, so that the user approves what they see."""
     return "".join(
         character
         if character in "\n\t" or unicodedata.category(character) not in _UNSEEN

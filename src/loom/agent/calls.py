@@ -1,4 +1,5 @@
-"""Calls: approve, run, fail well. Every call of a message gets exactly one result, in the order of the calls."""
+"""Tool calls: approve them, run them, report failures. Every call of a message gets exactly one result, in the order of
+the calls."""
 
 from __future__ import annotations
 
@@ -47,42 +48,42 @@ from loom.tools.secret_mask import mask_blocks, mask_result, mask_secrets
 from loom.tools.workspace import OpenFile, open_file, read_whole
 
 LOOK: Final = "look"
-"""The tool that reads on where a text was cut."""
+"""The tool that reads the rest of a truncated text."""
 INTERRUPTED: Final = "Interrupted: it may or may not have happened. Check before you repeat it."
-"""Answers a call that had begun when its process ended, where running it again could do harm."""
+"""The result of a call that had started when its process ended and that may be unsafe to run again."""
 READ: Final = "read_file"
 CHANGED: Final = "(The user changed the arguments of this call: {})"
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 class CallServices(msgspec.Struct, frozen=True, kw_only=True):
-    """What all calls of a turn share."""
+    """The dependencies that all calls of a turn share."""
 
     tools: Mapping[str, Tool]
     workspace: Path
     media: MediaAccess
     limits: IntakeLimits
     prerender: Prerender
-    """How pictures that tools return are rendered for the model."""
+    """Renders images that tools return while they are stored."""
     approvals: Approvals
     emit: Callable[[Event], Awaitable[None]]
     emit_now: Callable[[Event], Awaitable[None]]
-    """The same, but on disk when it returns."""
+    """Like `emit`, but the event is on disk when it returns."""
     messages: Callable[[], Awaitable[Sequence[Message]]]
-    """Returns the path of the session."""
+    """Returns the messages of the session's path."""
     on_finished: Callable[[ToolCall, ToolResult], Awaitable[None]]
-    """Called after every call that ran, before its result is stored."""
+    """Called after each call has run, before its result is stored."""
     session_id: str
     model: str
     """The reference of the model that made the calls."""
     hooks: ToolHooks
     background: BackgroundProcesses
-    """The processes that calls of the session have started."""
+    """The background processes of the session."""
     records: FileRecords
-    """Which files the model knows, and how."""
+    """The files that the model has read, for checks before edits."""
     text_cap_bytes: int = TEXT_CAP_BYTES
     secrets: frozenset[str] = frozenset()
-    """Values that no result may show: configured keys, and those of the environment."""
+    """Values to mask in every result: configured keys, and secrets of the environment."""
 
 
 class CallContext:
@@ -97,9 +98,10 @@ class CallContext:
         self.limits = services.limits
         self.injected: list[ContentBlock] = []
         self.gate: Action | None = None
-        """What the user's rules said of the call before it began."""
+        """The action of the user's rules for this call, decided before it ran."""
         self.is_allowed = False
-        """Whether the program's own `approve` allowed the call, with all that it asks for on the way."""
+        """Whether the program's `approve` function allowed the call, including approvals that the tool requests while
+        it runs."""
 
     async def attach(
         self, data: bytes | Path, *, name: str = "", source: str = "", pages: str = ""
@@ -113,10 +115,10 @@ class CallContext:
         return [admitted.block, *(TextBlock(f"({notice})") for notice in admitted.notices)]
 
     async def read(self, path: Path) -> FileBytes:
-        """Return a file that a tool hands over: of the workspace, or one that it has just made in the folder for
-        temporary files. A model may have chosen the name, so everything else needs the user's word."""
+        """Return the bytes of a file that a tool passes on. Files of the workspace and files in the temporary folder
+        are read directly; the model may have chosen the name, so any other file needs an approval."""
         with open_file(self.workspace, str(path)) as opened:
-            is_made = not opened.inside and opened.path.is_relative_to(_scratch())
+            is_made = not opened.inside and opened.path.is_relative_to(_temporary_folder())
             why = ""
             if not opened.inside and not is_made:
                 why = f"{opened.path} is outside the workspace"
@@ -128,8 +130,8 @@ class CallContext:
             return FileBytes(data, opened.path.name, str(opened.path))
 
     async def ingest_content(self, content: Content) -> list[ContentBlock]:
-        """Return blocks whose bytes are in the store, and what there is to say about them. What has no name is called
-        as the tool that made it."""
+        """Store the bytes of `content` and return its blocks, with notices as text blocks. Bytes without a name get the
+        name of the tool."""
         named = [
             Attachment(source=leaf, name=self._call.name) if isinstance(leaf, bytes) else leaf
             for leaf in flatten(expand_custom_blocks(content))
@@ -172,9 +174,9 @@ class CallContext:
         return found
 
     async def load(self, digest: str) -> bytes:
-        """Only what the session refers to: a digest from elsewhere opens nothing."""
+        """Return the bytes of a medium; raise `NotFound` for a digest that this session does not refer to."""
         if all(media.digest != digest for media in await self.media()):
-            raise NotFound(f"this session holds no medium {digest[:80]}")
+            raise NotFound(f"this session has no medium {digest[:80]}")
         return await self._services.media.load(digest)
 
     @property
@@ -209,20 +211,19 @@ class CallContext:
         return kept_text(await self._services.media.put(data), len(data), self._call.name)
 
 
-def _scratch() -> str:
-    """Return where tools put temporary files."""
+def _temporary_folder() -> str:
     return os.path.realpath(tempfile.gettempdir())
 
 
 class CallsResult(msgspec.Struct, frozen=True):
-    """The results in the order of the calls, and what tools put into the conversation besides."""
+    """The results in the order of the calls, and the blocks that tools added to the conversation."""
 
     results: tuple[ToolResult, ...]
     injected: tuple[ContentBlock, ...]
 
 
 class EarlierCalls(msgspec.Struct, frozen=True, kw_only=True):
-    """What an earlier process did of the calls of a message."""
+    """What an earlier process already did for the calls of a message."""
 
     begun: frozenset[str] = frozenset()
     results: Mapping[str, ToolResult] = msgspec.field(default_factory=dict[str, ToolResult])
@@ -235,9 +236,9 @@ async def run_calls(
     earlier: EarlierCalls,
     done: dict[str, ToolResult],
 ) -> CallsResult:
-    """Run the calls of a message as if one after another: neighbouring calls that only read run together, every other
-    call waits for those before it. `done` receives each result as it comes; a call that `earlier` began and that is
-    not repeatable is answered as interrupted."""
+    """Run the calls of a message in order; neighbouring calls that only read run concurrently. `done` receives each
+    result as soon as it is available. A call that `earlier` started and that is not repeatable gets the result
+    `INTERRUPTED`."""
     contexts = {call.id: CallContext(services, call, capabilities) for call in calls}
     done.update(earlier.results)
     for group in _groups(calls, services.tools):
@@ -258,7 +259,7 @@ async def run_calls(
 
 
 def _groups(calls: Sequence[ToolCall], tools: Mapping[str, Tool]) -> Iterator[list[ToolCall]]:
-    """Split calls into groups that may run together."""
+    """Split the calls into groups that may run concurrently."""
     for reads_only, group in groupby(calls, lambda call: call.name in tools and tools[call.name].reads_only):
         if reads_only:
             yield list(group)
@@ -267,7 +268,8 @@ def _groups(calls: Sequence[ToolCall], tools: Mapping[str, Tool]) -> Iterator[li
 
 
 def unanswered_results(calls: Sequence[ToolCall], done: Mapping[str, ToolResult]) -> Message:
-    """Return the message that answers calls of a turn that ends now; those that have ended keep their result."""
+    """Return the message that answers the calls of a turn that is ending: calls without a result are reported as
+    interrupted."""
     return tool(*(done.get(call.id) or _interrupted_result(call, CUT_OFF) for call in calls))
 
 
@@ -278,7 +280,7 @@ def _interrupted_result(call: ToolCall, text: str) -> ToolResult:
 async def _run(call: ToolCall, services: CallServices, context: CallContext, done: dict[str, ToolResult]) -> None:
     started = time.monotonic()
     found = services.tools.get(call.name)
-    # Once another process may find it begun, a call that must not run twice does not.
+    # Write the start of a call that must not run twice to disk first, so that another process does not repeat it.
     emit = services.emit if found is not None and found.repeatable else services.emit_now
     await emit(ToolStarted(call=call))
     try:
@@ -290,7 +292,7 @@ async def _run(call: ToolCall, services: CallServices, context: CallContext, don
         if task is not None and task.cancelling():
             raise
         result = await _failed_result(call, _describe_crash(call, error), services)  # the tool cancelled itself
-    except (Exception, SystemExit) as error:  # noqa: BLE001  foreign code: whatever it raises is an answer to the model
+    except (Exception, SystemExit) as error:  # noqa: BLE001  foreign code: any error is a result for the model
         result = await _failed_result(call, _describe_crash(call, error), services)
     if services.secrets:
         result = mask_result(result, services.secrets)
@@ -307,7 +309,7 @@ async def _execute(call: ToolCall, services: CallServices, context: CallContext)
     if call.raw_arguments is not None:
         raise ToolError(f"the arguments of {call.name} were not a JSON object: {call.raw_arguments[:500]}")
     arguments = found.check_arguments(call.arguments)
-    if found.precheck is not None:  # what can only be refused is not asked for
+    if found.precheck is not None:  # before asking for approval: a call that can only fail needs none
         await asyncio.to_thread(found.precheck, context, arguments)
     changed = await _check_approval(call, found, services, context)
     if changed is not None:
@@ -319,8 +321,8 @@ async def _execute(call: ToolCall, services: CallServices, context: CallContext)
     value = await found.run(context, call.arguments)
     hint = await services.hooks.run_after(call, services.workspace, services.session_id, context.emit)
     notes = [TextBlock(CHANGED.format(msgspec.json.encode(changed).decode()))] if changed is not None else []
-    hints = [TextBlock(f"[A hook of the user says: {hint}]")] if hint else []
-    # masked before it is cut: the whole text is stored where it is long, and a cut could leave half of a key
+    hints = [TextBlock(f"[The user's hook reports: {hint}]")] if hint else []
+    # Mask secrets before truncating: a long text is stored in full, and a cut could split a key.
     made = await blocks_of(value, context.ingest_content)
     blocks = mask_blocks([*notes, *made, *hints], services.secrets)
     keep = context.keep if LOOK in services.tools else None
@@ -333,8 +335,8 @@ async def _execute(call: ToolCall, services: CallServices, context: CallContext)
 async def _check_approval(
     call: ToolCall, found: Tool, services: CallServices, context: CallContext
 ) -> dict[str, Any] | None:
-    """Return when the call may run, with other arguments if the program's `approve` gives them; raise `ToolError`
-    otherwise. What the user is shown is what would happen, and it is still that when they answer."""
+    """Wait until the call may run. Return the arguments to use instead if the program's `approve` replaced them, else
+    None; raise `ToolError` if the call is denied, or if its effect changed while the user was deciding."""
     plain = subject_of(call, services.workspace, found.parameters)
     shown = await _describe_effect(call, found, services.workspace, plain.shown)
     asked = msgspec.structs.replace(plain, shown=shown)
@@ -360,12 +362,13 @@ async def _check_approval(
             needed = verdict is not None or found.danger == "ask"
     was_asked = await approvals.ask(call, asked, needed=needed, is_gate=True)
     if was_asked and shown != await _describe_effect(call, found, services.workspace, plain.shown):
-        raise ToolError("something else changed it while the user was asked", hint="Look at it again.")
+        raise ToolError("it was changed while the approval was pending", hint="Read it again before you try once more.")
     return None
 
 
 async def _describe_effect(call: ToolCall, found: Tool, workspace: Path, arguments: str) -> str:
-    """Where it cannot be done the user still decides: the model sees a file only with their approval."""
+    """Return the text that the user reads before deciding. If the effect cannot be previewed, the text includes the
+    reason."""
     if found.preview is None:
         return arguments
     try:
@@ -375,7 +378,7 @@ async def _describe_effect(call: ToolCall, found: Tool, workspace: Path, argumen
 
 
 def _describe_crash(call: ToolCall, error: BaseException) -> str:
-    """Return what a tool did not say well by itself; addresses of objects are left out."""
+    """Return the error text for an exception of a tool, without the memory addresses of objects."""
     return _ADDRESS.sub("", f"{call.name} failed: {type(error).__name__}: {error}")
 
 

@@ -1,4 +1,4 @@
-"""What a turn begins with, and what is kept of it so that another process can continue it."""
+"""The ways in which a turn can start, and the checkpoint from which another process can continue it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueuedMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer what waits in the queue: a message, or a question that gets another answer."""
+    """Answer the next item of the queue: a message, or a question to answer again."""
 
     queued: Queued
 
 
 class Regenerate(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer the question at `node` once more."""
+    """Answer the question at `node` again."""
 
     node: str
     model: str = ""
@@ -48,7 +48,7 @@ class Compact(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resume(msgspec.Struct, frozen=True, kw_only=True):
-    """Continue a turn that another process left."""
+    """Continue a turn that another process left unfinished."""
 
     checkpoint: TurnCheckpoint
 
@@ -59,40 +59,41 @@ TurnKind: TypeAlias = Literal["answer", "regenerate", "compact"]
 
 
 class TurnCheckpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A running turn as it is kept with its session. Together with the path and the events it is all that another
-    process needs to continue the turn."""
+    """The stored state of a running turn. Together with the path and the events it lets another process continue the
+    turn."""
 
     turn: str = ""
     model: str = ""
     tools: list[str] | None = None
-    """The tools that it may call; None means all that there are."""
+    """The names of the tools that the turn may call; None means all."""
     sampling: Sampling = Sampling()
-    """The options of its message."""
+    """The sampling options of the message."""
     approvals: dict[str, OpenApproval] = {}
     usage: Usage = Usage()
     steps: int = 0
     """Steps whose answer is stored."""
     seconds: float = 0.0
-    """How long it had run when this was written."""
+    """How long the turn had run when the checkpoint was written."""
     kind: TurnKind = "answer"
     question: str = ""
-    """The node that it answers."""
+    """The node that the turn answers."""
     message: str = ""
-    """The id that the question had in the queue."""
+    """The id of the question in the queue."""
     previous_head: str = ""
-    """Where the head stood before a question got another answer."""
+    """The head before a question was answered again."""
     repairs: int = 0
-    """How often an answer was asked for again because it did not match its schema."""
+    """How often the model was asked to correct an answer that did not match its schema."""
     is_paused: bool = False
-    """Whether the last answer is a part that its provider continues when it is sent back."""
+    """Whether the provider paused the last answer and continues it when it is sent back."""
     deaths: int = 0
-    """Processes that ended during the current step."""
+    """How many processes ended during the current step."""
     is_handed_over: bool = False
-    """Whether the last process stopped in good order."""
+    """Whether the last process stopped cleanly."""
     repeated_tokens: int = 0
-    """Tokens of requests that were sent once more after a restart, in all steps."""
+    """Estimated tokens of requests that were sent again after a restart, over all steps."""
 
     def waiting_calls(self, path: Sequence[Placed]) -> dict[str, str]:
-        """Return the calls at the end of the path that have not begun because an approval is pending, with its id."""
+        """Map each call at the end of `path` that has not started because an approval is pending to the id of that
+        approval."""
         calls = {call.id for call in path[-1].message.calls} if path else set[str]()
         return {found.call: name for name, found in self.approvals.items() if found.is_gate and found.call in calls}

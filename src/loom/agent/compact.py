@@ -1,5 +1,5 @@
-"""Compaction: a conversation continues from its summary. The model writes it and is sent no media; the path that it
-stands for stays as a branch, and its media can still be called back."""
+"""Compaction: replace a conversation with its summary and continue from there. The model writes the summary from the
+text alone; the original path stays as a branch, and its media can still be shown again."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
     from loom.agent.step import ModelAnswer
 
 INSTRUCTIONS: Final = (
-    "Summarise this conversation so that it can go on from the summary alone. Say what the user wants; what was found,"
-    " decided and done; what is left to do; and every name, number, path and quotation that still matters. Say what"
-    " images and documents showed where it matters. Write nothing but the summary."
+    "Summarise this conversation so that it can continue from the summary alone. Say what the user wants; what was"
+    " found, decided and done; what is left to do; and every name, number, path and quotation that still matters."
+    " Say what images and documents showed where it matters. Write nothing but the summary."
 )
-_ROLE_NAMES: Final = {"user": "of the user", "assistant": "of the model", "tool": "of tools"}
+_ROLE_NAMES: Final = {"user": "from the user", "assistant": "from the model", "tool": "from tools"}
 _COMPLETE: Final = ("end", "stop_sequence")
 _MAX_MEDIA: Final = 50
-"""The newest media, which can be called back; the others are reached through the branch that was summarised."""
+"""How many media, newest first, a summary refers to; older ones stay reachable through the original branch."""
 
 
 def check(path: Sequence[Placed]) -> None:
     if not path:
-        raise ContentError("the session holds no message yet, so there is nothing to summarise.")
+        raise ContentError("nothing to summarise: the session has no messages yet.")
 
 
 def summary_request(request: RequestInput) -> RequestInput:
-    """Return the request that asks for a summary of the path instead of answering it."""
+    """Return a request that asks the model to summarise the path instead of answering it."""
     policy = msgspec.structs.replace(request.policy, max_images=0, max_pages=0)
     return msgspec.structs.replace(request, draft=(user(INSTRUCTIONS),), policy=policy)
 
 
 def pinned_blocks(path: Sequence[Placed], overrides: Mapping[str, Override]) -> tuple[ContentBlock, ...]:
-    """Return the blocks that the user pinned (`full`): they are carried over as they are, never condensed."""
+    """Return the blocks that the user pinned with the override `full`; compaction keeps them unchanged."""
     found: list[ContentBlock] = []
     for placed in path:
         for at, block in enumerate(placed.message.blocks):
@@ -56,8 +56,8 @@ def pinned_blocks(path: Sequence[Placed], overrides: Mapping[str, Override]) -> 
 async def summary_change(
     record: SessionRecord, path: Sequence[Placed], answer: ModelAnswer, pinned: Sequence[ContentBlock] = ()
 ) -> SessionChange:
-    """Return the change that puts a summary below the root, with the pinned blocks behind it; raise `ContentError` if
-    there is no whole summary."""
+    """Return the change that stores the summary below the root, followed by the pinned blocks. Raise `ContentError` if
+    the model did not finish its summary or wrote none."""
     folded = answer.result
     summary = folded.message.text.strip() if folded is not None and folded.message is not None else ""
     if folded is not None and folded.stop not in _COMPLETE:
@@ -68,11 +68,16 @@ async def summary_change(
     if not summary:
         raise ContentError("the model wrote no summary.", hint="Try again, or choose another model.")
     kept = {block.media.digest for block in pinned if not isinstance(block, TextBlock | UnknownBlock)}
-    media = [block for block in _newest_media(path) if block.media.digest not in kept]
-    names = ", ".join(f"{block.media.name or block.media.media_type} ({_short(block.media.digest)})" for block in media)
-    text = f"[A summary of the {len(path)} messages before, by {answer.meta.get('model', '')}]\n\n{summary}"
-    text += f"\n\n[Media that were shown: {names}]" if names else ""
-    text += "\n\n[The whole conversation is kept: the tool recall finds what was said.]"
+    shown = {block.media.digest: block for placed in path for block in media_blocks(placed.message.blocks)}
+    media = [block for block in list(shown.values())[-_MAX_MEDIA:] if block.media.digest not in kept]
+    labels = [
+        f"{block.media.name or block.media.media_type} ({block.media.digest.removeprefix('sha256:')[:12]})"
+        for block in media
+    ]
+    names = ", ".join(labels)
+    text = f"[Summary of the previous {len(path)} messages, by {answer.meta.get('model', '')}]\n\n{summary}"
+    text += f"\n\n[Media shown: {names}]" if names else ""
+    text += "\n\n[The whole conversation is kept; search it with the tool `recall`.]"
     message = user(TextBlock(text), *media, *pinned)
     meta = {**answer.meta, "summarises": path[-1].id}
     return SessionChange(
@@ -83,7 +88,7 @@ async def summary_change(
 
 
 def receipt_text(path: Sequence[Placed], answer: ModelAnswer, summary: Message, pinned: Sequence[ContentBlock]) -> str:
-    """Return the receipt of a summary: what was condensed, what was kept as it is, and where the rest is."""
+    """Return the receipt of a summary: what was condensed, what was kept unchanged, and where the rest is."""
     roles = Counter(placed.message.role for placed in path)
     counted = ", ".join(f"{roles[role]} {name}" for role, name in _ROLE_NAMES.items() if roles[role])
     tokens = answer.prepared.receipt.totals.tokens if answer.prepared is not None else 0
@@ -92,23 +97,13 @@ def receipt_text(path: Sequence[Placed], answer: ModelAnswer, summary: Message, 
     )
     words = sum(len(block.text.split()) for block in summary.blocks[:1] if isinstance(block, TextBlock))
     parts = [f"Condensed {len(path)} messages ({counted}; about {tokens:,} tokens) into a summary of {words} words"]
-    parts += [f"{len(pinned)} pinned blocks were kept as they are"] if pinned else []
-    parts += [f"{media} media can be looked at again"] if media else []
+    parts += [f"{len(pinned)} pinned blocks were kept unchanged"] if pinned else []
+    parts += [f"{media} media can be shown again"] if media else []
     return "; ".join([*parts, "all messages stay as a branch, and `recall` searches them."])
 
 
 def media_overrides(node: str, message: Message, pinned: Sequence[ContentBlock]) -> dict[str, Override]:
-    """Return the overrides that keep the media of a summary out of requests until they are called back, and pinned
-    blocks in them."""
+    """Return the overrides that leave the media of a summary out of requests until they are requested again, and keep
+    pinned blocks in."""
     first_pinned = len(message.blocks) - len(pinned)
     return {override_key(node, at): "full" if at >= first_pinned else "omitted" for at in range(1, len(message.blocks))}
-
-
-def _newest_media(path: Sequence[Placed]) -> list[MediaBlock]:
-    """Each once, in the order in which they were shown last."""
-    found = {block.media.digest: block for placed in path for block in media_blocks(placed.message.blocks)}
-    return list(found.values())[-_MAX_MEDIA:]
-
-
-def _short(digest: str) -> str:
-    return digest.removeprefix("sha256:")[:12]

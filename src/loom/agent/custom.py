@@ -1,5 +1,5 @@
-"""Blocks of your own. They are stored as a kind that other versions and other programs do not know, so they survive
-there, and with a text form, so every model copes; where one can be drawn, the picture goes with it.
+"""Custom blocks. They are stored with a kind that other versions and programs preserve without knowing it, and with a
+text form that every model can read; a kind that can be drawn is sent with its image.
 
     @dataclass(frozen=True)
     class Place:
@@ -43,15 +43,16 @@ def register_block(
 ) -> Callable[[T], Content]:
     """Let values of a dataclass (or msgspec struct) be sent like any other content.
 
-    `fallback` gives the words that every model reads, `image` a picture for those that see. `tag` is what the kind is
-    called where it is stored; without one, the class's name. Return a function that makes content of a value, for
-    programs that are type-checked: `session.send("where is this?", place(Place(48.2, 16.4)))`.
+    `fallback` returns the text that every model reads; `image` returns an image for models that support images. `tag`
+    is the stored name of the kind, by default derived from the name of the class. Return a function that converts a
+    value to content, for type-checked programs: `session.send("where is this?", place(Place(48.2, 16.4)))`. Raise
+    `ContentError` if the tag is invalid or taken.
     """
     chosen = tag or kind.__name__.removesuffix("Block").lower()
     if _TAG.fullmatch(chosen) is None or chosen in {*KNOWN_TYPES, "unknown"}:
-        raise ContentError(f"a block of your own needs a small name that Loom does not use itself, not {chosen!r}")
+        raise ContentError(f"invalid block tag {chosen!r}: use lower-case letters, and no built-in name")
     if any(known is not kind and found.tag == chosen for known, found in _kinds.items()):
-        raise ContentError(f"there is another block called {chosen!r}: give one of them a tag")
+        raise ContentError(f"another block has the tag {chosen!r}: choose a different one")
     _kinds[kind] = _Kind(chosen, fallback, image)
     return expand_custom_blocks
 
@@ -61,7 +62,7 @@ def is_custom(value: object) -> bool:
 
 
 def expand_custom_blocks(content: object) -> Content:
-    """The same with every value of a registered kind as the blocks that stand for it."""
+    """Return the content with every value of a registered kind replaced by its blocks."""
     kind = _kinds.get(type(content))
     if kind is not None:
         return _blocks(content, kind)
@@ -73,12 +74,12 @@ def expand_custom_blocks(content: object) -> Content:
 def _blocks(value: Any, kind: _Kind) -> list[Content]:
     text = clean_text(kind.fallback(value)).strip()
     if not text:
-        raise ContentError(f"the fallback of {kind.tag} gave no text")
+        raise ContentError(f"the fallback of {kind.tag} returned no text")
     try:
         fields = msgspec.json.decode(msgspec.json.encode(value))
     except (TypeError, UnicodeError):
-        raise ContentError(f"{kind.tag} holds something that JSON cannot say") from None
+        raise ContentError(f"{kind.tag} holds a value that JSON cannot represent") from None
     if not isinstance(fields, dict) or any(name in fields for name in _OWN):
-        raise ContentError(f"{kind.tag} needs fields with names, and none called {' or '.join(_OWN)}")
+        raise ContentError(f"{kind.tag} must have named fields, none of them called {' or '.join(_OWN)}")
     block = UnknownBlock({"type": kind.tag, **cast("dict[str, Any]", fields), "text": text})
     return [block] if kind.image is None else [block, Attachment(source=kind.image(value), name=kind.tag, alt=text)]

@@ -1,4 +1,4 @@
-"""The events of a turn as an async iterator: the one place where a turn's events become something to iterate."""
+"""The events of a turn as an async iterator."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from loom.events import Event, MessageStored, TextDelta, TurnFailed, TurnFinishe
 from loom.session import Reply
 
 Job: TypeAlias = Callable[[Callable[[Event], None]], Coroutine[Any, Any, None]]
-"""Runs turns and hands their events to the function that it is given."""
+"""Runs turns and passes each event to the function given."""
 MakeReply: TypeAlias = Callable[[TurnFinished, Sequence[MessageStored]], Awaitable[Reply]]
-"""(the end of a turn, its answers) → the reply; raises `LoomError` if the answer is empty."""
+"""Makes the reply from the end of a turn and its answers; raises `LoomError` if the answer is empty."""
 
 
 class EventStream:
-    """Iterate it, or close it: leaving it early (`aclose`, `async with`) cancels the turn that runs.
+    """An async iterator over the events of a job. Closing it early (`aclose`, `async with`) cancels the running turn.
 
-    The job starts with the first event that is asked for, and an error of the job is raised where its events end.
+    The job starts when the first event is requested; an error of the job is raised after its last event.
     """
 
     def __init__(self, job: Job) -> None:
@@ -55,7 +55,7 @@ class EventStream:
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """Cancel what still runs and wait until it is over."""
+        """Cancel the job and wait until it has ended; raise its error, if any."""
         self._is_closed = True
         task = self._task
         if task is None:
@@ -77,10 +77,10 @@ class EventStream:
 
 
 class ReplyStream(EventStream):
-    """The events of the turns that answer a message, their words (`text()`) and, at the end, the `reply`."""
+    """The events of the turns that answer a message, the text of the answer (`text()`) and, at the end, the `reply`."""
 
     def __init__(self, job: Job, make_reply: MakeReply, output: Any = None) -> None:
-        """`output` is the type of `Reply.output`."""
+        """Create the stream; `output` is the type of `Reply.output`."""
         super().__init__(job)
         self._make_reply = make_reply
         self._output = output
@@ -108,7 +108,8 @@ class ReplyStream(EventStream):
         return event
 
     async def text(self) -> AsyncGenerator[str]:
-        """Iterate the words of the answer alone; a turn that fails raises its error. Leaving early cancels the turn."""
+        """Iterate over the text of the answer only; raise the error of a turn that failed. Closing it early cancels the
+        turn."""
         async with self:
             async for event in self:
                 if isinstance(event, TextDelta):
@@ -118,7 +119,7 @@ class ReplyStream(EventStream):
 
     @property
     def reply(self) -> Reply:
-        """The reply, once all events were read; raise the error of a turn that failed."""
+        """The reply, available after all events were read. Raises the error of a turn that failed."""
         if self._failure is not None:
             raise self._failure
         if not self._is_closed:
@@ -129,7 +130,8 @@ class ReplyStream(EventStream):
         return msgspec.structs.replace(last, siblings=tuple(others))
 
     async def finish(self) -> Reply:
-        """Read what is left and return the reply. Of several answers it is the last, with the others as `siblings`."""
+        """Read the remaining events and return the reply: of several answers the last, with the others as
+        `siblings`."""
         async with self:
             async for _ in self:
                 if self._failure is not None:

@@ -1,4 +1,4 @@
-"""How a turn ends that did not finish, as an event for interfaces and as an exception for callers."""
+"""Unsuccessful ends of a turn, as events for interfaces and as exceptions for callers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def turn_failed(turn: str, error: LoomError) -> TurnFailed:
 
 
 def turn_interrupted(turn: str, why: str = "") -> TurnFailed:
-    """Its process died, and it is not continued."""
+    """Return the event for a turn whose process ended and that is not continued."""
     text = f"the turn was interrupted: {why}" if why else "the turn was interrupted"
     return TurnFailed(turn=turn, code="turn.interrupted", text=text, hint=CONTINUE_HINT)
 
@@ -26,20 +26,20 @@ def turn_cancelled(turn: str) -> TurnFailed:
 
 
 def limit_reached(turn: str, limit: str) -> TurnFailed:
-    text = f"the turn was ended after {limit}"
+    text = f"the turn reached its limit of {limit}"
     return TurnFailed(turn=turn, code="turn.limit", text=text, hint='Send "continue" to go on.')
 
 
 def lease_lost() -> Conflict:
     return Conflict(
-        "another process runs this session now, or it was deleted; this turn was given up here",
-        hint="Load it again to see how it continues.",
+        "this turn was stopped: another process has taken over the session, or it was deleted",
+        hint="Reload the session to see its current state.",
     )
 
 
 def error_of(code: str, text: str, hint: str = "") -> LoomError:
-    """Return the exception for a `TurnFailed`: its class is the one with that code. Codes that name no class (a turn
-    that was cancelled or reached a limit) have a class made for them."""
+    """Return the exception for a `TurnFailed`: an instance of the class that has this code. A class is created for a
+    code without one (a turn that was cancelled or reached a limit)."""
     kind = _by_code.get(code)
     if kind is None:
         kind = _by_code[code] = type("TurnEnded", (LoomError,), {"code": code})

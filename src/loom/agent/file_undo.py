@@ -1,4 +1,4 @@
-"""Undo in a session: which steps changed which files, and taking them back."""
+"""Undo in a session: find the steps that changed files, and select those to revert."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from loom.tools.undo import file_changes
 from loom.work_types import ChangedStep
 
 UNDONE: Final = "undone"
-"""The setting of a session that holds the nodes whose changes were undone."""
+"""The session setting that lists the nodes whose changes were undone."""
 
 
 def changed_steps(path: Sequence[Placed], undone: Collection[str]) -> tuple[ChangedStep, ...]:
-    """Return the steps of a path that changed files, the oldest first."""
+    """Return the steps of a path that changed files, oldest first."""
     found = ((placed.id, tuple(file_changes(placed.message.results))) for placed in path)
     changed = [(node, changes) for node, changes in found if changes]
     return tuple(
@@ -25,7 +25,8 @@ def changed_steps(path: Sequence[Placed], undone: Collection[str]) -> tuple[Chan
 
 
 def steps_to_undo(steps: Sequence[ChangedStep], step: int | None) -> tuple[ChangedStep, ...]:
-    """Return the last step that is not undone, or `step` and every later one; raise `NotFound` if there is none."""
+    """Return the last step that is not undone, or `step` and every later one. Raise `NotFound` if there is nothing to
+    undo."""
     left = [found for found in steps if not found.is_undone]
     if step is not None and not any(found.step == step for found in steps):
         known = f"There are steps 1 to {len(steps)}." if steps else "No step of this session has changed a file."
@@ -37,5 +38,5 @@ def steps_to_undo(steps: Sequence[ChangedStep], step: int | None) -> tuple[Chang
 
 
 def undo_text(sentences: Sequence[str]) -> str:
-    """Return the text for the model."""
+    """Return the message that informs the model of an undo."""
     return "[The user undid your changes to files]\n" + "\n".join(f"- {sentence}" for sentence in sentences)

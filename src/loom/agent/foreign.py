@@ -1,4 +1,4 @@
-"""Conversations from elsewhere: a JSON file in any shape that we know → messages whose bytes are in the store."""
+"""Import of conversations: convert a JSON file in any known format to messages whose bytes are in the store."""
 
 from __future__ import annotations
 
@@ -32,22 +32,23 @@ from loom.importers.reader import LegacyReader
 from loom.tools.workspace import open_file, read_whole
 
 _LONG_BYTES: Final = 256_000
-"""What is longer is read in a thread."""
+"""Larger requests are read in a thread."""
 
 
 class KnownMedium(msgspec.Struct, frozen=True):
-    """Bytes that were stored or refused already: their digest, and what came of them."""
+    """A medium that was already stored or refused: its digest, and its block or the error."""
 
     digest: str
     outcome: ContentBlock | MediaError
 
 
 KnownMedia: TypeAlias = Mapping[bytes, KnownMedium]
-"""Media by the bytes that stand for them."""
+"""Maps bytes as they occur in a request to the medium that they represent."""
 
 
 class _Intake:
-    """Lends `lift` to an importer: bytes go to the store once reading is over, and refusals are collected."""
+    """Provides `lift` to an importer. It collects bytes, which `store` writes after reading, and the reasons of
+    refusals."""
 
     def __init__(self, limits: IntakeLimits, known: KnownMedia | None = None) -> None:
         self._limits = limits
@@ -72,32 +73,32 @@ class _Intake:
         return admitted.block
 
     def identify(self, found: bytes) -> str:
-        """Return the digest of bytes, or of those that they stand for."""
+        """Return the digest of the bytes, or of the medium that they represent."""
         known = self._known.get(found)
         return digest_of(found) if known is None else known.digest
 
     @property
     def has_known_only(self) -> bool:
-        """Whether all that was lifted was stored before."""
+        """Whether every lifted medium had been stored before."""
         return not self._kept and not self.refused
 
-    async def store(self, shelf: MediaWriter) -> tuple[str, ...]:
-        """Put what was lifted into the store; return what was refused."""
+    async def store(self, writer: MediaWriter) -> tuple[str, ...]:
+        """Write the collected bytes to the store; return the reasons of refusals and other notices."""
         for found in self._kept.values():
-            await shelf.put(found)
+            await writer.put(found)
         return tuple(dict.fromkeys(self.refused))
 
 
 async def read_foreign_conversation(
     data: bytes,
-    shelf: MediaWriter,
+    writer: MediaWriter,
     *,
     limits: IntakeLimits = IntakeLimits(),
     roots: Sequence[Path] = (),
 ) -> UpgradedConversation:
-    """Read a conversation from JSON and store its media. Raise `ContentError` if it is none.
+    """Read a conversation from JSON and store its media. Raise `ContentError` if it is not a conversation.
 
-    `roots` are the folders from which old blocks may still take their files; outside of them they become text.
+    Old blocks may refer to files inside the folders `roots`; references to other files become text.
     """
     intake = _Intake(limits)
 
@@ -112,24 +113,24 @@ async def read_foreign_conversation(
         return None
 
     upgraded = await asyncio.to_thread(_upgrade, data, intake.lift, fetch)
-    refused = await intake.store(shelf)
+    refused = await intake.store(writer)
     return msgspec.structs.replace(upgraded, notices=(*upgraded.notices, *refused))
 
 
 async def read_request(
     body: dict[str, Any],
     protocol: BodyProtocol,
-    shelf: MediaWriter,
+    writer: MediaWriter,
     readings: PrefixReadings,
     *,
     limits: IntakeLimits,
     known: KnownMedia,
     holds_bytes: bool = False,
 ) -> UpgradedConversation:
-    """Read the conversation of a request that a client sent, and store its media. Raise `ContentError` if there is
-    none. What an earlier request held is taken from `readings`.
+    """Read the conversation of a client's request and store its media. Raise `ContentError` if there is none. Messages
+    that an earlier request held are taken from `readings`.
 
-    `known` are its media; with `holds_bytes`, there may be others in it.
+    `known` are media of the request that are already stored; `holds_bytes` means that it may hold others.
     """
     intake = _Intake(limits, known)
     model = first_text(body, "model")
@@ -152,22 +153,22 @@ async def read_request(
 
     is_short = bool(items.names) and items.count_bytes(readings.find(items)[0]) < _LONG_BYTES
     upgraded = read() if is_short and not holds_bytes else await asyncio.to_thread(read)
-    refused = await intake.store(shelf)
+    refused = await intake.store(writer)
     return msgspec.structs.replace(upgraded, notices=(*upgraded.notices, *refused))
 
 
 async def read_foreign_tree(
-    nodes: Sequence[Any], shelf: MediaWriter, fetch: FetchLegacyMedia, *, limits: IntakeLimits = IntakeLimits()
+    nodes: Sequence[Any], writer: MediaWriter, fetch: FetchLegacyMedia, *, limits: IntakeLimits = IntakeLimits()
 ) -> LegacyTree:
-    """Read a conversation with branches and store its media. `fetch` returns files that nodes point at."""
+    """Read a conversation with branches and store its media. `fetch` returns files that nodes refer to."""
     intake = _Intake(limits)
     tree = await asyncio.to_thread(upgrade_tree, nodes, lift=intake.lift, fetch=fetch)
-    refused = await intake.store(shelf)
+    refused = await intake.store(writer)
     return msgspec.structs.replace(tree, notices=(*tree.notices, *refused))
 
 
 def with_name(block: ContentBlock, name: str) -> ContentBlock:
-    """Return the block of the same bytes under another name."""
+    """Return the block with another name for its media; text is returned unchanged."""
     if not name or not isinstance(block, ImageBlock | DocumentBlock | AudioBlock):
         return block
     return msgspec.structs.replace(block, media=msgspec.structs.replace(block.media, name=clean_name(clean_text(name))))

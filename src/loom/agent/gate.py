@@ -1,4 +1,4 @@
-"""Approvals as code: a function that decides on every call of a tool, instead of rules and people.
+"""Approvals by code: a function that decides on every tool call, instead of rules and the user.
 
 def approve(request: ApprovalRequest) -> Verdict:
     if request.tool == "run_command" and "rm" in request.arguments["command"]:
@@ -25,12 +25,12 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     tool: str
     arguments: Mapping[str, Any]
-    """As the model wrote them."""
+    """The arguments as the model wrote them."""
     action: str
-    """What the call would do, as a person would read it: the exact command, or the difference in a file."""
+    """What the call would do, in readable form: the exact command, or the diff of a file."""
     workspace: Path
     danger: Literal["none", "ask"] = "none"
-    """Whether the tool asks for approval where nothing else is said."""
+    """Whether the tool needs approval by default."""
     call: str = ""
     """The id of the call."""
     session: str = ""
@@ -38,30 +38,32 @@ class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Allow(msgspec.Struct, frozen=True):
-    """Run the call, with everything that it asks for on the way; with other `arguments`, if given."""
+    """Run the call, including everything it requests approval for while it runs. Use `arguments` instead of the
+    model's, if given."""
 
     arguments: Mapping[str, Any] | None = None
 
 
 class Deny(msgspec.Struct, frozen=True):
-    """Do not run the call; the model reads the `reason`."""
+    """Do not run the call; the model reads `reason`."""
 
     reason: str = ""
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """Ask a person: an `ApprovalRequested` event, answered by `session.answer`."""
+    """Ask the user: emits an `ApprovalRequested` event, which `session.answer` answers."""
 
 
 Verdict: TypeAlias = Allow | Deny | Ask
 Approve: TypeAlias = Callable[[ApprovalRequest], Verdict | Awaitable[Verdict]]
 """Called exactly once for each call, one call at a time. A plain function runs in a thread, so it may block."""
 StringRule: TypeAlias = Callable[[str, str], Literal["allow", "ask", "deny"] | None]
-"""The old form: (tool, one of the things that its call is about) → a word. It is called several times for a call."""
+"""The deprecated form: maps a tool and one subject of its call to an action. It is called several times for each
+call."""
 
 
 def is_string_rule(approve: Approve | StringRule) -> bool:
-    """Return whether `approve` has the old form, and warn if so."""
+    """Return whether `approve` has the deprecated form, and warn if so. Raise `ConfigError` if it has neither form."""
     try:
         signature = inspect.signature(approve)
     except (TypeError, ValueError):  # a callable without a signature: the new form
@@ -87,7 +89,7 @@ def _takes(signature: inspect.Signature, count: int) -> bool:
 
 
 async def call_gate(approve: Approve, request: ApprovalRequest) -> Verdict:
-    """Return what `approve` decides; raise `ConfigError` if it returns anything but a verdict."""
+    """Return the verdict of `approve`; raise `ConfigError` if it returns anything else."""
     if inspect.iscoroutinefunction(approve):
         found: object = await approve(request)
     else:

@@ -19,7 +19,7 @@ from loom.tools.commands import SHELL
 from loom.tools.processes import start_program
 
 REFUSES: Final = 2
-"""The exit code that refuses a call, or that shows the model what was printed."""
+"""The exit code with which a hook refuses a call, or passes its output to the model."""
 MAX_OUTPUT_BYTES: Final = 10_000
 
 HookMoment: TypeAlias = Literal["turn_start", "turn_end", "before_compact", "after_compact"]
@@ -27,7 +27,7 @@ HookNotice: TypeAlias = Callable[[str], Awaitable[None]]
 
 
 class HookProgram(msgspec.Struct, frozen=True, kw_only=True):
-    """A command line for the tools that `tool`, a pattern, names."""
+    """A command line that runs for the tools whose name matches the pattern `tool`."""
 
     tool: str
     command: str
@@ -42,19 +42,19 @@ class ToolHooks(msgspec.Struct, frozen=True, kw_only=True):
     )
 
     async def run_moment(self, moment: HookMoment, facts: Mapping[str, Any], notice: HookNotice) -> str:
-        """Run the hooks of a turn or of a summary; `facts` are `session_id`, `cwd` and what else is known. Return what
-        those printed that ended with `REFUSES`."""
+        """Run the hooks of a turn or of a summary; `facts` holds `session_id`, `cwd` and other details. Return the
+        output of the hooks that exited with `REFUSES`."""
         given = {"hook_event_name": moment, **facts}
         return await _run(self.moments.get(moment, ()), "", given, notice)
 
     async def run_before(self, call: ToolCall, workspace: Path, session_id: str, notice: HookNotice) -> None:
-        """Run the hooks for a call that is about to run; raise ToolError if one of them refuses it."""
+        """Run the hooks for a call that is about to run; raise `ToolError` if one of them refuses it."""
         refused = await _run(self.before, call.name, _input("before_tool", call, workspace, session_id), notice)
         if refused:
-            raise ToolError(f"a hook of the user refused this call: {refused}")
+            raise ToolError(f"the user's hook refused this call: {refused}")
 
     async def run_after(self, call: ToolCall, workspace: Path, session_id: str, notice: HookNotice) -> str:
-        """Run the hooks for a call that has succeeded; return what the model should read."""
+        """Run the hooks for a call that has succeeded; return their output for the model."""
         return await _run(self.after, call.name, _input("after_tool", call, workspace, session_id), notice)
 
 
@@ -69,7 +69,7 @@ def _input(event: str, call: ToolCall, workspace: Path, session_id: str) -> dict
 
 
 async def _run(hooks: Sequence[HookProgram], tool: str, given: dict[str, Any], notice: HookNotice) -> str:
-    """Return what the hooks that ended with `REFUSES` printed; one that fails in another way is only shown."""
+    """Return the output of the hooks that exited with `REFUSES`. Any other failure is only shown as a notice."""
     workspace = Path(given["cwd"])
     said: list[str] = []
     for hook in hooks:
@@ -77,7 +77,7 @@ async def _run(hooks: Sequence[HookProgram], tool: str, given: dict[str, Any], n
             continue
         code, printed = await _run_program(hook, given, workspace)
         if code == REFUSES:
-            said.append(printed or "it gave no reason")
+            said.append(printed or "no reason given")
         elif code:
             await notice(f"the hook {hook.command!r} failed ({code}): {printed}")
     return "\n".join(said)
@@ -93,7 +93,7 @@ async def _run_program(hook: HookProgram, given: dict[str, Any], workspace: Path
                     printed = await _read(running.output)
                     code = await running.process.wait()
             except TimeoutError:
-                return os.EX_TEMPFAIL, f"it did not end within {hook.timeout_seconds:g} s"
+                return os.EX_TEMPFAIL, f"timed out after {hook.timeout_seconds:g} s"
     return code, clean_text(printed.decode("utf-8", "replace")).strip()
 
 

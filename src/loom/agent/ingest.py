@@ -1,4 +1,4 @@
-"""Content as people and programs hand it over → blocks whose bytes are in the store."""
+"""Content of a message → blocks whose bytes are in the store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from loom.tools.workspace import open_file, read_whole
 
 
 class FileBytes(msgspec.Struct, frozen=True):
-    """What was in a file, what it is called, and where it was."""
+    """The bytes of a file, its name, and its path."""
 
     data: bytes
     name: str
@@ -39,9 +39,9 @@ class FileBytes(msgspec.Struct, frozen=True):
 
 
 ReadFile: TypeAlias = Callable[[Path], Awaitable[FileBytes]]
-"""How a path becomes bytes; raises if reading it is not allowed."""
+"""Reads the bytes of a path; raises if reading it is not allowed."""
 Fetch: TypeAlias = Callable[[str], Awaitable[Attachment]]
-"""How an address becomes bytes."""
+"""Fetches a URL."""
 
 
 class KeepRendition(Protocol):
@@ -51,7 +51,7 @@ class KeepRendition(Protocol):
 
 
 class Prerender(msgspec.Struct, frozen=True):
-    """Renditions that the next request will need: pictures are rendered while they are decoded for the check."""
+    """Renditions that the next request will need. Images are rendered while they are decoded for the check."""
 
     recipes: tuple[Fit, ...]
     keep: KeepRendition
@@ -59,17 +59,18 @@ class Prerender(msgspec.Struct, frozen=True):
 
 async def ingest(
     content: Content,
-    shelf: MediaWriter,
+    writer: MediaWriter,
     *,
     limits: IntakeLimits = IntakeLimits(),
     read: ReadFile | None = None,
     fetch: Fetch | None = None,
     prerender: Prerender | None = None,
 ) -> Ingested:
-    """Return every leaf in order. All of it is understood before any of it is stored, so a bad file leaves nothing
-    behind.
+    """Return the blocks of the content, in order. Every part is checked before any is stored, so a bad file leaves
+    nothing behind. Raise `ContentError` if the content is empty.
 
-    Without `read`, paths are the user's own, taken from the working directory; without `fetch`, addresses are refused.
+    Without `read`, any file that the user can read may be named, relative to the working directory; without `fetch`,
+    URLs are refused.
     """
     blocks: list[ContentBlock] = []
     notices: list[str] = []
@@ -100,21 +101,21 @@ async def ingest(
     if not blocks:
         raise ContentError("the message is empty: give text, a file or a block")
     for admitted in kept:
-        await _keep(admitted, shelf, prerender)
+        await _keep(admitted, writer, prerender)
     for digest in dict.fromkeys(known):
-        await shelf.refresh(digest)
+        await writer.refresh(digest)
     return Ingested(tuple(blocks), tuple(notices))
 
 
-async def _keep(accepted: Accepted, shelf: MediaWriter, prerender: Prerender | None) -> None:
+async def _keep(accepted: Accepted, writer: MediaWriter, prerender: Prerender | None) -> None:
     block, data = accepted.block, accepted.data
     if data is None or isinstance(block, TextBlock | UnknownBlock):
         return
-    digest = await shelf.put(data, block.media.digest)
+    digest = await writer.put(data, block.media.digest)
     if prerender is None:
         return
     for made in accepted.renditions:
-        with contextlib.suppress(StoreError):  # it is made again when a request needs it
+        with contextlib.suppress(StoreError):  # it is rendered again when a request needs it
             await prerender.keep(digest, made.recipe, made.rendered, is_original=made.rendered.data is data)
 
 
@@ -126,7 +127,7 @@ async def _accept(
     if isinstance(source, str):
         if fetch is None:
             raise Unsupported(
-                f"{source} is a URL, and nothing is fetched here", hint="Download the file and attach it."
+                f"{source} is a URL, and URLs are not fetched here", hint="Download the file and attach it."
             )
         origin = source
         fetched = await fetch(source)
@@ -135,7 +136,7 @@ async def _accept(
         found = await read(source)
         source, name, origin = found.data, name or found.name, found.source
     if isinstance(source, str):
-        raise Unsupported(f"{origin} only leads to another address", hint="Download the file and attach it.")
+        raise Unsupported(f"{origin} only redirects to another URL", hint="Download the file and attach it.")
     return await asyncio.to_thread(
         accept,
         source,
@@ -151,7 +152,7 @@ async def _accept(
 
 
 def read_own_file(limits: IntakeLimits) -> ReadFile:
-    """Files that the user names: whatever they may read themselves."""
+    """Return a reader for files that the user names: any file that the user can read."""
 
     def read(path: Path) -> FileBytes:
         with open_file(Path.cwd(), str(path)) as opened:

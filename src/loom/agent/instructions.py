@@ -1,7 +1,7 @@
-"""Project instructions: what `AGENTS.md` files say to every agent that works here, as a part of the system prompt.
+"""Project instructions: the contents of `AGENTS.md` files, added to the system prompt.
 
-From the outermost folder of the project to the workspace, the user's own before all of them. They are read when a
-session begins; later changes are reported like those of any tracked file.
+The user's own file comes first, then those from the outermost folder of the project down to the workspace. They are
+read when a session starts; later changes are reported like those of any tracked file.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ FOREIGN: Final = "{} belongs to another user and was not read as instructions; t
 
 class InstructionFile(msgspec.Struct, frozen=True):
     place: str
-    """As a tracked file is named: relative to the workspace, whole where it is outside."""
+    """The name of the file as a tracked file: relative to the workspace if it is inside, absolute otherwise."""
     text: str
-    """All of it, also where only its beginning is shown."""
+    """The whole text, also if the prompt shows only its beginning."""
 
 
 class Instructions(msgspec.Struct, frozen=True):
@@ -36,8 +36,8 @@ class Instructions(msgspec.Struct, frozen=True):
 
 
 def with_instructions(system: str, files: Sequence[InstructionFile]) -> str:
-    """Return the system prompt with what the files say behind it; the last ones are the nearest, and come first when
-    there is not room for all."""
+    """Return the system prompt followed by the contents of the files. If there is not room for all, the files nearest
+    to the workspace (the last ones) take precedence."""
     shown: list[str] = []
     room = MAX_BYTES
     for file in reversed(files):
@@ -45,7 +45,7 @@ def with_instructions(system: str, files: Sequence[InstructionFile]) -> str:
         most = min(MAX_FILE_BYTES, room)
         if most <= 0:
             break
-        text = file.text if len(data) <= most else f"{data[:most].decode('utf-8', 'ignore')}\n[cut here]"
+        text = file.text if len(data) <= most else f"{data[:most].decode('utf-8', 'ignore')}\n[truncated]"
         shown.insert(0, f"[instructions: {visible_name(file.place)}]\n{text.strip()}")
         room -= min(len(data), most)
     return "\n\n".join(part for part in (system, *shown) if part)
@@ -58,8 +58,9 @@ def read_instructions(
     *,
     is_refused: bool = False,
 ) -> Instructions:
-    """Read the files. What is binary, a secret, a link that leads out of its project, or a file of another user in a
-    folder that is not trusted is left out and named; with `is_refused`, so is everything but the user's own."""
+    """Read the instruction files. A file that is binary or a secret, a link that leads out of the project, and a file
+    of another user in a folder that is not trusted are left out with a notice. With `is_refused`, only the user's own
+    file is read."""
     workspace = workspace.resolve()
     own = own_folder.resolve() if own_folder is not None else None
     found: list[InstructionFile] = []
@@ -72,7 +73,7 @@ def read_instructions(
             notices.append(FOREIGN.format(visible_name(str(folder / name))))
             continue
         if folder != own and is_refused:
-            notices.append(f"{visible_name(str(folder / name))} was not read: you have refused what this folder brings")
+            notices.append(f"{visible_name(str(folder / name))} was not read: you do not trust this folder")
             continue
         text, notice = _read(root, folder / name)
         if notice:
@@ -85,8 +86,8 @@ def read_instructions(
 
 
 def _folders(workspace: Path, own_folder: Path | None) -> Iterator[tuple[Path, Path]]:
-    """(root that it may not leave, folder): the user's own, then from the project's top down to the workspace. Where
-    there is no repository around it, the workspace is the whole project."""
+    """Yield pairs of a folder and the root that its file may not lead out of: the user's own folder, then the folders
+    from the top of the project down to the workspace. Without a repository, the workspace is the whole project."""
     if own_folder is not None:
         yield own_folder.resolve(), own_folder.resolve()
     above = [workspace, *workspace.parents]
@@ -96,12 +97,12 @@ def _folders(workspace: Path, own_folder: Path | None) -> Iterator[tuple[Path, P
 
 
 def _read(root: Path, path: Path) -> tuple[str, str]:
-    """Return the text, and what there is to say about it."""
+    """Return the text and a notice, either of which may be empty."""
     name = visible_name(path.name)
     try:
         with open_file(root, str(path)) as opened:
             if not opened.inside or opened.sensitive:
-                return "", f"{name} leads elsewhere and was not read as instructions"
+                return "", f"{name} leads out of the project or may hold secrets, and was not read as instructions"
             data = opened.file.read(MAX_BYTES * 4)
             size = opened.size_bytes
     except MediaError as error:

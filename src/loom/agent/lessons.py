@@ -1,4 +1,4 @@
-"""Lessons: what an answer or a refusal says about its model, kept with the session for the next request."""
+"""Facts that an answer or a refusal reveals about its model, stored with the session for the next request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from loom.session import SessionChange
 
 
 def next_input(answer: ModelAnswer) -> RequestInput:
-    """Return the input for the request after this answer: its watermark, and our estimate set right by the usage."""
+    """Return the input for the request after this answer, with its watermark, and with the token estimate calibrated by
+    the reported usage."""
     request, prepared, folded = answer.request, answer.prepared, answer.result
     if prepared is None or folded is None:
         raise AssertionError("only an answer teaches")
@@ -32,7 +33,7 @@ def next_input(answer: ModelAnswer) -> RequestInput:
 
 
 def learned_change(snapshot: Snapshot, request: RequestInput) -> SessionChange:
-    """Return what refusals and usage have taught of the model."""
+    """Return the change that stores what refusals and usage revealed about the model."""
     reference, provider = request.model.reference, request.model.provider
     settings = {"lessons": {**_builtins(snapshot.limits), reference: msgspec.to_builtins(request.limits)}}
     quarantine = {**_builtins(snapshot.quarantine), provider: sorted(request.quarantine)}
@@ -40,7 +41,8 @@ def learned_change(snapshot: Snapshot, request: RequestInput) -> SessionChange:
 
 
 def watermark_change(snapshot: Snapshot, request: RequestInput) -> SessionChange:
-    """Return the same with the borders of the request, for a session whose model has answered."""
+    """Return the `learned_change` together with the watermark of the request, for a session whose model has
+    answered."""
     watermarks = {**_builtins(snapshot.watermarks), request.model.reference: as_json(request.watermark)}
     return msgspec.structs.replace(learned_change(snapshot, request), watermark=watermarks)
 

@@ -1,4 +1,4 @@
-"""The loop of a turn: ask the model, run the calls that it makes, ask again, until an answer makes none."""
+"""The loop of a turn: call the model, run its tool calls, and repeat until an answer makes none."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 async def run_steps(turn: Turn) -> None:
-    """Run a turn from its beginning, or from where another process left it, to its end.
+    """Run a turn from its start, or from its checkpoint, to its end.
 
-    Steps whose outcome is stored return it at once, so the loop always counts from one: an engine that records steps
-    sees the same names again.
+    A step whose outcome is stored returns it at once, so the loop always counts from one, and an engine that records
+    steps sees the same names again.
     """
     for step in count(1):
         answered = await turn.engine.run(f"answer-{step}", partial(answer_step, turn, step))
@@ -26,10 +26,10 @@ async def run_steps(turn: Turn) -> None:
 
 
 async def answer_step(turn: Turn, step: int) -> StepValue:
-    """Ask the model and store its answer. An answer without calls ends the turn, unless its provider paused it or it
-    does not match its schema."""
+    """Request an answer from the model and store it. An answer without calls ends the turn, unless the provider paused
+    it or it does not match its schema."""
     if step <= turn.steps:
-        return StepValue(continues=True)  # a turn that still runs has gone on after every step that is stored
+        return StepValue(continues=True)  # a turn that is still running continued after every stored step
     await turn.check_limits()
     return await turn.ask(step)
 

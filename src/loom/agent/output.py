@@ -1,4 +1,4 @@
-"""Structured output: the JSON value in an answer, checked against the schema that was asked for."""
+"""Structured output: extract the JSON value of an answer and check it against the requested schema."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _MAX_PROBLEM: Final = 500
 
 
 class ParsedOutput(msgspec.Struct, frozen=True):
-    """The value, or the `problem` in words that a model can act on."""
+    """The value, or a `problem` that tells the model what to correct."""
 
     value: Any = None
     problem: str = ""
 
 
 def parse_output(text: str, schema: OutputSchema) -> ParsedOutput:
-    """Return the JSON value of an answer that matches the schema: the whole text, a fenced block, or the part between
-    the first bracket and the last."""
+    """Return the JSON value of an answer that matches the schema. The whole text, a fenced block, and the text between
+    the first and the last bracket are tried in this order."""
     problem = "the answer is not JSON"
     for candidate in _candidates(text):
         try:
@@ -39,7 +39,7 @@ def parse_output(text: str, schema: OutputSchema) -> ParsedOutput:
 
 
 def read_output(text: str, schema: OutputSchema | None) -> Any:
-    """Return the value of an answer; None where no schema was asked for. Raise `OutputInvalid` if it does not match."""
+    """Return the value of an answer, or None if no schema was requested. Raise `OutputInvalid` if it does not match."""
     if schema is None:
         return None
     found = parse_output(text, schema)
@@ -52,7 +52,7 @@ def read_output(text: str, schema: OutputSchema | None) -> Any:
 
 
 def schema_problem(value: Any, schema: dict[str, Any]) -> str:
-    """Return where and how a value does not match a JSON Schema; empty where it does. Nothing is fetched."""
+    """Return where and how a value does not match a JSON Schema, or an empty string if it does. Nothing is fetched."""
     from jsonschema import exceptions
     from referencing.exceptions import Unresolvable
 
@@ -67,7 +67,7 @@ def schema_problem(value: Any, schema: dict[str, Any]) -> str:
 
 
 def schema_fault(schema: dict[str, Any]) -> str:
-    """Return why a schema cannot be used; empty where it can."""
+    """Return why a schema is invalid, or an empty string if it is valid."""
     from jsonschema.exceptions import SchemaError
 
     try:
@@ -84,7 +84,7 @@ def _validator(schema: dict[str, Any]) -> Any:
 
 
 def repair_text(problem: str) -> str:
-    """Return what asks a model for the same answer in the right form."""
+    """Return the message that asks a model to correct its answer."""
     return (
         f"[Your answer does not match the JSON Schema: {problem}. Answer again with one JSON value that matches it, and"
         " nothing else.]"

@@ -1,4 +1,4 @@
-"""Plan mode: a session in which only reading tools are offered, until the user has approved a plan."""
+"""Plan mode: a session offers only tools that read, until the user approves a plan."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from loom.errors import ToolError
 from loom.tools.base import Tool, ToolContext, text_result
 
 PLAN_MODE: Final = "plan_mode"
-"""The setting of a session that is in plan mode."""
+"""The session setting that is true in plan mode."""
 PRESENT_PLAN: Final = "present_plan"
 _ALSO_OFFERED: Final = frozenset({"update_todos"})
-"""Tools that write nothing but the conversation."""
+"""Tools that change nothing but the conversation."""
 APPROVED: Final = "The user approved the plan. Plan mode is over: carry the plan out now. All tools are offered again."
 
 
@@ -22,7 +22,8 @@ def is_planning(settings: Mapping[str, Any]) -> bool:
 
 
 def plan_tools(tools: Mapping[str, Tool], leave: Callable[[], Awaitable[None]] | None = None) -> dict[str, Tool]:
-    """Return the tools of plan mode: those that read, and the one that presents the plan. `leave` ends plan mode."""
+    """Return the tools of plan mode: those that only read, and the one that presents the plan. `leave` is called to end
+    plan mode."""
     if not tools:
         return {}
 

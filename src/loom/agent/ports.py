@@ -1,4 +1,4 @@
-"""The store as the agent sees it: one session, with methods that say what a turn does with it."""
+"""The session store as a port of the agent: one session, with a method for each operation of a turn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loom.session import Options, Queued, SessionChange
 
 
 class Command(Protocol):
-    """What another process wants from the turn that runs."""
+    """A command from another process to the running turn."""
 
     @property
     def kind(self) -> Literal["cancel", "answer"]: ...
@@ -40,46 +40,46 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a change writes once the ids of its new nodes are known."""
+    """The events, settings and overrides that a change writes in addition, given the ids of its new nodes."""
 
     events: Sequence[Event] = ()
     settings: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     overrides: Mapping[str, Override] = msgspec.field(default_factory=dict[str, Override])
-    """Renditions chosen for blocks besides those that were chosen before."""
+    """Overrides to add to those of the session."""
 
 
 class OpenStep(msgspec.Struct, frozen=True, kw_only=True):
-    """What the events tell of a step that a process left without an end."""
+    """A step that a process left unfinished, reconstructed from its events."""
 
     answer: tuple[ModelEvent, ...] = ()
-    """The model's words since its last request."""
+    """The model's output since its last request."""
     requested_tokens: int = 0
-    """What that request carried, by our estimate; 0 if there was none."""
+    """The estimated tokens of that request; 0 if there was none."""
     begun: frozenset[str] = frozenset()
-    """The calls that had begun."""
+    """The ids of the calls that had started."""
     results: Mapping[str, ToolResult] = msgspec.field(default_factory=dict[str, ToolResult])
-    """The results of those that had ended, by call."""
+    """The results of the calls that had ended, by call id."""
     is_damaged: bool = False
-    """Whether events could not be read: any call may have begun."""
+    """Whether events could not be read; if so, any call may have started."""
 
 
 class SessionRecord(Protocol):
-    """A session as it is kept. Every change is on disk when the call returns; while the lease is held, every write
-    carries its fence and raises `Conflict` once another process has acquired the session."""
+    """A stored session. Every change is on disk when its method returns. While the lease is held, every write carries
+    its fencing token and raises `Conflict` once another process has acquired the session."""
 
     @property
     def id(self) -> str: ...
 
     async def snapshot(self, at: str = "") -> Snapshot:
-        """Read the session and the path to its head, or to another node."""
+        """Read the session and the path to its head, or to the node `at`."""
         ...
 
     async def commit(self, change: SessionChange, complete: Callable[[tuple[str, ...]], Completion]) -> Committed:
-        """Apply a change together with what `complete` returns for the ids of the new nodes, in one transaction."""
+        """Apply a change, and what `complete` returns for the ids of its new nodes, in one transaction."""
         ...
 
     async def append_events(self, events: Sequence[Event]) -> int:
-        """Append events of a turn to the log; return the number of the last. Requires the lease."""
+        """Append events of a turn to the log; return the number of the last one. Requires the lease."""
         ...
 
     async def question(self, node: str | None) -> str:
@@ -93,17 +93,17 @@ class SessionRecord(Protocol):
         ...
 
     async def check_kept(self, node: str) -> None:
-        """Raise `NotFound` if a node is not part of this session."""
+        """Raise `NotFound` if the session has no such node."""
         ...
 
     async def use_model(self, model: str) -> None: ...
 
     async def set_options(self, options: Mapping[str, Any]) -> None:
-        """Replace the options that the session sets for its messages."""
+        """Replace the session's default options for messages."""
         ...
 
     async def has_ended(self, turn: str) -> bool:
-        """Return whether the end of this turn, the last that ran, is among the events."""
+        """Return whether the log holds the end of this turn, the last one that ran."""
         ...
 
     async def is_answer_complete(self, node: str) -> bool:
@@ -111,15 +111,15 @@ class SessionRecord(Protocol):
         ...
 
     async def open_step(self) -> OpenStep:
-        """Read what the events tell since the last message was stored."""
+        """Read the events since the last stored message."""
         ...
 
     @property
     def has_lease(self) -> bool: ...
 
     def wait_for_store(self) -> AbstractContextManager[None]:
-        """Inside, and in tasks that are started inside, a store that cannot be reached is waited for, until the lease
-        would be lost."""
+        """Retry while the store is unavailable, until the lease would expire. Applies to the code inside and to tasks
+        started there."""
         ...
 
     async def acquire(self) -> bool:
@@ -139,7 +139,7 @@ class SessionRecord(Protocol):
     async def enqueue(
         self, key: str, message: Message | None, options: Options, events: Callable[[str], Sequence[Event]]
     ) -> Queued:
-        """Queue a message, with `events` (called with its id) in the log; the same key again returns the first one.
+        """Queue a message and append `events` (called with its id); a repeated `key` returns the message queued first.
         Requires no lease."""
         ...
 

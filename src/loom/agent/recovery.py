@@ -1,5 +1,5 @@
-"""Recovery from refusals: the request is changed so that the same refusal cannot come again, and the user reads one
-sentence about it. What was learned is kept with the session, so that it is not learned again on every turn."""
+"""Recovery from refusals: change the request so that the same refusal cannot occur again, and notify the user. What was
+learned is stored with the session, so that later turns do not repeat the refusal."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ _KINDS: Final = {
 }
 _KIND_NAMES: Final = {"image/": "images", "audio/": "audio", "video/": "video", PDF: "PDF", "tools": "tools"}
 _REFUSED_HISTORY: Final = (400, 422, None)
-"""Statuses by which a server refuses what it was sent."""
+"""HTTP statuses with which a server refuses the content of a request."""
 _SMALLER: Final = 0.6
 _SHRINKS: Final = 3
 _MAX_RECOVERIES: Final = 12
-"""Of one step."""
+"""The limit for one step."""
 
 
 class Recovery(msgspec.Struct, frozen=True, kw_only=True):
-    """The changed request, and the sentence for the user."""
+    """The changed request, and the notice for the user."""
 
     request: RequestInput
     notice: str
     refused_kind: str = ""
-    """A kind of media that the model turned out not to take."""
+    """A kind of media that the model turned out not to support."""
 
 
 def recover(request: RequestInput, prepared: Prepared, error: ProviderError, tried: list[str]) -> Recovery | None:
     """Return a request that avoids the refusal `error`, or None if nothing is left to change.
 
-    `tried` are the recoveries of this step so far: the same one is not tried the same way twice.
+    `tried` lists the recoveries of this step so far, so that none is tried twice in the same way.
     """
     if len(tried) >= _MAX_RECOVERIES:
         return None
@@ -63,15 +63,15 @@ def recover(request: RequestInput, prepared: Prepared, error: ProviderError, tri
             tried.append("bytes")
             limit = int(prepared.receipt.totals.wire_bytes * _SMALLER)
             limits = msgspec.structs.replace(request.limits, max_bytes=limit)
-            notice = f"{reference} found the request too large; older media are reduced"
+            notice = f"the request was too large for {reference}; older media are reduced"
         case ContextOverflow() if tried.count("tokens") < _SHRINKS:
             tried.append("tokens")
             limit = int(prepared.receipt.totals.tokens * _SMALLER)
             limits = msgspec.structs.replace(request.limits, max_tokens=limit)
-            notice = f"{reference} found the conversation too long; older turns are reduced"
+            notice = f"the conversation was too long for {reference}; older turns are reduced"
         case Refused() if request.limits.takes_thinking_back and _REASONING.search(error.message):
             limits = msgspec.structs.replace(request.limits, takes_thinking_back=False)
-            notice = f"{reference} did not accept its old reasoning back; it is left out"
+            notice = f"{reference} did not accept its earlier reasoning; it is left out"
         case Refused() if error.status in _REFUSED_HISTORY:
             return _rewrite_history(request, prepared, error)
         case _:
@@ -83,8 +83,8 @@ def recover(request: RequestInput, prepared: Prepared, error: ProviderError, tri
 
 
 def _rewrite_history(request: RequestInput, prepared: Prepared, error: ProviderError) -> Recovery | None:
-    """Compile what went out as it came; then, as the last resort, show old calls and their results as text: a server
-    may demand with them what this conversation does not hold, and would refuse it on every turn."""
+    """Compile messages that were sent unchanged. As a last resort, send old calls and their results as text: a server
+    may require fields with them that this conversation lacks, and would refuse it on every turn."""
     reference, limits, path = request.model.reference, request.limits, request.full_path
     calls = [at for at, placed in enumerate(path) if placed.message.calls]
     if any(message.form is not None for message in prepared.prompt.messages):
@@ -110,10 +110,10 @@ def _rewrite_history(request: RequestInput, prepared: Prepared, error: ProviderE
 
 
 def _quarantine(request: RequestInput, prompt: Prompt, error: MediaRefused, tried: list[str]) -> Recovery | None:
-    """Leave out the media that the provider names. If it names none: once, the newest ones, for older ones were
-    accepted before.
+    """Leave out the media that the provider names. If it names none, leave out the newest ones once, because older ones
+    were accepted before.
 
-    As long as it names others, the step continues without them: one message may hold several that are damaged.
+    This repeats while the provider names further media: one message may hold several that are damaged.
     """
     sent = {ref.digest for ref in prompt.media()}
     blamed = [digest for digest in error.digests if digest in sent]
@@ -147,7 +147,7 @@ def _shown_media(blocks: tuple[object, ...]) -> Iterator[ShownMedia]:
 
 
 def _media_names(prompt: Prompt, digests: list[str], path: tuple[Placed, ...]) -> list[str]:
-    """Return what each is called, and where it came from."""
+    """Return the name and the source of each medium."""
     sources = {media.digest: media.source for placed in path for media in media_of(placed.message) if media.source}
     named: dict[str, str] = {}
     for message in prompt.messages:
@@ -163,9 +163,12 @@ def _media_names(prompt: Prompt, digests: list[str], path: tuple[Placed, ...]) -
 
 
 def _without_capability(request: RequestInput, error: CapabilityMissing) -> Recovery | None:
+    """Leave out the kind of media, or the tools, that the provider's message names first."""
     reference = request.model.reference
     capabilities = request.limits.limit_model(request.model).capabilities
-    kind = _missing_kind(_provider_message(error))
+    message = _provider_message(error)
+    positions = {kind: match.start() for kind, pattern in _KINDS.items() if (match := pattern.search(message))}
+    kind = min(positions, key=positions.__getitem__, default=None)
     if kind == "tools" and capabilities.tools:
         limits = msgspec.structs.replace(request.limits, takes_tools=False)
         return Recovery(
@@ -181,12 +184,6 @@ def _without_capability(request: RequestInput, error: CapabilityMissing) -> Reco
     )
 
 
-def _missing_kind(words: str) -> str | None:
-    """Return the kind that is named first."""
-    places = {kind: found.start() for kind, pattern in _KINDS.items() if (found := pattern.search(words))}
-    return min(places, key=places.__getitem__, default=None)
-
-
 def _provider_message(error: ProviderError) -> str:
-    """Return the provider's own words: a model's name in front of them may hold `vision` or `tools`."""
+    """Return the provider's message without the model's name, which may itself contain `vision` or `tools`."""
     return error.message.removeprefix(f"{error.provider}/{error.model}: ")

@@ -1,5 +1,5 @@
-"""What a tool returned → the blocks of its result. Text, paths, bytes, pictures, blocks, JSON and lists of these all
-mean what one would expect; data URLs inside JSON become blocks; long text is capped and the rest can be read on."""
+"""The return value of a tool → the blocks of its result. Text, paths, bytes, images, blocks, JSON and lists of these
+become blocks; data URLs inside JSON become media; long text is truncated, and the rest can be read with `look`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from loom.errors import LoomError
 Attach = Callable[[bytes | Path | Attachment], Awaitable[Sequence[ContentBlock]]]
 
 Keep = Callable[[str], Awaitable[Media]]
-"""Stores a text that was too long to show."""
+"""Stores a text that is too long to show."""
 
 TEXT_CAP_BYTES: Final = 30_000
 _LEAST_BYTES: Final = 600
@@ -41,7 +41,8 @@ _KEPT: Final = "kept"
 
 
 async def blocks_of(value: Any, attach: Attach) -> list[ContentBlock]:
-    """Never raises for what a tool may return; what cannot be shown is described."""
+    """Return the blocks of a tool's return value. A value that cannot be shown is described in text instead of
+    raising."""
     match value:
         case None:
             return []
@@ -57,17 +58,16 @@ async def blocks_of(value: Any, attach: Attach) -> list[ContentBlock]:
             return await blocks_of(expand_custom_blocks(value), attach)
         case list() | tuple():
             items = cast("Sequence[Any]", value)
-            if any(_is_content(item) for item in items):
+            content = bytes | Path | Attachment | ContentBlock | ToolResult
+            if any(
+                isinstance(it, content) or is_custom(it) or hasattr(it, "save") or hasattr(it, "savefig")
+                for it in items
+            ):
                 return [block for item in items for block in await blocks_of(item, attach)]
             return await _json(list(items), attach)
         case _:
             png = _picture(value)
             return await _attach_value(png, attach) if png is not None else await _json(value, attach)
-
-
-def _is_content(item: Any) -> bool:
-    content = bytes | Path | Attachment | ContentBlock | ToolResult
-    return isinstance(item, content) or is_custom(item) or hasattr(item, "save") or hasattr(item, "savefig")
 
 
 async def _attach_value(value: bytes | Path | Attachment, attach: Attach) -> list[ContentBlock]:
@@ -78,14 +78,15 @@ async def _attach_value(value: bytes | Path | Attachment, attach: Attach) -> lis
 
 
 def _picture(value: Any) -> bytes | None:
-    """Return a Pillow image or a figure: whatever can save itself as PNG. Colours that PNG does not know become RGB."""
+    """Return the PNG of a Pillow image or of a figure: any value that can save itself as PNG. Convert colour modes that
+    PNG lacks to RGB."""
     save = getattr(value, "save", None) or getattr(value, "savefig", None)
     if not callable(save):
         return None
     buffer = io.BytesIO()
     try:
         save(buffer, format="PNG")
-    except (TypeError, ValueError):  # it saves something else, or elsewhere
+    except (TypeError, ValueError):  # its save method saves another format, or only to a path
         return None
     except OSError:
         value.convert("RGB").save(buffer, format="PNG")
@@ -104,7 +105,7 @@ async def _json(value: Any, attach: Attach) -> list[ContentBlock]:
 
 
 async def _store_data_urls(plain: Any, attach: Attach) -> list[ContentBlock]:
-    """Data URLs become blocks; the JSON keeps a label in their place."""
+    """Turn data URLs into blocks; a label replaces them in the JSON."""
     found: list[tuple[bytes, str]] = []
 
     def lift(data: bytes, name: str, _declared: str) -> ContentBlock:
@@ -121,10 +122,11 @@ async def _store_data_urls(plain: Any, attach: Attach) -> list[ContentBlock]:
 async def fit_text(
     blocks: Sequence[ContentBlock], *, most_bytes: int = TEXT_CAP_BYTES, keep: Keep | None = None
 ) -> tuple[tuple[ContentBlock, ...], Media | None]:
-    """Text beyond the cap is cut: its beginning and its end stay, and the cut says how to read on. Never empty.
+    """Truncate text beyond `most_bytes`: keep its beginning and its end, with a note on how to read the rest. The
+    result is never empty.
 
-    The whole text is kept through `keep`. No block refers to it, so it is swept when the days for such media are over
-    (`cleanup_after_days`); `look` then says that it is gone.
+    `keep` stores the whole text. No block refers to it, so it is deleted after `cleanup_after_days`; `look` then
+    reports that it is gone.
     """
     texts = [block.text for block in blocks if isinstance(block, TextBlock)]
     if sum(len(text.encode()) for text in texts) <= most_bytes:
@@ -163,7 +165,8 @@ def _cut(text: str, most_bytes: int, whole: str, lines_before: int, kept: Media 
 
 
 def with_kept(data: Any, kept: Media | None) -> Any:
-    """Return what interfaces get about a truncated text; `look` finds it there again. A tool cannot say this itself."""
+    """Return the data for interfaces, with a reference to the whole of a truncated text, where `look` finds it. The key
+    is reserved: a value that the tool set itself is removed."""
     if isinstance(data, dict):
         data = {key: value for key, value in cast("dict[str, Any]", data).items() if key != _KEPT}
     if kept is None:
@@ -173,7 +176,7 @@ def with_kept(data: Any, kept: Media | None) -> Any:
 
 
 def kept_texts(message: Message) -> Iterator[Media]:
-    """Yield the whole texts of results that were cut."""
+    """Yield the whole texts of truncated results."""
     for result in message.results:
         match result.data:
             case {"kept": {"digest": str(digest), "size_bytes": int(size)}} if is_digest(digest):
@@ -187,7 +190,7 @@ def kept_text(digest: str, size_bytes: int, tool: str) -> Media:
 
 
 def data_of(value: Any) -> Any:
-    """Return what a tool meant for interfaces only: the `data` of a ToolResult that it built itself."""
+    """Return the data that a tool meant for interfaces only: the `data` of a `ToolResult` that it built itself."""
     return value.data if isinstance(value, ToolResult) else None
 
 

@@ -1,4 +1,4 @@
-"""What sessions and turns are given by the runtime, in one struct."""
+"""The services that the runtime gives to sessions and turns."""
 
 from __future__ import annotations
 
@@ -36,33 +36,33 @@ AfterCrash: TypeAlias = Literal["continue", "stop"]
 
 
 class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a turn ends, finished or not. The time in which an approval is pending does not count."""
+    """The limits at which a turn is ended. Time during which an approval is pending does not count."""
 
     steps: int = 50
     seconds: float = 3_600.0
     usd: float | None = None
     answer_bytes: int = 16_000_000
-    """Of one answer; a model that goes on is stopped there."""
+    """The size of one answer; a longer one is cut off."""
 
 
 class TurnCounters(msgspec.Struct):
     """Counts since the process started."""
 
     continued: int = 0
-    """Turns that were taken up after a restart."""
+    """Turns that were continued after a restart."""
     repeated_tokens: int = 0
-    """Tokens, by our estimate, of requests that were sent once more for it, and are paid twice."""
+    """Estimated tokens of requests that were sent again after a restart, and are therefore paid twice."""
 
 
 class SessionLock:
-    """What all objects of one session in this process share: one of them runs a turn at a time."""
+    """State that all objects of one session in this process share, so that one turn runs at a time."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.wake = asyncio.Event()
         """Set when a command for the running turn has arrived."""
         self.turn: Turn | None = None
-        """The turn that runs now."""
+        """The running turn."""
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,39 +79,39 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     counters: TurnCounters
     tool_output_bytes: int
     compact_at: float | None
-    """The part of the window that a request may fill before the conversation is summarised; None: never."""
+    """The share of a request's token budget at which the conversation is summarised; None: never."""
     secrets: frozenset[str]
-    """Values that no tool's result may show."""
+    """Values to mask in every tool result."""
     auto_context: tuple[str, ...]
     tools: Mapping[str, Tool]
     rule: Rule
     approve: Approve | None
-    """Decides on every call instead of rules and people."""
+    """Decides on every call, instead of rules and the user."""
     keep_rendition: KeepRendition
     known_model: Callable[[str], Model]
-    """Returns the model with what the catalogue and the settings say, without asking its endpoint."""
+    """Returns the model as the catalogue and the settings describe it, without contacting its endpoint."""
     resolve_model: Callable[[str], Awaitable[Model]]
-    """Returns the model with everything that is known of it."""
+    """Returns the model with everything known about it."""
     sampling: Callable[[Model], Sampling]
     keep_calibration: Callable[[str, Calibration], Awaitable[None]]
-    """Remembers how far the estimates of a model are off, by its reference."""
+    """Stores the calibration of a model's token estimates, by its reference."""
     learn: Callable[[Model, str], Awaitable[None]]
-    """Remembers that a model does not take a kind of media."""
+    """Stores that a model does not support a kind of media."""
     provider: Callable[[Model], Provider]
     lost_files: Callable[[ProviderError, Prompt], Collection[str]]
-    """Returns the uploaded files of a prompt that a refusal says are gone."""
+    """Returns the uploaded files of a prompt that, according to a refusal, are gone."""
     forget_files: Callable[[Model, Collection[str]], Awaitable[None]]
-    """Forgets uploaded files that their provider no longer has."""
+    """Removes uploaded files that their provider no longer has from the index."""
     price: Callable[[Model, Usage], float | None]
     check_budget: Callable[[str], Awaitable[None]]
-    """Raises `BudgetSpent` if a session may not begin another turn."""
+    """Raises `BudgetSpent` if a session may not start another turn."""
     check_user_budget: Callable[[str], Awaitable[None]]
-    """Raises `BudgetSpent` if an owner of a session may not ask a model again today."""
+    """Raises `BudgetSpent` if an owner of a session has used up today's budget."""
     charge: Callable[[str, Model, Usage], Awaitable[None]]
-    """Adds what an answer has cost to what the owners of a session have spent."""
+    """Adds the cost of an answer to what the owners of a session have spent."""
     fetch: Fetch
     expand: Callable[[Sequence[Content], Path], Awaitable[list[Content]]]
-    """Returns the content of a message with what its slash command and its mentions stand for."""
+    """Returns the content of a message with its slash command and its mentions expanded."""
     wait_tools: Callable[[], Awaitable[None]]
     """Waits until the tools of MCP servers are known."""
     lock: Callable[[str], SessionLock]
@@ -120,23 +120,23 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Returns the background processes of a session."""
 
     unused_tools: Callable[[Path], frozenset[str]]
-    """Returns the tools that have no use in a workspace. It reads files."""
+    """Returns the tools that are of no use in a workspace. It reads files."""
 
     def select_tools(self, names: Collection[str] | None, unused: Collection[str] = ()) -> Mapping[str, Tool]:
-        """Return the tools that may be called; None means all. Those that are `unused` are left out."""
+        """Return the tools called `names` (None: all) that are not `unused`."""
         if names is None and not any(name in self.tools for name in unused):
             return self.tools
         chosen = self.tools if names is None else names
         return {name: it for name, it in self.tools.items() if name in chosen and name not in unused}
 
     def prerender(self, model: Model) -> Prerender:
-        """Return how pictures for `model` are rendered while they are taken in."""
+        """Return the renditions for `model` that are made when images are stored."""
         accepts = model.capabilities.accepts
         recipes = (full_image(model, self.policy, accepts),) if image_formats(accepts) else ()
         return Prerender(recipes, self.keep_rendition)
 
     def request_options(self, model: Model, tools: Mapping[str, Tool]) -> RequestOptions:
-        """Return what the user's settings say about requests to `model`."""
+        """Return the user's settings for requests to `model`."""
         specs = tuple(tool.spec for tool in tools.values())
         return RequestOptions(
             policy=self.policy, tools=specs, sampling=self.sampling(model), compact_at=self.compact_at

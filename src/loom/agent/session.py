@@ -1,6 +1,6 @@
 """SessionTurns: runs the turns of a session in this process. It decides which turn may run now; `Turn` does the rest.
 
-One turn at a time, whichever process runs it; messages that arrive meanwhile are queued.
+One turn runs at a time, across all processes; messages that arrive meanwhile are queued.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ Show = Callable[[Event], None]
 
 
 class SessionTurns:
-    """`notices` are shown with the first turn; `tools` are those that messages sent here may call (None: all)."""
+    """Runs the turns of one session. The first turn shows `notices`; messages sent here may call `tools` (None:
+    all)."""
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class SessionTurns:
         self._is_draining = False
         self._last: Turn | None = None
         self._early_commands: list[Command] = []
-        """Commands that were received before the turn that they name was taken up."""
+        """Commands that arrived before the turn that they name was resumed."""
 
     @property
     def id(self) -> str:
@@ -108,10 +109,11 @@ class SessionTurns:
     # Send ------------------------------------------------------------------------------------------------------------
 
     def stream(self, *content: Content, **how: Unpack[MessageKeywords]) -> ReplyStream:
-        """Send a message and iterate the events of its turn (`text()`: its words; at the end, `reply`); leaving early
-        cancels it. While another turn runs, here or in another process, the message waits.
+        """Send a message and iterate over the events of its turn (`text()`: its text; at the end, `reply`). Closing the
+        stream early cancels the turn. While another turn runs, here or in another process, the message waits.
 
-        A turn that another process left is continued first; what it waits for (`approvals`) is then denied.
+        A turn that another process left unfinished is continued first; if it has pending approvals, it is
+        closed instead, and they are denied.
         """
         wanted = options_of(**how, tools=self._tools)
         return self._stream(content, wanted, how.get("output"), shows_left_turn=True)
@@ -136,7 +138,7 @@ class SessionTurns:
         return ReplyStream(job, self._reply, output)
 
     def regenerate(self, node: str | None = None, **how: Unpack[AnswerKeywords]) -> ReplyStream:
-        """Answer the question above `node` (None: the last question) once more, beside the answers that are there."""
+        """Answer the question above `node` (None: the last question) again; earlier answers stay as alternatives."""
         wanted = options_of(**how, parent=node, tools=self._tools)
 
         async def job(show: Show) -> None:
@@ -150,20 +152,20 @@ class SessionTurns:
     """The old name of `regenerate`."""
 
     def compact(self, *, model: str = "") -> EventStream:
-        """Let the model summarise the conversation and continue from there. The whole conversation stays as a branch;
-        media are kept and can be looked at again."""
+        """Let the model summarise the conversation and continue from the summary. The original conversation stays as a
+        branch; its media can still be shown again."""
         return EventStream(lambda show: self._run_when_free(Compact(model=model), 1, show))
 
     async def send(self, *content: Content, **how: Unpack[MessageKeywords]) -> Reply:
-        """The same as `stream`, folded into a reply; a turn that fails raises its error. Of `n` answers the last is
-        returned, with the others as its `siblings`."""
+        """Send a message and return the reply; raise the error of a turn that fails. Of `n` answers return the last,
+        with the others as its `siblings`."""
         wanted = options_of(**how, tools=self._tools)
         return await self._stream(content, wanted, how.get("output"), shows_left_turn=False).finish()
 
     async def _reply(self, finished: TurnFinished, answers: Sequence[MessageStored]) -> Reply:
         turn = self._last
         if not answers or turn is None or turn.receipt is None:
-            raise LoomError(f"the model gave an empty answer (stop: {finished.stop})", hint="Ask again.")
+            raise LoomError(f"the model returned an empty answer (stop: {finished.stop})", hint="Try again.")
         message = join_answers([answer.message for answer in answers])
         with self._record.wait_for_store():
             parent = await self._record.parent(turn.question)
@@ -192,18 +194,18 @@ class SessionTurns:
         services = self._services
         prerender: Prerender | None = None
         if any(isinstance(leaf, Path | bytes | Attachment) for leaf in flatten(content)):
-            with suppress(LoomError):  # the turn says what is wrong with the model
+            with suppress(LoomError):  # the turn reports problems with the model
                 prerender = services.prerender(services.known_model(model or await self._record.model()))
         return await ingest(content, services.media, limits=services.limits, fetch=services.fetch, prerender=prerender)
 
     async def draft_of(self, content: Sequence[Content], model: str = "") -> tuple[Message, ...]:
-        """Return the message that `content` would be, for a preview; none if it is empty."""
+        """Return the message for `content`, for a preview; return nothing if it is empty."""
         if not content:
             return ()
         return (Message("user", (await self._store_content(await self._expand(content), model)).blocks),)
 
     async def _expand(self, content: Sequence[Content]) -> list[Content]:
-        """Return the content with what its slash command and its mentions stand for."""
+        """Return the content with its slash command and its mentions expanded."""
         said: list[Content] = list(flatten(expand_custom_blocks(list(content))))
         texts = [
             leaf.text if isinstance(leaf, TextBlock) else leaf for leaf in said if isinstance(leaf, str | TextBlock)
@@ -224,7 +226,7 @@ class SessionTurns:
     ) -> Queued:
         """Queue a message until `work`, here or in another process, runs it. It is on disk when this returns.
 
-        The same `key` again returns the first one (`is_new` False), also after it was answered.
+        A repeated `key` returns the message queued first (`is_new` is False), even after it was answered.
         """
         wanted = with_models(options_of(**how, tools=self._tools), models)
         message, mentioned, notices = await self._ingest(content, wanted.model)
@@ -239,21 +241,21 @@ class SessionTurns:
         return msgspec.structs.replace(queued, notices=notices)
 
     async def steer(self, *content: Content, key: str = "") -> Queued:
-        """Send a message to the turn that runs: the model reads it at its next step. Where no turn runs, or none takes
-        a further step, it is answered like any queued message."""
+        """Send a message to the running turn: the model reads it at its next step. If no turn runs, or the turn takes
+        no further step, it is answered like any queued message."""
         message, mentioned, notices = await self._ingest(content, "")
         options = Options(tools=self._tools, mentioned=mentioned, steers=True)
         return await self._enqueue(key, message, options, notices)
 
     async def post_again(self, node: str | None = None, *, key: str = "", **how: Unpack[AnswerKeywords]) -> Queued:
-        """The same for another answer to the question above `node`."""
-        options_of(**how)  # before anything is read
+        """Queue another answer to the question above `node`."""
+        options_of(**how)  # report invalid options before anything is read
         question = await self._record.question(node)
         options = options_of(**how, parent=question, tools=self._tools)
         return await self._record.enqueue(key, None, options, lambda _: ())
 
     async def post_compact(self, *, key: str = "", model: str = "") -> Queued:
-        """The same for a summary of the conversation."""
+        """Queue a summary of the conversation."""
         head = (await self._record.snapshot()).head
         options = Options(model=model, parent=head, tools=(), is_compact=True)
         return await self._record.enqueue(key, None, options, lambda _: ())
@@ -262,8 +264,8 @@ class SessionTurns:
         return tuple(await self._record.queue())
 
     def work(self) -> EventStream:
-        """Run what no other process is running: continue a turn that was left, then answer what is queued, in order.
-        End at once where another process runs the session."""
+        """Do the work that no other process does: continue an unfinished turn, then answer queued messages in order.
+        The stream ends at once if another process runs the session."""
 
         async def job(show: Show) -> None:
             while not self._lock.lock.locked() and not self._is_draining:
@@ -272,15 +274,15 @@ class SessionTurns:
                         return
                     async with self._heartbeat():
                         may_be_queued = await self._run_backlog(show)
-                # A message may have been queued just before the lease was released, by a process that saw us at work.
+                # Another process may have queued a message just before the lease was released, expecting us to run it.
                 if not may_be_queued or not await self._record.queue():
                     return
 
         return EventStream(job)
 
     async def _run_backlog(self, show: Show) -> bool:
-        """Return False where nothing is left to do here: the session was lost, its store cannot be written, or the
-        transaction that released the lease saw an empty queue."""
+        """Continue an unfinished turn and answer queued messages. Return False if nothing is left to do here: the lease
+        was lost, the store cannot be written, or the transaction that released the lease saw an empty queue."""
         snapshot = await self._snapshot_for_turn()
         if not await self._continue_left_turn(snapshot, show):
             return False
@@ -313,8 +315,8 @@ class SessionTurns:
         message: Message | None = None,
         show_left: Show | None = None,
     ) -> None:
-        """Run `n` turns that answer one question, once no other turn of the session runs. Where one fails, stop.
-        `show_left` receives the events of a turn that is continued first."""
+        """Run `n` turns that answer one question, once no other turn of the session runs; stop after one that fails.
+        `show_left` receives the events of an unfinished turn that is continued first."""
         is_announced = self._lock.lock.locked()
         if is_announced and message is not None:
             show(MessageQueued(message=message))
@@ -330,7 +332,7 @@ class SessionTurns:
                 if checkpoint_of(snapshot).turn:
                     snapshot = await self._snapshot_for_turn()
                 if isinstance(request, NewMessage) and not request.parent:
-                    # The words of a summary are no part of the answer, and its end is not the end of the stream.
+                    # The text of a summary is not part of the answer, and its end must not end the stream.
                     options = Options(model=request.model, sampling=request.sampling)
                     snapshot = await self._compact_if_due(
                         snapshot, request.message, options, partial(_show_notice, show)
@@ -353,8 +355,8 @@ class SessionTurns:
 
     async def _compact_if_due(self, snapshot: Snapshot, message: Message, options: Options, show: Show) -> Snapshot:
         """Summarise the conversation before `message` if its request would fill too much of the window; return the
-        session as it is then. Where the model writes no summary, the message is answered all the same: trimming keeps
-        the request within limits."""
+        session as it is then. If the model writes no summary, the message is answered anyway: trimming keeps the
+        request within the limits."""
         if not may_compact(snapshot.path, self._services.compact_at) or self._is_draining:
             return snapshot
         request = await self.next_request(options.model, draft=(message,), sampling=options.sampling)
@@ -365,7 +367,7 @@ class SessionTurns:
         return await self._snapshot_for_turn()
 
     async def _run_turn(self, begin: Callable[[Turn], Awaitable[bool]], show: Show, *, releases: bool = False) -> Turn:
-        """Run one turn to its end; if the caller is cancelled, the turn is, too."""
+        """Run one turn to its end; cancel it if the caller is cancelled."""
         notices, self._notices = self._notices, []
         turn = Turn(
             self._services, self._record, begin, show=show, files=self._files, notices=notices, releases=releases
@@ -383,9 +385,9 @@ class SessionTurns:
         return turn
 
     async def _continue_left_turn(self, snapshot: Snapshot, show: Show, *, is_superseded: bool = False) -> bool:
-        """Continue the turn that another process left, if `snapshot` holds one. With `is_superseded`, a new message
-        denies the approvals that it waits for, which is a notice of the new turn. Return False where the session was
-        lost meanwhile."""
+        """Continue the turn that another process left unfinished, if `snapshot` holds one. With `is_superseded`, a turn
+        with pending approvals is closed instead, and the next turn shows a notice. Return False if the session was lost
+        meanwhile."""
         checkpoint = checkpoint_of(snapshot)
         if not checkpoint.turn:
             return True
@@ -401,13 +403,13 @@ class SessionTurns:
         return turn.state not in ("lost", "interrupted")
 
     async def _left_turn(self) -> TurnCheckpoint:
-        """Return the checkpoint of a turn that runs, or that a process left without an end."""
+        """Return the checkpoint of a running or unfinished turn."""
         return checkpoint_of(await self._record.snapshot())
 
     # Look and change -------------------------------------------------------------------------------------------------
 
     async def snapshot(self, at: str = "") -> Snapshot:
-        """Read the session and the path to its head, or to another node."""
+        """Read the session and the path to its head, or to the node `at`."""
         return await self._record.snapshot(at)
 
     async def path(self) -> tuple[Message, ...]:
@@ -421,26 +423,26 @@ class SessionTurns:
         await self._record.use_model(model)
 
     async def set_options(self, options: Choices = None, *, thinking: str = "") -> None:
-        """Set the options of all later messages; they replace those that were set before."""
+        """Set the options of all later messages; they replace earlier ones."""
         await self._record.set_options(as_json(sampling_of(options, thinking=thinking)))
 
     async def go(self, node: str) -> None:
-        """Move the head to any node that the session keeps. A turn that was left is closed first."""
+        """Move the head to any node of the session. An unfinished turn is closed first."""
         await self._record.check_kept(node)
         async with self._exclusive():
             await self._close_turn_that_was_left()
             await self._record.commit(SessionChange(move_to=node), lambda _: Completion())
 
     async def todos(self) -> tuple[Todo, ...]:
-        """Return the agent's current list of what is to be done."""
+        """Return the agent's current to-do list."""
         return current_todos(await self.path())
 
     def background_processes(self) -> tuple[BackgroundProcess, ...]:
-        """Return the background processes that this session has started in this process of Loom."""
+        """Return the background processes that this session started in this process of Loom."""
         return self._services.background(self.id).list_processes()
 
     async def stop_process(self, name: str) -> None:
-        """Stop a background process; raise `NotFound` that lists those that there are."""
+        """Stop a background process; raise `NotFound`, listing the known names, if there is no such process."""
         try:
             await self._services.background(self.id).get(name).stop()
         except ToolError as error:
@@ -454,7 +456,7 @@ class SessionTurns:
     async def undo(self, step: int | None = None) -> UndoReport:
         """Undo the file changes of the last step that has any, or of `step` and all later ones. The model is informed.
 
-        A file that something else changed since is left alone, which the report says. Raise `Conflict` while a turn
+        A file that something else has changed since is left alone; the report names it. Raise `Conflict` while a turn
         runs, `NotFound` if there is nothing to undo.
         """
         async with self._exclusive():
@@ -474,7 +476,8 @@ class SessionTurns:
             return UndoReport(steps=tuple(found.step for found in chosen), files=tuple(files))
 
     def track(self, *paths: str) -> None:
-        """Keep the agent informed of these text files, from the next turn on. `@path` in a message does the same."""
+        """Inform the agent of changes to these text files, from the next turn on. `@path` in a message does the
+        same."""
         self._tracked += paths
 
     async def plan(
@@ -484,7 +487,8 @@ class SessionTurns:
         content: Sequence[Content] = (),
         overrides: Mapping[str, Override] | None = None,
     ) -> tuple[Receipt, ...]:
-        """Return what the next request would carry for these models, with `content` sent. Nothing is sent."""
+        """Return the receipts of the next request, one for each of these models, with `content` as the next message.
+        Nothing is sent."""
         requests = [await self.next_request(it, content=content, overrides=overrides) for it in models or ("",)]
         return tuple(request.receipt for request in requests)
 
@@ -503,7 +507,7 @@ class SessionTurns:
         """Compile the next request for a model (the session's, if empty); a preview sends nothing.
 
         `content` or the messages of a `draft` come next, with the options `sampling`; `at` is another node to continue
-        from; `overrides` and `max_tokens` (of the whole request) replace what the session and the settings say.
+        from; `overrides` and `max_tokens` (of the whole request) replace those of the session and the settings.
         """
         draft = (*draft, *await self.draft_of(content, model))
         await self._services.wait_tools()
@@ -526,8 +530,8 @@ class SessionTurns:
         )
 
     async def last_request(self, model: str = "", *, mode: SettleMode = "preview") -> NextRequest | None:
-        """Compile the last request that was really sent to a model once more, from what it was compiled of. Return None
-        if the model was not asked yet, or what it was asked is gone."""
+        """Compile the last request that was sent to a model again, from the same inputs. Return None if nothing was
+        sent to the model yet, or if the messages are gone."""
         snapshot = await self._record.snapshot()
         resolved = await self._services.resolve_model(model or snapshot.model)
         mark = snapshot.watermarks.get(resolved.reference)
@@ -551,7 +555,7 @@ class SessionTurns:
     # While a turn runs -----------------------------------------------------------------------------------------------
 
     async def cancel(self) -> None:
-        """End the running turn, whichever process runs it; what is stored stays, and the session can go on."""
+        """End the running turn, in any process; what is stored stays, and the session can continue."""
         if self._lock.turn is not None:
             await self._lock.turn.end()
         elif turn := (await self._left_turn()).turn:
@@ -561,7 +565,7 @@ class SessionTurns:
                 await self._record.send_command("cancel", {"turn": turn})
 
     def rest(self) -> None:
-        """Start nothing more; the running turn stops at its next step, for another process to continue."""
+        """Start nothing more; the running turn stops after its current step, for another process to continue."""
         self._is_draining = True
         if self._lock.turn is not None:
             self._lock.turn.hand_over()
@@ -575,7 +579,8 @@ class SessionTurns:
     async def answer(
         self, approval: str, answer: Literal["once", "always", "deny"], reason: str = "", *, by: str = ""
     ) -> None:
-        """Answer a pending approval of a turn that runs here or in another process, or that `resume` continues."""
+        """Answer a pending approval of a turn that runs here or in another process, or that `resume` will continue.
+        Raise `ApprovalGone` if it is no longer pending."""
         turn = self._lock.turn
         if turn is not None and turn.approvals.answer(approval, answer, reason, by):
             return
@@ -587,7 +592,7 @@ class SessionTurns:
             raise ApprovalGone("this approval is no longer pending")
 
     async def approvals(self) -> tuple[ApprovalRequested, ...]:
-        """Return the pending approvals, also of a turn that was left."""
+        """Return the pending approvals, including those of an unfinished turn."""
         snapshot = await self._record.snapshot()
         pending = checkpoint_of(snapshot).approvals
         calls = {call.id: call for call in snapshot.path[-1].message.calls} if snapshot.path else {}
@@ -598,8 +603,9 @@ class SessionTurns:
         )
 
     def resume(self) -> EventStream:
-        """Continue a turn that another process left; pending approvals are asked for again under the same name. Leaving
-        early cancels it. Where no turn was left, nothing happens; raise `Conflict` while one runs."""
+        """Continue a turn that another process left unfinished; pending approvals are requested again under the same
+        id. Closing the stream early cancels the turn. Do nothing if there is no such turn; raise `Conflict` while one
+        runs."""
 
         async def job(show: Show) -> None:
             if self._lock.lock.locked():
@@ -613,7 +619,8 @@ class SessionTurns:
         return EventStream(job)
 
     async def close_cut_turn(self) -> None:
-        """Close a turn that another process left, instead of continuing it. Raise `Conflict` while a turn runs."""
+        """Close a turn that another process left unfinished, instead of continuing it. Raise `Conflict` while a turn
+        runs."""
         async with self._exclusive():
             await self._close_turn_that_was_left()
 
@@ -646,7 +653,7 @@ class SessionTurns:
 
     @asynccontextmanager
     async def _heartbeat(self) -> AsyncGenerator[None]:
-        """Renew the lease and receive commands while turns run; release it at the end."""
+        """Renew the lease and receive commands while turns run; release the lease at the end."""
         self._lock.wake.set()
         beating = asyncio.create_task(self._beat())
         try:
@@ -662,7 +669,7 @@ class SessionTurns:
     async def _beat(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            # All sessions of this process beat at the same moments, so that one query serves them all.
+            # All sessions of this process renew at the same moments, so that one query serves them all.
             moment = (loop.time() // HEARTBEAT_SECONDS + 1) * HEARTBEAT_SECONDS
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(moment):
@@ -675,7 +682,7 @@ class SessionTurns:
                     turn.on_lease_lost()
                 return
             if turn is None:
-                # They are no longer in the store, and the turn that they name may be about to be taken up.
+                # The commands are no longer in the store, and the turn that they name may be about to be resumed.
                 self._early_commands += commands
                 continue
             for command in commands:
@@ -683,7 +690,7 @@ class SessionTurns:
 
 
 def _show_nothing(_: Event) -> None:
-    """Events that are only stored: their place in a stream would be taken for that of the turn that was asked for."""
+    """Discard an event that is only stored, because it does not belong to the turn that the stream is for."""
 
 
 def checkpoint_of(snapshot: Snapshot) -> TurnCheckpoint:
@@ -691,7 +698,7 @@ def checkpoint_of(snapshot: Snapshot) -> TurnCheckpoint:
 
 
 def join_answers(messages: Sequence[Message]) -> Message:
-    """Return one message for an answer that was cut off and continued."""
+    """Return one message for an answer that was interrupted and continued."""
     blocks: list[Block] = []
     for block in (block for message in messages for block in message.blocks):
         last = blocks[-1] if blocks else None
@@ -708,7 +715,7 @@ def _is_running() -> Conflict:
 
 def _is_attached(name: str, sources: Sequence[str]) -> bool:
     """Return whether a mention names a file that is attached to the message, or pages of it."""
-    with suppress(ContentError):  # pages that are written wrongly: the turn says so
+    with suppress(ContentError):  # an invalid page range: the turn reports it
         name, _ = split_pages(name)
     ending = "/" + os.path.normpath(name.rstrip(PUNCTUATION))
     return any(source.endswith(ending) for source in sources)

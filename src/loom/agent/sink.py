@@ -1,7 +1,8 @@
 """The event sink of a turn: events are stored first and then shown, in the order in which they were emitted.
 
-Events gather for a moment and are written together, so a fast model does not wait for the disk, and an interface never
-sees what a restart would not know. Deltas of one block that gathered are one event in the log.
+Events are collected for a moment and written together, so that a fast model does not wait for the disk, and an
+interface never shows anything that a restart would lose. Consecutive deltas of one block in a batch become one event in
+the log.
 """
 
 from __future__ import annotations
@@ -21,32 +22,33 @@ from loom.session import SessionChange
 _MAX_PENDING: Final = 200
 """With this many events unwritten, the model waits for the disk."""
 _WRITES_PER_SECOND: Final = 30
-"""Of one turn."""
+"""The limit for one turn."""
 _TOTAL_WRITES_PER_SECOND: Final = 800
-"""Of all turns of a process together."""
+"""The limit for all turns of a process together."""
 
 
 class WriteBatching:
-    """When turns write: at shared moments, so that one commit serves all turns that are due."""
+    """A shared schedule of writes: turns write at the same moments, so that one commit serves all turns that are
+    due."""
 
     def __init__(self) -> None:
         self.running = 0
-        """Turns that run in this process."""
+        """The number of turns that run in this process."""
         self._slots = count()
 
     def next_slot(self) -> int:
         return next(self._slots)
 
     def due(self, written: float, slot: int) -> float:
-        """Return when to write after a write at `written`. With very many turns each is due at every second or third
-        moment only."""
+        """Return when to write next after a write at `written`. With very many turns, each is due only at every second
+        or third moment."""
         rounds = max(1, ceil(self.running * _WRITES_PER_SECOND / _TOTAL_WRITES_PER_SECOND))
-        moment = int(written * _WRITES_PER_SECOND + 0.01) + 1  # 0.01: a moment just reached is over, despite rounding
+        moment = int(written * _WRITES_PER_SECOND + 0.01) + 1  # 0.01: a moment just reached counts as past
         return (moment + (slot - moment) % rounds) / _WRITES_PER_SECOND
 
 
 class EventSink:
-    """`show` receives each event once it is on disk."""
+    """Writes the events of a turn; `show` receives each event once it is on disk."""
 
     def __init__(self, record: SessionRecord, show: Callable[[Event], None], batching: WriteBatching) -> None:
         self._record = record
@@ -60,14 +62,14 @@ class EventSink:
         self._lock = asyncio.Lock()
 
     async def emit(self, event: Event) -> None:
-        """Queue an event. It is written within a moment; wait only while too many are unwritten."""
+        """Queue an event. It is written within a moment; this waits only while too many are unwritten."""
         self._pending.append(event)
         self._start_writer()
         if len(self._pending) >= _MAX_PENDING:
             await self.flush()
 
     async def emit_now(self, event: Event) -> None:
-        """Return when the event, and all before it, are on disk."""
+        """Return when the event and all before it are on disk."""
         self._pending.append(event)
         await self.flush()
 
@@ -84,9 +86,9 @@ class EventSink:
         complete: Callable[[tuple[str, ...]], Completion] = lambda _: Completion(),
         then: Callable[[Committed], None] = lambda _: None,
     ) -> Committed:
-        """Apply a change of the session together with all pending events and what `complete` returns for the ids of the
-        new nodes, in one transaction; call `then` with the outcome. If the caller is cancelled meanwhile, the write is
-        still finished, and `then` called, before this raises `CancelledError`."""
+        """Apply a change of the session, all pending events, and what `complete` returns for the ids of the new nodes,
+        in one transaction; call `then` with the outcome. If the caller is cancelled meanwhile, the write still
+        finishes, and `then` is called, before this raises `CancelledError`."""
         task = asyncio.ensure_future(self._commit(change, complete, then))
         try:
             return await asyncio.shield(task)
@@ -124,7 +126,7 @@ class EventSink:
             return committed
 
     def show_unstored(self, event: Event) -> None:
-        """Show an event that cannot be stored: the store is away, or the session belongs to another process."""
+        """Show an event that cannot be stored: the store is unavailable, or another process has the session."""
         self._pending.clear()
         self._show(event)
 
@@ -157,7 +159,7 @@ class EventSink:
 
 
 def join_deltas(events: Iterable[Event]) -> list[Event]:
-    """Join neighbouring deltas of one block."""
+    """Join consecutive deltas of the same block."""
     runs = [list(run) for _, run in groupby(events, lambda event: (type(event), getattr(event, "index", None)))]
     return [event for run in runs for event in _join(run)]
 
@@ -181,6 +183,7 @@ def _delta_text(delta: Event) -> str:
 
 
 def _retrieve_exception(writer: asyncio.Task[None]) -> None:
-    """Events that could not be written stay pending; the error is raised again for the next caller that flushes."""
+    """Mark the writer's exception as retrieved. Events that could not be written stay pending, and the next flush
+    raises the error again."""
     if not writer.cancelled():
         writer.exception()

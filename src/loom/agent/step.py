@@ -1,8 +1,8 @@
-"""One step: compile the request, ask the model, recover from refusals.
+"""One step of a turn: compile the request, call the model, recover from refusals.
 
-A refusal never ends a session: a medium that a provider does not accept is quarantined, a missing capability is
-remembered, a request that is too large is reduced, reasoning that is no longer accepted is left out; then the step is
-tried again, and the user reads why.
+A refusal does not end a session: a medium that a provider refuses is quarantined, a missing capability is remembered, a
+request that is too large is reduced, reasoning that is no longer accepted is left out. Then the step is tried again,
+and the user is notified.
 """
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ from loom.prompt import Prompt, ShownMedia
 Emit = Callable[[Event], Awaitable[None]]
 
 _INTERRUPTED: Final = (Unavailable, Overloaded, RateLimited, WireError)
-"""Errors after the first word that another request may not meet."""
+"""Errors in the middle of an answer after which another request may succeed."""
 
 
 class ModelAnswer(msgspec.Struct, kw_only=True):
-    """The outcome of a step, also while it still arrives."""
+    """The outcome of a step, available while it still arrives."""
 
     request: RequestInput
-    """What decided the request, with what refusals changed in it."""
+    """The input of the request, including changes that recoveries made."""
     prepared: Prepared | None = None
     fold: Fold | None = None
     error: ProviderError | None = None
-    """Set if the answer was cut off; what arrived before it is in `folded`."""
+    """Set if the answer was cut off; what arrived before is in `result`."""
     refused_kinds: list[str] = msgspec.field(default_factory=list[str])
     seconds: float = 0.0
-    """From the request to the last word."""
+    """Time from the request to the end of the answer."""
 
     @property
     def result(self) -> Folded | None:
@@ -80,12 +80,12 @@ class ModelAnswer(msgspec.Struct, kw_only=True):
 
     @property
     def may_continue(self) -> bool:
-        """Whether asking once more can complete an answer that was cut off."""
+        """Whether another request can complete an answer that was cut off."""
         return self.error is None or isinstance(self.error, _INTERRUPTED)
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What is kept with the message: the model, the usage, and whether images were hidden from the model."""
+        """The metadata stored with the message: the model, the usage, and whether images were hidden from the model."""
         folded = self.result
         if self.prepared is None or folded is None:
             return {}
@@ -103,20 +103,20 @@ class ModelAnswer(msgspec.Struct, kw_only=True):
 
 
 KeepMedia = Callable[[bytes], Awaitable[ContentBlock]]
-"""Stores bytes that a model made and returns their block."""
+"""Stores bytes that a model generated and returns their block."""
 
 
 class StepOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a step reports to."""
+    """The outputs of a step."""
 
     emit: Emit
     announce: Callable[[Sequence[str]], Awaitable[None]]
-    """Shows notices of the receipt, each once a turn."""
+    """Shows notices of the receipt, each once per turn."""
     keep_media: KeepMedia
 
 
 async def ask_model(answer: ModelAnswer, step: int, services: Services, out: StepOutput) -> None:
-    """Run one step; `answer` holds the outcome. Raise what cannot be recovered from."""
+    """Run one step; `answer` holds the outcome. Raise errors that recovery does not handle."""
     emit = out.emit
     tried: list[str] = []
     known_limits = answer.request.limits
@@ -158,7 +158,7 @@ async def ask_model(answer: ModelAnswer, step: int, services: Services, out: Ste
             if found is None:
                 found = _recover(answer, prepared, error, tried)
             if found is None:
-                # What was tried without success says nothing about what the model takes.
+                # Limits that did not help say nothing about what the model accepts.
                 limits = msgspec.structs.replace(
                     answer.request.limits,
                     max_bytes=known_limits.max_bytes,
@@ -211,7 +211,7 @@ class _AnswerReader:
         await self._emit(shown)
 
     async def _store_media(self, event: MediaArrived) -> ModelEvent | NoticeRaised:
-        """Store an image that the model made before it is shown. Report what is not an image."""
+        """Store an image that the model generated, before it is shown. Return a notice if it is not an image."""
         try:
             block = await self._keep(event.data)
         except MediaError as error:
@@ -236,13 +236,14 @@ class _AnswerReader:
 
 
 def retry_notice(event: RetryScheduled) -> str:
-    """Return what a user reads while a provider is waited for."""
+    """Return the notice that the user reads while waiting for a provider."""
     seconds = max(round(event.seconds), 1)
     return f"{event.error.message.rstrip('.')}. Trying again in {seconds} s."
 
 
 def image_lineage(prompt: Prompt) -> str:
-    """Where an image that answers this prompt comes from: the model, and the images that it was given last."""
+    """Return the origin of an image that answers this prompt: the model, and the images of the last message that has
+    any."""
     given: tuple[str, ...] = ()
     for message in prompt.messages:
         shown = [
@@ -253,7 +254,7 @@ def image_lineage(prompt: Prompt) -> str:
 
 
 class _UnreadableMedia(Exception):
-    """Media could not be read from the store while the request was written."""
+    """Raised if media could not be read from the store while the request was written."""
 
     def __init__(self, error: StoreError) -> None:
         super().__init__(error.code)
@@ -290,7 +291,8 @@ def _recover(answer: ModelAnswer, prepared: Prepared, error: ProviderError, trie
 async def _recover_files(
     answer: ModelAnswer, prompt: Prompt, error: ProviderError, services: Services, tried: list[str]
 ) -> str | None:
-    """Uploaded files that the provider no longer has are sent as bytes once more."""
+    """Forget uploaded files that the provider no longer has, so that they are sent as bytes again. Return the notice,
+    or None if there are none or this was tried before."""
     lost = services.lost_files(error, prompt)
     if not lost or "files" in tried:
         return None
@@ -301,17 +303,18 @@ async def _recover_files(
 
 
 async def _without_lost_media(prompt: Prompt, services: Services, tried: list[str]) -> str | None:
-    """Bytes that could not be read while the request was written: once, it is compiled again without them."""
+    """Recheck media that could not be read while the request was written, so that it is compiled again without them.
+    Return the notice, or None if this was tried before."""
     if "media" in tried or not prompt.media():
         return None
     tried.append("media")
     lost = await services.recheck(prompt)
     count = "1 attachment" if len(lost) == 1 else f"{len(lost)} attachments"
-    return f"{count} could not be read from the media store; the text that is known of them is sent"
+    return f"{count} could not be read from the media store; their text is sent instead"
 
 
 def words_of(message: Message | None) -> Message | None:
-    """Return what a reader has seen of an answer that was cut off: text, thinking and images, no calls."""
+    """Return the parts of an interrupted answer that the reader has seen: text, thinking and images, but no calls."""
     if message is None:
         return None
     blocks = tuple(block for block in message.blocks if isinstance(block, TextBlock | ThinkingBlock | ImageBlock))

@@ -1,6 +1,6 @@
-"""The default system prompt: how to work, which tool when, and facts about the machine.
+"""The default system prompt: how to work, when to use which tool, and facts about the machine.
 
-It is made once, when a session begins, and stored with it: requests of one session share it byte for byte, so that
+It is created when a session starts and stored with it: all requests of a session share it byte for byte, so that
 providers can cache it. Only tools that the session has are mentioned.
 """
 
@@ -56,12 +56,12 @@ class EnvironmentFacts(msgspec.Struct, frozen=True, kw_only=True):
     system: str
     shell: str
     date: str
-    """By day: the prompt of two sessions of one day is the same."""
+    """A day, without the time, so that two sessions of one day have the same prompt."""
     git: str
 
 
 def read_environment(workspace: Path, changes: str = "") -> EnvironmentFacts:
-    """Read the facts; no program is started. `changes` is what git says besides the branch."""
+    """Read the facts without starting a program. `changes` is the state of the working tree, if known."""
     git = _git_state(workspace)
     return EnvironmentFacts(
         workspace=str(workspace),
@@ -91,7 +91,8 @@ def default_prompt(tools: Collection[str], facts: EnvironmentFacts) -> str:
 
 
 def _git_state(workspace: Path) -> str:
-    """Return the branch, read from the repository's files: `git` itself can run what a repository configures."""
+    """Return the branch, read from the repository's files, because running `git` can execute what a repository
+    configures."""
     for folder in (workspace, *workspace.parents):
         place = folder / ".git"
         try:
@@ -100,7 +101,7 @@ def _git_state(workspace: Path) -> str:
             if not (place / "HEAD").is_file():
                 continue
             head = (place / "HEAD").read_text("utf-8").strip()[:300]
-        except (OSError, ValueError):  # unreadable, or no text: for the prompt there is none
+        except (OSError, ValueError):  # unreadable, or not text
             return "a repository whose state cannot be read"
         where = "" if folder == workspace else f" (the repository begins at {folder})"
         branch = head.removeprefix("ref:").strip().removeprefix("refs/heads/")

@@ -1,8 +1,8 @@
-"""Tracked files: text files that the user mentions (`@src/app.py`) or that `auto_context` globs match. The agent
-gets the whole text once, and from then on what has changed since it last saw it, through whatever tool; nothing else.
+"""Tracked files: text files that the user mentions (`@src/app.py`) or that `auto_context` globs match. The agent gets
+the whole text once, and after that only the changes since it last saw the file, through any tool.
 
-The view (path → the text last seen, by digest, and the message that showed it) is kept with the session. It counts only
-while that message is on the path: a fork from before it has not seen the file.
+The view (path → digest of the text last seen, and the message that showed it) is stored with the session. An entry
+counts only while that message is on the path: a fork from before it has not seen the file.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from loom.tools.workspace import is_folder, open_file, open_folder, visible_name
 
 MAX_FILE_BYTES: Final = 200_000
 MAX_MATCHED: Final = 200
-"""The most files that globs bring in."""
+"""The maximum number of files that globs add."""
 MAX_TOLD_BYTES: Final = 400_000
-"""The most text shown at the beginning of one turn; the rest waits for the next."""
+"""The maximum text shown at the start of one turn; the rest is shown in the next."""
 TRACKED: Final = "tracked"
 KNOWN_FILES: Final = "known_files"
-"""The settings of a session that hold tracked files, and the files that the model has read."""
+"""The session settings that hold the tracked files, and the files that the model has read."""
 IN_ROOT: Final = ""
-"""The place of what the system prompt already holds."""
+"""The node of a file whose text is part of the system prompt."""
 
 _MENTION: Final = re.compile(r'(?:^|(?<=[\s(\[{,;]))@(?:"([^"\n]+)"|([^\s"]+))')
 PUNCTUATION: Final = ".,;:!?)]}'"
@@ -46,31 +46,31 @@ _READS: Final = frozenset({"read_file"})
 _WRITES: Final = frozenset({"write_file", "edit_file", "multi_edit"})
 _NUMBER_CHARS: Final = 8
 _EMPTY: Final = "empty"
-"""Instead of a digest."""
+"""Stored in place of the digest of an empty file, because the store keeps no empty medium."""
 
 
 class SeenFile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the agent saw last: the digest of the text (empty: that it is gone), and in which message."""
+    """What the agent saw last: the digest of the text (empty if the file was gone), and the message that showed it."""
 
     digest: str
     node: str = IN_ROOT
     is_own: bool = False
-    """Whether the user's set-up names it, so that it is read outside the workspace, too."""
+    """Whether the user's settings name the file, so that it is read outside the workspace, too."""
 
 
 class FileNews(msgspec.Struct, frozen=True):
-    """What to tell the agent, and what to tell the user."""
+    """Changes to report: `texts` for the agent, `notices` for the user."""
 
     texts: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
 
 
-# What to say: pure ---------------------------------------------------------------------------------------------------
+# Texts: pure functions -----------------------------------------------------------------------------------------------
 
 
 def change_text(name: str, before: str | None, now: str | None, why: str = "is gone") -> str:
-    """Return what to say of a file whose text was `before` (None: never seen, or gone then) and is
-    `now` (None: `why`)."""
+    """Return the report on a file whose text was `before` (None if it was never seen, or gone) and is `now` (None if it
+    cannot be shown, for the reason `why`)."""
     if now is None:
         return f"[file: {name} {why}]" if before is not None else ""
     if before == now:
@@ -81,35 +81,34 @@ def change_text(name: str, before: str | None, now: str | None, why: str = "is g
 
 
 def mentions(text: str) -> list[str]:
-    """Return every `@path` and `@"path with spaces"`, in order; who looks whether there is such a file decides what it
-    was."""
+    """Return every `@path` and `@"path with spaces"`, in order. The caller checks which of them are files."""
     found = (quoted or plain for quoted, plain in _MENTION.findall(text))
     return list(dict.fromkeys(found))
 
 
 def looks_like_file(name: str) -> bool:
-    """Return whether a mention is meant as a file: it has a folder or an ending. `@someone` is not."""
+    """Return whether a mention is probably a file: it has a folder or an extension. `@someone` has neither."""
     plain = name.rstrip(PUNCTUATION)
     return "://" not in plain and ":" not in plain and ("/" in plain or "." in plain.strip("."))
 
 
-# The files -----------------------------------------------------------------------------------------------------------
+# Files ---------------------------------------------------------------------------------------------------------------
 
 
 class TrackedText(msgspec.Struct, frozen=True):
-    """A text, or why there is none: `why` for the agent, `notice` for the user."""
+    """A text, or the reason why there is none: `why` for the agent, `notice` for the user."""
 
     text: str | None = None
     data: bytes = b""
     path: Path = Path()
-    """Where the file really is."""
+    """The resolved path of the file."""
     why: str = "is gone"
     notice: str = ""
 
 
 def place_of(workspace: Path, asked: str) -> str | None:
-    """Return the name under which a file is tracked: relative to the workspace, whole where it is outside. None where
-    there is no such file, with or without the punctuation behind it."""
+    """Return the name under which a file is tracked: relative to the workspace if it is inside, absolute otherwise.
+    Return None if there is no such file, with or without trailing punctuation."""
     for name in (asked, asked.rstrip(PUNCTUATION)):
         try:
             path = Path(os.path.normpath(workspace / Path(name).expanduser()))
@@ -121,8 +120,8 @@ def place_of(workspace: Path, asked: str) -> str | None:
 
 
 def split_pages(asked: str) -> tuple[str, str]:
-    """Split `report.pdf#3-7` into the file and its pages; any other name has none. Raise `ContentError` if what stands
-    behind the # is not a range of pages."""
+    """Split `report.pdf#3-7` into the file and its pages; any other name has no pages. Raise `ContentError` if the text
+    after the # is not a page range."""
     file, mark, pages = asked.rstrip(PUNCTUATION).rpartition("#")
     if not (mark and file):
         return asked, ""
@@ -131,7 +130,7 @@ def split_pages(asked: str) -> tuple[str, str]:
 
 
 def missing_file(workspace: Path, asked: str) -> str:
-    """Return why a mention that looks like a file is only text, or empty."""
+    """Return why a mention that looks like a file is sent as text only, or an empty string."""
     if not looks_like_file(asked) or place_of(workspace, asked) is not None:
         return ""
     name = asked.rstrip(PUNCTUATION)
@@ -145,8 +144,8 @@ def missing_file(workspace: Path, asked: str) -> str:
 
 
 def read_tracked(workspace: Path, name: str, *, is_own: bool = False) -> TrackedText:
-    """Return the text of a file that is inside the workspace, or the user's own and still exactly there; never a
-    secret."""
+    """Return the text of a file inside the workspace, or of one of the user's own files if its path resolves to itself.
+    Files that may hold secrets are never read."""
     shown = visible_name(name)
     if is_folder(workspace, name):
         return TrackedText(why="is a folder now", notice=f"{shown} is a folder; only files are tracked")
@@ -175,8 +174,7 @@ def read_tracked(workspace: Path, name: str, *, is_own: bool = False) -> Tracked
 
 
 def match_globs(workspace: Path, globs: Sequence[str]) -> tuple[list[str], str]:
-    """Return the files that globs match, without what `.gitignore` leaves out; and a notice where there
-    are too many."""
+    """Return the files that the globs match and `.gitignore` does not exclude, and a notice if there are too many."""
     patterns = [glob(text) for text in globs]
     found: list[str] = []
     try:
@@ -190,11 +188,11 @@ def match_globs(workspace: Path, globs: Sequence[str]) -> tuple[list[str], str]:
                 found.append(entry.path)
     except MediaError as error:
         return [], f"auto_context matches nothing: {error.message}"
-    return found, "the workspace is too large to look through whole: auto_context may miss files" if walk.is_cut else ""
+    return found, "the workspace is too large to search completely: auto_context may miss files" if walk.is_cut else ""
 
 
 def visible_messages(path: Sequence[Placed], mark: Watermark) -> set[str]:
-    """Return the messages of a path that a model is still shown."""
+    """Return the ids of the messages of a path that the model still sees."""
     return {
         placed.id
         for at, placed in enumerate(path)
@@ -203,34 +201,34 @@ def visible_messages(path: Sequence[Placed], mark: Watermark) -> set[str]:
 
 
 class TrackedFiles:
-    """The view of one session."""
+    """The tracked files of one session."""
 
-    def __init__(self, shelf: MediaAccess) -> None:
-        self._shelf = shelf
+    def __init__(self, media: MediaAccess) -> None:
+        self._media = media
         self.view: dict[str, SeenFile] = {}
         self._fresh: dict[str, str] = {}
-        """Seen, but the message that shows it has no place yet."""
+        """Files that were shown to the agent in a message that is not stored yet."""
         self._told: set[str] = set()
-        """Notices that were given: of a binary file that a glob matches every turn, the user hears once."""
+        """Notices already given: a binary file that a glob matches on every turn is reported once."""
         self.records = FileRecords()
-        """Which bytes of which files the model has seen, for edits."""
+        """The bytes of files that the model has seen, for checks before edits."""
 
     def load(self, settings: Mapping[str, Any]) -> None:
-        """Take the view from the settings of a session."""
+        """Load the view from the settings of a session."""
         self.view = msgspec.convert(settings.get(TRACKED, {}), dict[str, SeenFile])
         self.records.load(settings.get(KNOWN_FILES, {}))
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings in which the view is stored."""
+        """Return the settings that store the view."""
         known = {KNOWN_FILES: self.records.setting()} if self.records.is_changed else {}
         return {TRACKED: msgspec.to_builtins(self.view), **known}
 
     async def read_news(
         self, workspace: Path, *, asked: Iterable[str], globs: Sequence[str], standing: Collection[str]
     ) -> FileNews:
-        """Return what has changed for the agent. `asked` are mentions, `standing` the messages that it still has before
-        it."""
-        self._fresh.clear()  # of a turn that was ended before it could say so
+        """Return the changes to report. `asked` are the mentions, `standing` the ids of the messages that the model
+        still sees."""
+        self._fresh.clear()  # left by a turn that ended before it stored its message
         asked = list(asked)
         named, matched, notice = await asyncio.to_thread(_find_files, workspace, asked, globs)
         names = list(dict.fromkeys([*named, *self.view, *matched]))
@@ -245,7 +243,7 @@ class TrackedFiles:
             known = self.view.get(name)
             text = change_text(visible_name(name), await self._before(known, standing), read.text, read.why)
             if len(text.encode()) > room:
-                notices.append(f"{visible_name(name)} is reported in the next turn: too much at once")
+                notices.append(f"{visible_name(name)} is shown in the next turn: too much text for one turn")
                 continue
             room -= len(text.encode())
             if text:
@@ -259,16 +257,16 @@ class TrackedFiles:
         return FileNews(tuple(texts), tuple(dict.fromkeys(notices)))
 
     async def _before(self, known: SeenFile | None, standing: Collection[str]) -> str | None:
-        """Return the text that the agent has before it; None where it has none."""
+        """Return the text of the file that the model still sees; None if it sees none."""
         if known is None or not known.digest or (known.node != IN_ROOT and known.node not in standing):
             return None
         try:
-            return "" if known.digest == _EMPTY else (await self._shelf.load(known.digest)).decode()
-        except (NotFound, Corrupt):  # swept: then the whole text is shown again
+            return "" if known.digest == _EMPTY else (await self._media.load(known.digest)).decode()
+        except (NotFound, Corrupt):  # deleted by the cleanup: the whole text is shown again
             return None
 
     async def note_call(self, workspace: Path, call: ToolCall, result: ToolResult, cap_bytes: int) -> None:
-        """A tool has shown the agent a whole file, or the agent has changed it: what it is now is what it last saw."""
+        """After a tool has shown or changed a whole file, record its current text as the one last seen."""
         path = call.arguments.get("path")
         if not self.view or result.is_error or call.name not in _READS | _WRITES or not isinstance(path, str):
             return
@@ -280,11 +278,10 @@ class TrackedFiles:
             await self._saw(name, read.text)
 
     async def _saw(self, name: str, text: str | None) -> None:
-        """A store keeps no empty medium."""
-        self._fresh[name] = "" if text is None else await self._shelf.put(text.encode()) if text else _EMPTY
+        self._fresh[name] = "" if text is None else await self._media.put(text.encode()) if text else _EMPTY
 
     def mark_stored(self, node: str) -> None:
-        """The message that shows what is fresh is on disk."""
+        """Record that the message `node`, which shows the fresh files, is on disk."""
         for name, digest in self._fresh.items():
             is_own = name in self.view and self.view[name].is_own
             self.view[name] = SeenFile(digest, node, is_own)
@@ -298,7 +295,7 @@ def _find_files(workspace: Path, asked: Sequence[str], globs: Sequence[str]) -> 
 
 
 def _is_whole(call: ToolCall, text: str, cap_bytes: int) -> bool:
-    """Return whether one read has shown all of a text, with the numbers of its lines."""
+    """Return whether a single read has shown the whole text, including line numbers."""
     lines = line_count(text)
     short = lines <= LINES_PER_READ and len(text.encode()) + _NUMBER_CHARS * lines <= cap_bytes
     return short and not {"offset", "limit"} & call.arguments.keys()

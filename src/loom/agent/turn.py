@@ -1,10 +1,10 @@
-"""One turn, from a user's message to the model's last word, as a state machine with a checkpoint.
+"""One turn, from a user's message to the end of the model's answer, as a state machine with a checkpoint.
 
     starting → running ⇄ waiting → finished | failed | interrupted | lost
 
-`waiting` has an approval pending. `interrupted` leaves a checkpoint from which another process continues; `lost` is the
-turn of a process whose session another one has acquired. Everything that a turn says goes through its sink: it is
-stored first, then shown.
+`waiting` means that an approval is pending. `interrupted` leaves a checkpoint from which another process continues.
+`lost` means that another process has acquired the session. Every event of a turn goes through its sink, which stores it
+before it is shown.
 """
 
 from __future__ import annotations
@@ -60,23 +60,24 @@ from loom.tools.base import Tool
 TurnState: TypeAlias = Literal["starting", "running", "waiting", "finished", "failed", "interrupted", "lost"]
 
 MAX_ATTEMPTS: Final = 3
-"""Requests for the same step, and processes that may end during it, before the turn is closed."""
+"""The maximum number of requests for the same step, and of processes that may end during it, before the turn is
+closed."""
 CONTINUED: Final = "turn.continued"
 """The code of the notice that a turn continues after a restart or a broken connection."""
 
 
 class TurnLimitReached(Exception):
-    """The turn may take no further step."""
+    """Raised if the turn may take no further step."""
 
 
 class HandOver(Exception):
-    """The process is stopping, and the turn is at a step boundary."""
+    """Raised at a step boundary when the process is stopping."""
 
 
 class Turn:
-    """`show` receives every event when it is stored; `files` is the session's view of tracked files; `begin` stores
-    what the turn answers, or takes up its checkpoint, and returns False if nothing is left to do. With `releases`, the
-    lease ends with the turn if no message is queued."""
+    """One turn. `show` receives every event after it is stored; `files` are the session's tracked files; `begin` stores
+    what the turn answers, or loads its checkpoint, and returns False if nothing is left to do. With `releases`, the
+    lease is released at the end of the turn if no message is queued."""
 
     def __init__(
         self,
@@ -93,9 +94,9 @@ class Turn:
         self.record = record
         self.files = files
         self.unused_tools: frozenset[str] = frozenset()
-        """Tools that have no use in the workspace."""
+        """Tools that are of no use in the workspace."""
         self.is_planning = False
-        """Whether only reading tools are offered, until the user approves a plan."""
+        """Whether only tools that read are offered, until the user approves a plan."""
         self.notices = tuple(notices)
         self.sink = EventSink(record, show, services.batching)
         self.approvals = Approvals(services.rule, self._store_approvals, approve=services.approve)
@@ -103,7 +104,7 @@ class Turn:
         self.snapshot = Snapshot()
         self.input: RequestInput | None = None
         self.earlier = EarlierCalls()
-        """What another process did of the calls at the end of the path."""
+        """What another process already did for the calls at the end of the path."""
         self.has_started = False
         """Whether the checkpoint is on disk."""
         self.state: TurnState = "starting"
@@ -117,7 +118,7 @@ class Turn:
         self._final_lease: LeaseWish = "release-if-idle" if releases else "keep"
         self._announced: set[str] = set()
         self._cancelled: set[str] = set()
-        """Turns whose cancellation was received before this turn began."""
+        """Ids of turns whose cancellation arrived before this turn started."""
         self._yields = False
 
     # Control ---------------------------------------------------------------------------------------------------------
@@ -127,12 +128,12 @@ class Turn:
         return self.task
 
     async def end(self) -> None:
-        """Cancel the turn and wait until it is over. A turn that has said its last word is only waited for."""
+        """Cancel the turn and wait until it is over. A turn that has already finished is only awaited."""
         self._abort("cancel")
         await self.wait()
 
     async def wait(self) -> None:
-        """Wait until the turn is over; raise what is a bug of ours."""
+        """Wait until the turn is over; raise an unexpected error (a bug)."""
         if self.task is None:
             return
         await asyncio.wait([self.task])
@@ -144,7 +145,7 @@ class Turn:
         self._yields = True
 
     async def interrupt(self) -> None:
-        """Stop now, for another process to continue; the words that arrived are stored."""
+        """Stop now, for another process to continue; the part of the answer that arrived is stored."""
         self._abort("hand-over")
         await self.wait()
 
@@ -153,10 +154,10 @@ class Turn:
         self._abort("lost")
 
     def on_command(self, command: Command) -> None:
-        """Obey a command from another process."""
+        """Handle a command from another process."""
         match command.kind, command.data:
             case "cancel", {"turn": str() as turn} if turn != self.id:
-                if self.state == "starting":  # it may be about to be taken up
+                if self.state == "starting":  # this turn may be about to resume the one named
                     self._cancelled.add(turn)
             case "cancel", _ if self.task is not None:
                 self._abort("cancel")
@@ -174,22 +175,22 @@ class Turn:
             self.task.cancel()
 
     def take_up(self, checkpoint: TurnCheckpoint) -> None:
-        """Be the turn that another process left. From now on a cancellation waits until what that process left is
-        read, so that nothing of it is lost."""
+        """Become the turn of `checkpoint`, which another process left unfinished. From now on a cancellation takes
+        effect only after the unfinished step was read, so that nothing of it is lost."""
         self.checkpoint, self.has_started = checkpoint, True
         if checkpoint.turn in self._cancelled:
             self.stop_reason = "cancel"
 
     @property
     def is_resuming(self) -> bool:
-        """Whether it is reading what another process left."""
+        """Whether the turn is reading the unfinished step of another process."""
         return self.state == "starting" and self.has_started
 
     @property
     def is_over(self) -> bool:
         return self.state in ("finished", "failed", "interrupted", "lost")
 
-    # The machine -----------------------------------------------------------------------------------------------------
+    # States ----------------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         self.services.batching.running += 1
@@ -214,15 +215,16 @@ class Turn:
             self.services.batching.running -= 1
 
     async def _run_start_hooks(self) -> None:
-        """Run the user's hooks, once for a turn; raise ToolError if one of them refuses it."""
+        """Run the user's hooks once per turn; raise `ToolError` if one of them refuses it."""
         if self.steps or self.open_calls:
             return
         moment: HookMoment = "before_compact" if self._is_compacting else "turn_start"
         if refused := await self.services.hooks.run_moment(moment, self._hook_facts(), self._show_hook):
-            raise ToolError(f"a hook of yours refused it: {refused}")
+            raise ToolError(f"your hook refused it: {refused}")
 
     async def _run_end_hooks(self) -> None:
-        """Run the user's hooks for a turn that is over. Nothing is stored any more: the lease may be another's."""
+        """Run the user's hooks for a turn that is over. Their output is not stored, because another process may hold
+        the lease."""
         if not self.is_over or self.state == "lost":
             return
         moments: list[HookMoment] = ["turn_end"]
@@ -260,8 +262,8 @@ class Turn:
             self.approvals.deadline = None
 
     async def _end_early(self) -> None:
-        """The task was cancelled: by the user, by a process that stops, or because the lease is lost."""
-        if self.is_over:  # cancelled while the last change was written
+        """End a turn whose task was cancelled: by the user, by a process that stops, or because the lease was lost."""
+        if self.is_over:  # cancelled during the last write
             return
         match self.stop_reason:
             case "lost":
@@ -276,12 +278,12 @@ class Turn:
                 assert_never(self.stop_reason)
 
     async def _leave(self, words: Message | None) -> None:
-        """Leave the turn to another process, with the words that arrived of an answer."""
+        """Leave the turn to another process, and store `words`, the part of an answer that arrived."""
         if self.has_started:
             self.checkpoint = msgspec.structs.replace(self.checkpoint, is_handed_over=True)
             meta = {**(self._answer.meta if self._answer is not None else {}), "finish_reason": "interrupted"}
             nodes = () if words is None or self._is_compacting else (NewNode(message=words, meta=meta),)
-            # A turn that waits for an approval is continued once it is answered, not before.
+            # A turn with a pending approval is continued only once it is answered.
             lease: LeaseWish = "keep" if self.checkpoint.approvals else "hand-over"
             await self.commit(SessionChange(nodes=nodes, lease=lease))
         self.state = "interrupted"
@@ -291,14 +293,12 @@ class Turn:
             try:
                 await self.close(turn_failed(self.id, error))
                 return
-            except (
-                StoreError
-            ) as unwritten:  # the log cannot be written: the checkpoint stays, and this process says why
+            except StoreError as unwritten:  # the log cannot be written: keep the checkpoint, and show the error
                 error = unwritten
         await self.emit_end(turn_failed(self.id, error))
 
     async def emit_end(self, event: TurnFailed) -> None:
-        """Say that the turn failed before it was stored, or without being able to store that."""
+        """Emit the failure of a turn that is not stored, or whose failure cannot be stored."""
         self.state = "failed"
         try:
             await self.sink.emit_now(event)
@@ -306,8 +306,8 @@ class Turn:
             self.sink.show_unstored(event)
 
     async def close(self, end: TurnFailed, left: NewNode | None = None) -> None:
-        """End the turn without an answer. Nothing stays open: what arrived of the answer (`left`, where another process
-        received it) is stored, its calls are answered, approvals are denied."""
+        """End the turn without an answer, and leave nothing open: store the part of the answer that arrived (`left`, if
+        another process received it), answer its calls, deny its approvals."""
         answer = self._answer
         message = answer.result.message if answer is not None and answer.result is not None else None
         nodes = [left] if left is not None else []
@@ -327,7 +327,7 @@ class Turn:
         await self.commit(change, before=denied, after=[end], is_last=True)
         await self.engine.end_turn(self.engine_key)
 
-    # What the loop calls ---------------------------------------------------------------------------------------------
+    # Operations that the loop calls ----------------------------------------------------------------------------------
 
     @property
     def id(self) -> str:
@@ -344,12 +344,12 @@ class Turn:
 
     @property
     def engine_key(self) -> str:
-        """The name of this turn in the engine."""
+        """The id of this turn in the engine."""
         return f"{self.record.id}/{self.id}"
 
     @property
     def steps(self) -> int:
-        """How many steps have their answer stored."""
+        """The number of steps whose answer is stored."""
         return self.checkpoint.steps
 
     @property
@@ -378,8 +378,8 @@ class Turn:
         return self.checkpoint.kind == "compact"
 
     async def check_limits(self) -> None:
-        """Raise `TurnLimitReached` if the turn may take no further step, `BudgetSpent` if its user may not, `HandOver`
-        if the process is stopping."""
+        """Raise `TurnLimitReached` if the turn has reached a limit, `BudgetSpent` if the user's budget is used up,
+        `HandOver` if the process is stopping."""
         if self._yields:
             raise HandOver
         limits = self.services.turn_limits
@@ -390,8 +390,8 @@ class Turn:
         await self.services.check_user_budget(self.record.id)
 
     async def ask(self, step: int) -> StepValue:
-        """Ask the model until an answer is complete, and store it. Words of an answer that was cut off are stored, and
-        the model continues behind them."""
+        """Request an answer until one is complete, and store it. The text of an interrupted answer is stored, and the
+        model continues after it."""
         for attempt in range(1, MAX_ATTEMPTS + 1):
             answer = self._answer = ModelAnswer(request=self._continuing_request())
             try:
@@ -400,7 +400,7 @@ class Turn:
                 self._answer = None
                 await self._learn(answer)
                 raise
-            finally:  # also what a cancelled answer has cost
+            finally:  # a cancelled answer costs tokens, too
                 if answer.result is not None:
                     await self.services.charge(self.record.id, answer.request.model, answer.result.usage)
             if answer.is_complete:
@@ -430,7 +430,7 @@ class Turn:
         return StepValue(node=self._head)
 
     async def _take_steering(self) -> None:
-        """Store messages that were sent to steer this turn behind the results, so that the next step reads them."""
+        """Store steering messages after the results, so that the next step reads them."""
         for queued in await self.record.queue():
             message = queued.message
             if message is None or not queued.options.steers or queued.options.parent:
@@ -447,7 +447,8 @@ class Turn:
             await self.sink.commit(SessionChange(queued=queued.id), complete, then)
 
     def _continuing_request(self) -> RequestInput:
-        """Where the path ends with words of an answer that was cut off, the model is asked to continue them."""
+        """Return the next request. If the path ends with an interrupted answer, the request asks the model to continue
+        it."""
         request = self.request
         last = request.path[-1].message
         is_cut = last.role == "assistant" and any(isinstance(block, TextBlock) for block in last.blocks)
@@ -464,7 +465,7 @@ class Turn:
         return StepOutput(emit=self.sink.emit, announce=self._announce, keep_media=keep_media)
 
     async def _announce(self, notices: Sequence[str]) -> None:
-        """Show each notice once a turn, and what the model cannot see only once, however many images tools show it."""
+        """Show each notice once per turn, and only the first notice about content that the model cannot see."""
         unseen = f"{self.request.model.reference} gets "
         for notice in notices:
             topic = unseen if notice.startswith(unseen) else notice
@@ -472,7 +473,7 @@ class Turn:
                 self._announced.add(topic)
                 await self.sink.emit(NoticeRaised(text=notice, code="receipt"))
 
-    # What is stored --------------------------------------------------------------------------------------------------
+    # Writes ----------------------------------------------------------------------------------------------------------
 
     async def commit(
         self,
@@ -482,7 +483,7 @@ class Turn:
         after: Sequence[Event] = (),
         is_last: bool = False,
     ) -> Committed:
-        """Store new nodes, the checkpoint and events in one transaction; with `is_last` the turn has failed, and its
+        """Store new nodes, the checkpoint and events in one transaction. `is_last` means that the turn has failed; its
         checkpoint is removed."""
 
         def complete(nodes: tuple[str, ...]) -> Completion:
@@ -507,7 +508,7 @@ class Turn:
         return await self.sink.commit(change, complete, then)
 
     async def _store_answer(self, step: int, answer: ModelAnswer) -> StepValue:
-        """Store a complete answer, what it taught, and, where it makes no calls, the end of the turn."""
+        """Store a complete answer, what it revealed about the model, and, if it makes no calls, the end of the turn."""
         folded, prepared = answer.result, answer.prepared
         if folded is None or prepared is None:
             raise AssertionError("a complete answer has a fold and a prompt")
@@ -554,8 +555,8 @@ class Turn:
         return StepValue(node=self._head, calls=len(calls), continues=goes_on, stop=folded.stop)
 
     def _check_output(self, folded: Folded, calls: Sequence[ToolCall]) -> tuple[Message | None, list[NoticeRaised]]:
-        """Return the message that asks once more for an answer that does not match its schema; if that was done, the
-        notice that it still does not."""
+        """Return a message that asks the model to correct an answer that does not match its schema, and a notice. After
+        one such attempt, return only the notice."""
         schema = self.request.sampling.output_schema
         if schema is None or calls or folded.message is None or folded.stop not in ("end", "stop_sequence", "other"):
             return None, []
@@ -573,7 +574,7 @@ class Turn:
         return user(repair_text(problem)), [notice]
 
     async def _store_summary(self, answer: ModelAnswer, finished: StepFinished) -> StepValue:
-        """The head goes to the summary; the path that it stands for stays as a branch."""
+        """Store the summary and move the head to it; the original path stays as a branch."""
         pinned = compact.pinned_blocks(self.request.path, self.request.overrides)
         change = await compact.summary_change(self.record, self.request.path, answer, pinned)
         change = msgspec.structs.replace(change, lease=self._final_lease)
@@ -599,7 +600,7 @@ class Turn:
         return StepValue(node=committed.nodes[-1], stop=finished.stop)
 
     async def _store_cut_answer(self, answer: ModelAnswer) -> None:
-        """Store the words of an answer that was cut off; nothing that was seen disappears."""
+        """Store the text of an interrupted answer, so that nothing the user has seen disappears."""
         folded = answer.result
         words = words_of(folded.message) if folded is not None else None
         if folded is not None:
@@ -611,7 +612,7 @@ class Turn:
         await self.commit(SessionChange(nodes=nodes), after=[notice])
 
     def _apply_lessons(self, answer: ModelAnswer) -> tuple[RequestInput, SessionChange]:
-        """Return the input for the next step, and what to keep of this one for the next request to the model."""
+        """Return the input for the next step, and the change that stores what this step revealed about the model."""
         request = next_input(answer)
         change = watermark_change(self.snapshot, request)
         self.snapshot = msgspec.structs.replace(
@@ -620,7 +621,7 @@ class Turn:
         return request, change
 
     async def _learn(self, answer: ModelAnswer) -> None:
-        """Keep what refusals have taught, also where no answer came."""
+        """Store what refusals revealed about the model, even if there was no answer."""
         if answer.request != self.request:
             await self.sink.commit(learned_change(self.snapshot, answer.request))
             self.input = msgspec.structs.replace(
@@ -636,7 +637,7 @@ class Turn:
         return max(0.0, self.services.turn_limits.seconds - self.approvals.left_seconds)
 
     async def _store_approvals(self, event: Event) -> None:
-        """Store pending and permanent approvals with `event`, then show it; any process can answer them after a
+        """Store pending and "always" approvals with `event`, then show it. Any process can answer them after a
         restart."""
         self.state = "waiting" if self.approvals.open else "running"
         self.checkpoint = msgspec.structs.replace(
@@ -649,12 +650,12 @@ class Turn:
     # Calls -----------------------------------------------------------------------------------------------------------
 
     def tools(self) -> Mapping[str, Tool]:
-        """Return the tools that the next step is offered."""
+        """Return the tools that the next step offers."""
         found = self.services.select_tools(self.checkpoint.tools, self.unused_tools)
         return plan_tools(found, self._leave_plan_mode) if self.is_planning else found
 
     async def _leave_plan_mode(self) -> None:
-        """The user approved the plan: from the next step on all tools are offered."""
+        """Leave plan mode after the user approved the plan: the next step offers all tools."""
         self.is_planning = False
         await self.sink.commit(SessionChange(settings={PLAN_MODE: None}))
         specs = tuple(it.spec for it in self.tools().values())

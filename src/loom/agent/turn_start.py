@@ -1,5 +1,5 @@
-"""How a turn begins: with a new message, a queued one, a question that gets another answer, a wish for a summary, or
-the checkpoint of a turn that another process left."""
+"""The start of a turn: with a new message, a queued one, a question to answer again, a request for a summary, or the
+checkpoint of a turn that another process left unfinished."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def begin_turn(turn: Turn, request: TurnRequest, snapshot: Snapshot) -> bo
 
 
 def _options_now(queued: Queued) -> Options:
-    """Return the options of the next answer: of several models, the one whose turn it is."""
+    """Return the options of the next answer; if several models are to answer, with the model that is next."""
     options, left = queued.options, queued.answers_left
     if not 0 < left <= len(options.models):
         return options
@@ -107,7 +107,9 @@ async def _start(
         previous_head="" if message is not None or is_compacting else snapshot.head,
     )
     base = await turn.record.snapshot(parent) if parent else snapshot
-    extra = _answer_open_calls(base) if message is not None else []
+    # A fork may end with calls of a turn that runs elsewhere: report them as interrupted before the message.
+    open_calls = base.path[-1].message.calls if message is not None and base.path else ()
+    extra = [NewNode(message=unanswered_results(open_calls, {}))] if open_calls else []
     if news is not None:
         extra.append(NewNode(message=news, source="system"))
     change = msgspec.structs.replace(
@@ -144,13 +146,6 @@ async def _start(
     return True
 
 
-def _answer_open_calls(snapshot: Snapshot) -> list[NewNode]:
-    """Calls that nothing will answer any more (of a turn that runs in the session that this one was forked from) are
-    answered as interrupted before something else is said."""
-    calls = snapshot.path[-1].message.calls if snapshot.path else ()
-    return [NewNode(message=unanswered_results(calls, {}))] if calls else []
-
-
 def _first_input(turn: Turn, model: Model) -> RequestInput:
     options = turn.services.request_options(model, turn.tools())
     found = request_input(turn.snapshot, model, options, sampling=turn.checkpoint.sampling)
@@ -158,7 +153,7 @@ def _first_input(turn: Turn, model: Model) -> RequestInput:
 
 
 async def _recall(turn: Turn, snapshot: Snapshot) -> None:
-    """Load what earlier turns left: permanent approvals, and which files the agent knows."""
+    """Load the state that earlier turns left: permanent approvals, and the files that the agent knows."""
     turn.approvals.always = {(tool, pattern) for tool, pattern in snapshot.settings.get("always", ())}
     turn.files.load(snapshot.settings)
     turn.is_planning = is_planning(snapshot.settings)
@@ -166,7 +161,8 @@ async def _recall(turn: Turn, snapshot: Snapshot) -> None:
 
 
 async def _read_news(turn: Turn, snapshot: Snapshot, model: Model, mentioned: Sequence[str]) -> Message | None:
-    """Return what has changed in tracked files since the agent last saw them; it stands before the user's words."""
+    """Return a message about changes in tracked files since the agent last saw them. It comes before the user's
+    message."""
     seen = visible_messages(snapshot.path, snapshot.watermarks.get(model.reference, Watermark()))
     globs = turn.services.auto_context
     news = await turn.files.read_news(workspace_of(snapshot), asked=mentioned, globs=globs, standing=seen)
@@ -176,8 +172,8 @@ async def _read_news(turn: Turn, snapshot: Snapshot, model: Model, mentioned: Se
 
 
 async def _store_unanswered(turn: Turn, request: QueuedMessage, error: BaseException) -> None:
-    """A queued message whose turn cannot begin is stored all the same, so that it does not wait for ever. Where the
-    store cannot be written, or another process will run it, it stays queued."""
+    """Store a queued message whose turn cannot start, so that it does not stay queued forever. If the store cannot be
+    written, or another process will run it, it stays queued."""
     is_store_away = isinstance(error, StoreError) and not isinstance(error, NotFound)
     if turn.has_started or is_store_away or turn.stop_reason in ("hand-over", "lost"):
         return
@@ -194,7 +190,7 @@ async def _store_unanswered(turn: Turn, request: QueuedMessage, error: BaseExcep
 
 
 async def _resume(turn: Turn, request: Resume, snapshot: Snapshot) -> bool:
-    """Take up a turn where another process left it: store the words that were seen, then continue."""
+    """Resume a turn that another process left unfinished: store the text that the user has seen, then continue."""
     checkpoint = request.checkpoint
     is_death = not checkpoint.is_handed_over and not checkpoint.approvals
     turn.take_up(msgspec.structs.replace(checkpoint, deaths=checkpoint.deaths + int(is_death), is_handed_over=False))
@@ -245,7 +241,7 @@ async def _finish_stored_answer(turn: Turn, snapshot: Snapshot) -> None:
 
 
 async def _store_seen_words(turn: Turn, partial: Folded, model: Model, requested_tokens: int) -> None:
-    """Store the words that the last process had streamed; the model continues behind them."""
+    """Store the text that the last process had streamed; the model continues after it."""
     words = _seen_words(turn, partial)
     repeated = 0 if turn.open_calls else requested_tokens
     total = turn.checkpoint.repeated_tokens + repeated
@@ -261,7 +257,8 @@ async def _store_seen_words(turn: Turn, partial: Folded, model: Model, requested
 
 
 async def close_left_turn(turn: Turn, checkpoint: TurnCheckpoint) -> bool:
-    """Close a turn that another process left, instead of continuing it; the words that were seen are stored."""
+    """Close a turn that another process left unfinished, instead of continuing it; the text that the user has seen is
+    stored."""
     turn.take_up(checkpoint)
     turn.snapshot = await turn.record.snapshot()
     await _recall(turn, turn.snapshot)
@@ -276,18 +273,19 @@ async def close_left_turn(turn: Turn, checkpoint: TurnCheckpoint) -> bool:
 
 
 async def _end_commands(turn: Turn) -> None:
-    """End what the commands of a killed process left on this machine: the model reads that they were cut off."""
+    """End processes that the commands of a killed process left on this machine: the model reads that they were
+    interrupted."""
     if turn.open_calls:
         await asyncio.to_thread(end_abandoned)
 
 
 async def _close_open_step(turn: Turn, step: OpenStep, end: TurnFailed) -> None:
-    """End a turn that another process left; words that were seen and results of calls that ended are stored."""
+    """Close an unfinished turn: store the text that the user has seen, and the results of calls that ended."""
     turn.done = dict(step.results)
     words = _seen_words(turn, fold(step.answer))
     await turn.close(end, None if words is None else NewNode(message=words, meta={"finish_reason": "interrupted"}))
 
 
 def _seen_words(turn: Turn, partial: Folded) -> Message | None:
-    """Return the words of the step that was left; where calls are open, its answer is stored already."""
+    """Return the text of the unfinished step, or None if its answer is already stored (its calls are open)."""
     return None if turn.open_calls or turn.checkpoint.kind == "compact" else words_of(partial.message)

@@ -257,7 +257,7 @@ class RemoteSession:
 
     async def _reply(self, finished: TurnFinished, answers: Sequence[MessageStored], model: str) -> Reply:
         if not answers:
-            raise LoomError(f"the model returned an empty answer (stop: {finished.stop})", hint="Ask again.")
+            raise LoomError(f"the model returned an empty answer (stop: {finished.stop})", hint="Try again.")
         last = answers[-1]
         receipt = await self._last_receipt(model)
         path = await self._lines(last.node)

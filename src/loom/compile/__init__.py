@@ -1,14 +1,18 @@
 """From a path to a prompt. Pure and deterministic: the same inputs always give the same prompt.
 
-prepare    the three steps in order, and what comes out of them
-policy     what the user wants kept: ageing, budgets, overrides, the stored watermark
-age        less for the old
-survey     every block in its place, and what it would cost
-measure    what one block becomes, and what that takes
-adapt      what this model cannot take becomes what it can (words: texts, calls, thinking)
-trim       to fit four budgets
-assemble   pairs, ids, hoisting: blocks in the order and places that a platform allows
-receipt    what became of every block, and why
-cost       tokens by the published formulas
-limits     the recipe that fits a medium to a platform
+request      the input of the next request, and `next_request`, which compiles it
+settle       renders what the prompt lacks, and prepares it again
+prepare      the four steps in order (age, adapt, trim, assemble), and their result
+policy       the inputs: ageing, budgets, overrides, the stored watermark, known facts
+age          reduces the media of old turns
+layout       every block with its position and its cost as each rendition
+measure      the content and the cost of one block as one rendition
+adapt        converts media to forms that the model supports; `text_blocks`: text, calls, thinking
+trim         fits the request into four budgets; `overflow`: the notice about it
+assemble     puts blocks into the order and the places that a platform allows; `forms`: messages sent unchanged
+receipt      what happened to every block, and why
+cost         token estimates by the published formulas
+limits       the recipe that fits a medium to a platform
+renditions   renders and caches derived bytes
+descriptions image descriptions by a model that the user chose
 """

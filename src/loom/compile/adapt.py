@@ -1,4 +1,4 @@
-"""Adapt: what this model cannot take becomes what it can. One block and one wish in, what is shown and its cost out."""
+"""Adapt one block to a model: from a block and a target rendition, compute what is shown to the model, and its cost."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _SPOKEN: Final = SpokenText()
 _SCENES: Final = Scenes()
 _LOW_FRAMES: Final = 4
 _HOISTED_BYTES: Final = 2 * BLOCK_BYTES
-"""The sentences that say where a hoisted medium came from and where it went."""
+"""The sentences that say where a hoisted medium came from and where it was moved."""
 
 
 def adapt(
     block: Block,
-    wish: Rendition,
+    rendition: Rendition,
     place: BlockPosition,
     target: RenderTarget,
     cap: int = 0,
@@ -52,20 +52,23 @@ def adapt(
     page_cap: int = 0,
     is_unpaired: bool = False,
 ) -> Measure:
-    """`cap` is the length to which words are cut where nothing else helps, `page_cap` how many pages of a document are
-    shown at most; zero leaves them alone. `is_unpaired` is for the call of a server-side tool that has no result, for a
-    result that has no call, and for calls as text."""
-    if wish == "omitted":
+    """Return what a block becomes as the rendition `rendition`, and its cost.
+
+    `cap` is the maximum length of text in characters and `page_cap` the maximum number of pages of a document; zero
+    means no limit. `is_unpaired` marks the call of a server-side tool without a result, a result without its call, and
+    calls that are sent as text.
+    """
+    if rendition == "omitted":
         return Measure(rendition="omitted", shown=())
     match block:
         case TextBlock():
-            return text_blocks.text(block, wish, place, target, cap)
+            return text_blocks.text(block, rendition, place, target, cap)
         case ImageBlock() | DocumentBlock() | AudioBlock() | VideoBlock():
-            return _media(block, wish, place, target, cap, page_cap=page_cap)
+            return _media(block, rendition, place, target, cap, page_cap=page_cap)
         case ThinkingBlock():
             return text_blocks.thinking(block, target, cap)
         case ToolCall() if is_unpaired:
-            return as_text(text_of(block), "repair", "the server did not take the history as calls", target, cap)
+            return as_text(text_of(block), "repair", "the server refused the history with calls", target, cap)
         case ToolCall():
             return text_blocks.call(block, target, cap)
         case UnknownBlock():
@@ -79,23 +82,23 @@ def adapt(
 def _own_kind(
     block: UnknownBlock, place: BlockPosition, target: RenderTarget, cap: int, *, is_unpaired: bool
 ) -> Measure:
-    """A block of a provider's own kind goes back to it as it came; inside a result, to others, and where the provider
-    would refuse it, it is text."""
+    """Return a provider-specific block unchanged if this model's provider can read it here. Inside a tool result, for
+    other providers, and if the provider would refuse it, return it as text."""
     model = target.model
     data = block_for(model.opaque_owner, model.own_blocks, block) if place != "result" else None
     if data is not None:
         restored = restore_block(data, is_foreign=block.kind != PROVIDER_BLOCK) if is_in_place(data, place) else None
         if restored is None or is_unpaired:
-            detail = "its other half is missing" if restored is not None else "its provider would refuse it"
+            detail = "its call or its result is missing" if restored is not None else "its provider would refuse it"
             return as_text(text_of(block), "repair", detail, target, cap)
         return measure_shown("full", ShownRaw(data=restored), msgspec.json.encode(restored).decode(), target)
     is_foreign = bool(provider_text(block))
-    detail = "only its provider takes it as it is" if is_foreign else "unknown to this version"
+    detail = "only its provider supports it" if is_foreign else "unknown to this version"
     return as_text(text_of(block), "other-model" if is_foreign else "capability", detail, target, cap)
 
 
 def _media(
-    block: MediaBlock, wish: Rendition, place: BlockPosition, target: RenderTarget, cap: int, *, page_cap: int
+    block: MediaBlock, rendition: Rendition, place: BlockPosition, target: RenderTarget, cap: int, *, page_cap: int
 ) -> Measure:
     digest = block.media.digest
     if digest in target.known.missing:
@@ -104,13 +107,13 @@ def _media(
         return _fallback(block, "quarantine", f"{target.model.provider} refused it", target, cap)
     match block:
         case ImageBlock():
-            measure = _image(block, wish, target, cap)
+            measure = _image(block, rendition, target, cap)
         case DocumentBlock():
-            measure = _document(block, wish, target, cap, page_cap)
+            measure = _document(block, rendition, target, cap, page_cap)
         case AudioBlock():
-            measure = _audio(block, wish, target, cap)
+            measure = _audio(block, rendition, target, cap)
         case VideoBlock():
-            measure = _video(block, wish, target, cap)
+            measure = _video(block, rendition, target, cap)
         case _:
             assert_never(block)
     if place == "user":
@@ -124,15 +127,15 @@ def _media(
 # Pictures ----------------------------------------------------------------------------------------------------------
 
 
-def _image(block: ImageBlock, wish: Rendition, target: RenderTarget, cap: int) -> Measure:
-    if wish == "text":
+def _image(block: ImageBlock, rendition: Rendition, target: RenderTarget, cap: int) -> Measure:
+    if rendition == "text":
         return _fallback(block, "", "", target, cap)
     accepts = target.model.capabilities.accepts
     if not limits.image_formats(accepts):
-        return _fallback(block, "capability", "the model cannot see", target, cap)
+        return _fallback(block, "capability", "the model does not support images", target, cap)
     told: Detail = block.detail if block.detail != "auto" else target.model.detail
-    as_asked = wish != "low" and told == "low" and not target.model.has_detail
-    is_low = wish == "low" or as_asked
+    as_asked = rendition != "low" and told == "low" and not target.model.has_detail
+    is_low = rendition == "low" or as_asked
     recipe: Fit | Low = (
         limits.low_image(target.policy, accepts) if is_low else limits.full_image(target.model, target.policy, accepts)
     )
@@ -140,7 +143,7 @@ def _image(block: ImageBlock, wish: Rendition, target: RenderTarget, cap: int) -
     if failure is not None:
         return _fallback(block, "missing", failure, target, cap)
     shown = _picture(block.media, recipe, "low" if is_low else told, "low" if is_low else "full", target)
-    return msgspec.structs.replace(shown, reason="override", detail="low detail was asked for") if as_asked else shown
+    return msgspec.structs.replace(shown, reason="override", detail="low detail requested") if as_asked else shown
 
 
 def _picture(
@@ -161,7 +164,7 @@ def _picture(
 def _reference(
     media: Media, recipe: Fit | Low | Page | Frame, target: RenderTarget
 ) -> tuple[MediaRef, tuple[Need, ...]]:
-    """Exact where the derived bytes exist, bounded by the recipe where they do not."""
+    """Return exact facts if the derived bytes exist, otherwise upper bounds from the recipe."""
     facts = target.known.facts(media.digest, recipe)
     if facts is not None:
         ref = MediaRef(
@@ -191,25 +194,27 @@ def _reference(
 # Documents ---------------------------------------------------------------------------------------------------------
 
 
-def _document(block: DocumentBlock, wish: Rendition, target: RenderTarget, cap: int, page_cap: int) -> Measure:
-    """`low` for a document is its words."""
+def _document(block: DocumentBlock, rendition: Rendition, target: RenderTarget, cap: int, page_cap: int) -> Measure:
+    """Return a document as its file, as page images or as text. As `low`, only its text is shown."""
     accepts = target.model.capabilities.accepts
-    if wish == "text":
+    if rendition == "text":
         return _fallback(block, "", "", target, cap)
-    if wish == "low":
-        return _extracted_text(block, "", "its words only", target, cap, page_cap=page_cap)
+    if rendition == "low":
+        return _extracted_text(block, "", "text only", target, cap, page_cap=page_cap)
     if block.media.media_type in accepts:
         native = _native(block, target, page_cap)
         if native is not None:
             return native
     if block.media.media_type == PDF and block.media.pages and limits.image_formats(accepts):
         return _pages(block, target, cap, page_cap)
-    return _extracted_text(block, "capability", "the model takes no such documents", target, cap, page_cap=page_cap)
+    return _extracted_text(
+        block, "capability", "the model does not support this type of document", target, cap, page_cap=page_cap
+    )
 
 
 def _native(block: DocumentBlock, target: RenderTarget, page_cap: int) -> Measure | None:
-    """Return the document itself, or a new one of just the pages that are shown; None where not even one page is within
-    the platform's limits."""
+    """Return the document itself, or a new one with only the pages shown; None if not even one page is within the
+    platform's limits."""
     media = block.media
     if target.model.limits.max_pages is not None and media.pages is None:
         return None
@@ -217,7 +222,7 @@ def _native(block: DocumentBlock, target: RenderTarget, page_cap: int) -> Measur
     most = limits.native_pages(last - first + 1, target)
     count = min(most, page_cap) if page_cap else most
     drawn = limits.page_images(target) if limits.image_formats(target.model.capabilities.accepts) else 0
-    least = min(count, drawn)  # fewer than could be drawn are not worth it
+    least = min(count, drawn)  # fewer pages than could be sent as images are not worth it
     while count >= max(least, 1):
         end = first + count - 1
         recipe = Slice(pages=page_label(first, end)) if media.pages and count < media.pages else None
@@ -266,7 +271,7 @@ def _native_measure(
 
 
 def _without_rest(head: Measure, block: DocumentBlock, end: int, reason: Reason, target: RenderTarget) -> Measure:
-    """Say which pages of those that are meant are not shown, and how the model gets them."""
+    """Add a note that says which of the requested pages are not shown, and how the model gets them."""
     first, last = shown_pages(block)
     rest = page_label(end + 1, last)
     look = (
@@ -285,12 +290,13 @@ def _without_rest(head: Measure, block: DocumentBlock, end: int, reason: Reason,
 
 
 def _pages(block: DocumentBlock, target: RenderTarget, cap: int, page_cap: int) -> Measure:
-    """Page pictures for eyes without PDF, as many as policy and platform allow; the rest is said."""
+    """Return images of the pages, as many as the policy and the platform allow, for a model that supports images but
+    not PDF. A note says which pages are missing."""
     first, last = shown_pages(block)
     most = limits.page_images(target)
     end = min(last, first + (min(most, page_cap) if page_cap else most) - 1)
     if end < first:
-        return _extracted_text(block, "limit", "the model takes no more images", target, cap, page_cap=page_cap)
+        return _extracted_text(block, "limit", "the model accepts no more images", target, cap, page_cap=page_cap)
     label = f"[document: {block.media.label}; pages {page_label(first, end)} follow as images]"
     parts = [as_text(label, "capability", "", target, cap)]
     for number in range(first, end + 1):
@@ -302,7 +308,7 @@ def _pages(block: DocumentBlock, target: RenderTarget, cap: int, page_cap: int) 
         rendition="pages",
         shown=tuple(item for part in parts for item in part.shown),
         reason="capability",
-        detail="the model takes no PDF",
+        detail="the model does not support PDF",
         tokens=sum(part.tokens for part in parts),
         wire_bytes=sum(part.wire_bytes for part in parts),
         images=end - first + 1,
@@ -312,7 +318,7 @@ def _pages(block: DocumentBlock, target: RenderTarget, cap: int, page_cap: int) 
 
 
 def shown_pages(block: DocumentBlock) -> tuple[int, int]:
-    """Return the pages that a block means, within the document."""
+    """Return the first and the last page that a block refers to, within the document."""
     count = block.media.pages or 1
     if not block.pages:
         return 1, count
@@ -323,7 +329,7 @@ def shown_pages(block: DocumentBlock) -> tuple[int, int]:
 def _extracted_text(
     block: DocumentBlock, reason: Reason, detail: str, target: RenderTarget, cap: int, *, page_cap: int
 ) -> Measure:
-    """Return the words of a document under its label, or the label alone where it has none."""
+    """Return the text of a document after its label, or the label alone if it has no text."""
     if block.media.digest in target.alts:
         return _fallback(block, reason, detail, target, cap)
     first, last = shown_pages(block)
@@ -342,12 +348,12 @@ def _extracted_text(
 # Sound and video ---------------------------------------------------------------------------------------------------
 
 
-def _audio(block: AudioBlock, wish: Rendition, target: RenderTarget, cap: int) -> Measure:
+def _audio(block: AudioBlock, rendition: Rendition, target: RenderTarget, cap: int) -> Measure:
     media = block.media
-    if wish in ("text", "low"):
+    if rendition in ("text", "low"):
         return _spoken_words(block, "", "", target, cap)
     if media.media_type not in target.model.capabilities.accepts:
-        return _spoken_words(block, "capability", "the model cannot hear", target, cap)
+        return _spoken_words(block, "capability", "the model does not support audio", target, cap)
     ref = MediaRef(digest=media.digest, media_type=media.media_type, size_bytes=media.size_bytes)
     return Measure(
         rendition="full",
@@ -357,25 +363,26 @@ def _audio(block: AudioBlock, wish: Rendition, target: RenderTarget, cap: int) -
     )
 
 
-def _video(block: VideoBlock, wish: Rendition, target: RenderTarget, cap: int) -> Measure:
-    """The clip itself for a model that takes video, else frames with their times, else the words of it."""
+def _video(block: VideoBlock, rendition: Rendition, target: RenderTarget, cap: int) -> Measure:
+    """Return the video itself for a model that supports video, otherwise frames with their times, otherwise its
+    text."""
     accepts = target.model.capabilities.accepts
-    if wish == "text":
+    if rendition == "text":
         return _spoken_words(block, "", "", target, cap)
-    if wish == "full" and block.media.media_type in accepts:
+    if rendition == "full" and block.media.media_type in accepts:
         native = _native_video(block.media, target)
         if native is not None:
             return native
     if limits.image_formats(accepts):
-        frames = _frames(block, wish, target, cap)
+        frames = _frames(block, rendition, target, cap)
         if frames is not None:
             return frames
-        return _spoken_words(block, "missing", "no frame could be taken", target, cap)
-    return _spoken_words(block, "capability", "the model cannot see", target, cap)
+        return _spoken_words(block, "missing", "no frame could be extracted", target, cap)
+    return _spoken_words(block, "capability", "the model does not support images", target, cap)
 
 
 def _native_video(media: Media, target: RenderTarget) -> Measure | None:
-    """None where the clip breaks a limit of the platform."""
+    """Return the video itself, or None if it exceeds a limit of the platform."""
     ref = MediaRef(
         digest=media.digest,
         media_type=media.media_type,
@@ -395,15 +402,15 @@ def _native_video(media: Media, target: RenderTarget) -> Measure | None:
     )
 
 
-def _frames(block: VideoBlock, wish: Rendition, target: RenderTarget, cap: int) -> Measure | None:
-    """Frames chosen by scene, each behind its time, and what is said; None where no frame can be taken.
+def _frames(block: VideoBlock, rendition: Rendition, target: RenderTarget, cap: int) -> Measure | None:
+    """Return frames chosen by scene, each after its time, and the transcript; None if no frame can be extracted.
 
-    Until the scenes are known the times are even; the request is prepared again when they are.
+    Until the scenes are known, the times are evenly spaced; the request is prepared again when they are.
     """
     media = block.media
     scenes, scenes_need = _scene_starts(media, target)
     count = limits.video_frames(target)
-    is_low = wish == "low"
+    is_low = rendition == "low"
     times = choose_times(media.duration_seconds or 0.0, scenes, min(count, _LOW_FRAMES) if is_low else count)
     pictures: list[Measure] = []
     for at in times:
@@ -424,7 +431,7 @@ def _frames(block: VideoBlock, wish: Rendition, target: RenderTarget, cap: int) 
         rendition="low" if is_low else "pages",
         shown=tuple(item for part in parts for item in part.shown),
         reason="" if is_low else "capability",
-        detail=found if is_low else f"the model takes no such video; {found}",
+        detail=found if is_low else f"the model does not support this video; {found}",
         tokens=sum(part.tokens for part in parts),
         wire_bytes=sum(part.wire_bytes for part in parts) + BLOCK_BYTES,
         images=shown_frames,
@@ -434,7 +441,7 @@ def _frames(block: VideoBlock, wish: Rendition, target: RenderTarget, cap: int) 
 
 def _frames_label(block: VideoBlock, words: Measure, count: int) -> str:
     said = words.shown[0].text if isinstance(words.shown[0], TextBlock) else text_of(block)
-    noun = "frame follows, behind its time" if count == 1 else "frames follow, each behind its time"
+    noun = "frame follows, after its time" if count == 1 else "frames follow, each after its time"
     return f"{said}\n[{count} {noun}]"
 
 
@@ -443,7 +450,7 @@ def _scene_starts(media: Media, target: RenderTarget) -> tuple[list[float], tupl
     if found:
         try:
             return msgspec.json.decode(found, type=list[float]), ()
-        except msgspec.DecodeError:  # a damaged cache must not end a turn; the times are even then
+        except msgspec.DecodeError:  # a damaged cache entry must not end a turn: use evenly spaced times
             return [], ()
     is_known = found is not None or target.known.failure(media.digest, _SCENES) is not None
     return [], () if is_known else (Need(media.digest, media.media_type, _SCENES),)
@@ -458,8 +465,8 @@ def _spoken_words(
     *,
     calls_back: bool = True,
 ) -> Measure:
-    """The label of a recording with what is said in it; of a video for a model that cannot see, with the words that it
-    shows, too. Both are asked for where nothing has written them down yet."""
+    """Return the label of a recording with its transcript; for a video and a model that does not support images, also
+    the text visible in it. Request either as a `Need` if it does not exist yet."""
     media = block.media
     if media.digest in target.alts or block.transcript:
         return _fallback(block, reason, detail, target, cap)
@@ -483,10 +490,10 @@ def _spoken_words(
 
 
 def _fallback(block: MediaBlock, reason: Reason, detail: str, target: RenderTarget, cap: int) -> Measure:
-    """Return a neutral text that names the medium, gives the words there are, and says how to call it back. It never
-    tells the model that something failed: such a sentence stays in its answers long after the picture is back."""
+    """Return a neutral text with the medium's name, its text alternative, and how to show it again. It never says that
+    something failed: models repeat such a sentence in their answers long after the image is back."""
     found = target.alts.get(block.media.digest, "")
-    author = "in the user's words" if found else ""
+    author = "described by the user" if found else ""
     needs: tuple[Need, ...] = ()
     if found:
         block = _without_caption(block)
@@ -513,7 +520,7 @@ def _without_caption(block: MediaBlock) -> MediaBlock:
 
 
 def _image_text(media: Media, reason: Reason, target: RenderTarget) -> tuple[str, str, tuple[Need, ...]]:
-    """Return the text for an image without a text alternative, its origin, and whether OCR could still add to it."""
+    """Return the text for an image without a text alternative, its origin, and the OCR that could still add to it."""
     described = target.known.descriptions.get(media.digest)
     if described is not None:
         author = f"description by {described.by}"
@@ -524,7 +531,7 @@ def _image_text(media: Media, reason: Reason, target: RenderTarget) -> tuple[str
 
 
 def plain_name(name: str) -> str:
-    """Return a medium's name as platforms take it: one line, visible, not long."""
+    """Return a medium's name in a form that platforms accept: one line of visible characters, not too long."""
     visible = "".join(character if character.isprintable() else " " for character in name)
     return " ".join(visible.split())[:_NAME_CHARS].rstrip()
 

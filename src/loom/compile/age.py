@@ -1,7 +1,7 @@
-"""Age: less for the old. `full` for some turns, `low` for some more, then text that says how to call it back.
+"""Ageing of media: `full` for the newest turns, `low` for some older ones, then text that says how to show them again.
 
-Stepped ageing rewrites old messages only when that pays: shrinking an old picture saves `read` × Δ tokens on every
-later request, and costs once (`write` − `read`) × N for the N tokens behind it that the provider must read anew.
+Stepped ageing rewrites old messages only when that pays: shrinking an old image saves `read` × Δ tokens on every later
+request, and costs (`write` − `read`) × N once, for the N tokens after it that the provider must read again.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ from loom.compile.policy import Policy, Watermark
 from loom.models import CacheRule
 
 
-def advance_watermark(survey: Layout, mark: Watermark, policy: Policy) -> Watermark:
-    """Return the watermark for this request. It moves at a turn's beginning only, never while a tool loop is open."""
-    if policy.aging == "off" or survey.messages[-1].role != "user":
+def advance_watermark(layout: Layout, mark: Watermark, policy: Policy) -> Watermark:
+    """Return the watermark for this request. It moves only at the start of a turn, never during a tool loop."""
+    if policy.aging == "off" or layout.messages[-1].role != "user":
         return mark
-    wanted = every_turn(survey, mark, policy)
+    wanted = every_turn(layout, mark, policy)
     if wanted == mark or policy.aging == "every-turn":
         return wanted
-    return wanted if _pays(survey, mark, wanted, survey.target.model.cache) else mark
+    return wanted if _pays(layout, mark, wanted, layout.target.model.cache) else mark
 
 
-def every_turn(survey: Layout, mark: Watermark, policy: Policy) -> Watermark:
-    """Where the borders would be if every turn moved them. Without a way to call media back, age alone never turns
-    them into text."""
-    has_look = survey.target.has_look
-    text = max(mark.text_before, _older_than(survey, policy.full_turns + policy.low_turns) if has_look else 0)
+def every_turn(layout: Layout, mark: Watermark, policy: Policy) -> Watermark:
+    """Return the watermark that results if the borders move on every turn. Without a tool that shows media again, age
+    alone never turns them into text."""
+    has_look = layout.target.has_look
+    text = max(mark.text_before, _older_than(layout, policy.full_turns + policy.low_turns) if has_look else 0)
     return msgspec.structs.replace(
-        mark, low_before=max(mark.low_before, _older_than(survey, policy.full_turns), text), text_before=text
+        mark, low_before=max(mark.low_before, _older_than(layout, policy.full_turns), text), text_before=text
     )
 
 
-def _older_than(survey: Layout, turns: int) -> int:
-    """Return the position before which every message is more than `turns` turns old (the turn now
-    beginning has age 0)."""
-    return survey.turns[-turns - 1] if turns < len(survey.turns) else 0
+def _older_than(layout: Layout, turns: int) -> int:
+    """Return the position before which every message is more than `turns` turns old. The turn that now starts has age
+    0."""
+    return layout.turns[-turns - 1] if turns < len(layout.turns) else 0
 
 
-def _pays(survey: Layout, before: Watermark, after: Watermark, cache: CacheRule) -> bool:
+def _pays(layout: Layout, before: Watermark, after: Watermark, cache: CacheRule) -> bool:
     saved, behind, rewritten = 0, 0, False
-    for old, new in zip(survey.render_costs(before), survey.render_costs(after), strict=True):
+    for old, new in zip(layout.render_costs(before), layout.render_costs(after), strict=True):
         saved += old.tokens - new.tokens
         rewritten = rewritten or (old is not new and old.shown != new.shown)
         if rewritten:
             behind += new.tokens
-    # Rent or buy: move when what the delay has cost since the last move (it grew from nothing, so half of what it costs
-    # now, for every request) reaches what the move costs.
-    requests = sum(1 for message in survey.messages[before.thinking_from :] if message.role == "assistant")
+    # Rent or buy: move when the cost of waiting since the last move reaches the cost of the move. The cost per request
+    # grew from zero, so its average is half of what it is now.
+    requests = sum(1 for message in layout.messages[before.thinking_from :] if message.role == "assistant")
     return saved > 0 and cache.read * saved * requests / 2 >= (cache.write - cache.read) * behind

@@ -1,5 +1,6 @@
-"""Assemble: blocks in the order and the places that a platform allows. Pairs are whole, ids are legal, media that a
-result may not hold stand in one user message behind the whole group of results, nothing is empty."""
+"""Assemble: put the blocks into the order and the places that a platform allows. Every call has its result, ids are
+valid, media that a result cannot hold follow in one user message after the group of results, and no message is
+empty."""
 
 from __future__ import annotations
 
@@ -28,25 +29,25 @@ RESULTS: Final = "[the results are in]"
 _RAW_CHARS: Final = 2_000
 
 
-def assemble(survey: Layout, mark: Watermark) -> tuple[list[ShownMessage], list[str]]:
-    """Return the messages for the wire, and what had to be repaired on the way."""
-    return _Assembly(survey, mark).run()
+def assemble(layout: Layout, mark: Watermark) -> tuple[list[ShownMessage], list[str]]:
+    """Return the messages for the wire, and notices about repairs."""
+    return _Assembly(layout, mark).run()
 
 
 class _Assembly:
-    def __init__(self, survey: Layout, mark: Watermark) -> None:
-        self.survey = survey
+    def __init__(self, layout: Layout, mark: Watermark) -> None:
+        self.layout = layout
         self.mark = mark
-        self.measures = dict(zip(survey.items, survey.render_costs(mark), strict=True))
+        self.measures = dict(zip(layout.items, layout.render_costs(mark), strict=True))
         self.out: list[ShownMessage] = []
         self.repairs: list[str] = []
-        self.ids = legal_ids(survey.messages, survey.target.model.ids)
-        self.forms = unchanged_messages(survey, mark)
+        self.ids = legal_ids(layout.messages, layout.target.model.ids)
+        self.forms = unchanged_messages(layout, mark)
         self.documents = 0
         self.documents_stand = True
 
     def run(self) -> tuple[list[ShownMessage], list[str]]:
-        messages = self.survey.messages
+        messages = self.layout.messages
         self._note_dropped()
         position = self.mark.dropped_before
         while position < len(messages):
@@ -54,7 +55,7 @@ class _Assembly:
                 position = self._exchange(position)
                 continue
             if messages[position].role == "user":
-                again = [TextBlock(SEEN_AGAIN)] if self.survey.is_seen_again(position, self.mark) else []
+                again = [TextBlock(SEEN_AGAIN)] if self.layout.is_seen_again(position, self.mark) else []
                 blocks = [*again, *(self._message_blocks(position) or [TextBlock(HIDDEN)])]
                 self._add("user", blocks, self.forms.get(position))
             else:
@@ -64,38 +65,39 @@ class _Assembly:
         return self._add_borders(), self.repairs
 
     def _note_dropped(self) -> None:
-        """Turns and steps that are not shown are counted. A turn that lost its first steps keeps its question."""
-        border, torn = self.mark.dropped_before, self.survey.partially_dropped_turn(self.mark)
+        """Add a note that counts the turns and steps that are not shown. A turn that lost its first steps keeps its
+        question."""
+        border, torn = self.mark.dropped_before, self.layout.partially_dropped_turn(self.mark)
         if not border:
             return
-        for item in self.survey.items:
-            if item.message < border and not self.survey.survives(item.message, self.mark):
+        for item in self.layout.items:
+            if item.message < border and not self.layout.survives(item.message, self.mark):
                 self._measure(item)
-        turns = sum(1 for start in self.survey.turns if start < min(border, torn))
-        held = self.survey.describe_dropped(self.mark)
+        turns = sum(1 for start in self.layout.turns if start < min(border, torn))
+        held = self.layout.describe_dropped(self.mark)
         if turns:
             what = "turn is" if turns == 1 else "turns are"
             self._add("user", [TextBlock(f"[{turns} earlier {what} not shown{held if torn >= border else ''}]")])
         for at in range(torn, border):
-            if self.survey.messages[at].role == "user":
+            if self.layout.messages[at].role == "user":
                 self._add("user", self._message_blocks(at))
         if torn < border:
-            steps = sum(1 for message in self.survey.messages[torn:border] if message.role == "assistant")
+            steps = sum(1 for message in self.layout.messages[torn:border] if message.role == "assistant")
             what = "step is" if steps == 1 else "steps are"
             self._add("user", [TextBlock(f"[{steps} earlier {what} not shown{held}]")])
 
     def _exchange(self, position: int) -> int:
-        """An assistant's message, and the results of its calls directly behind it; returns where to go on."""
-        messages = self.survey.messages
+        """Add an assistant message, followed by the results of its calls; return the position of the next message."""
+        messages = self.layout.messages
         calls = messages[position].calls
-        blocks, hoisted = self._split(self.survey.by_message[position])
+        blocks, hoisted = self._split(self.layout.by_message[position])
         self._add("assistant", blocks, self.forms.get(position))
         end = position + 1
         while end < len(messages) and messages[end].role == "tool":
             end += 1
         answers = range(position + 1, end)
         answered: frozenset[tuple[int, int]] = frozenset()
-        if calls and self.survey.has_calls(position):
+        if calls and self.layout.has_calls(position):
             found = self._find_results(calls, answers)
             answered = frozenset(found.values())
             form = self.forms.get(position + 1) if answers else None
@@ -106,11 +108,11 @@ class _Assembly:
         return end
 
     def _find_results(self, calls: Sequence[ToolCall], answers: range) -> dict[str, tuple[int, int]]:
-        """Return where the first result of each call stands."""
+        """Return the position of the first result of each call."""
         asked = {call.id for call in calls}
         found: dict[str, tuple[int, int]] = {}
         for at in answers:
-            for position, block in enumerate(self.survey.messages[at].blocks):
+            for position, block in enumerate(self.layout.messages[at].blocks):
                 if isinstance(block, ToolResult) and block.call_id in asked:
                     found.setdefault(block.call_id, (at, position))
         return found
@@ -122,7 +124,7 @@ class _Assembly:
         found: dict[str, tuple[int, int]],
         form: tuple[Any, ...] | None,
     ) -> list[ShownBlock]:
-        """One result for every call, in the order of the calls; gives back what must stand behind the group."""
+        """Add one result for every call, in the order of the calls; return the blocks that must follow the group."""
         results: list[ShownBlock] = []
         hoisted: list[ShownBlock] = []
         for call in calls:
@@ -133,7 +135,7 @@ class _Assembly:
                 blocks.append(TextBlock(f"the arguments were not a JSON object: {raw}"))
             if call.id in found:
                 at, place = found[call.id]
-                result = self.survey.messages[at].blocks[place]
+                result = self.layout.messages[at].blocks[place]
                 is_error = is_error or (isinstance(result, ToolResult) and result.is_error)
                 inside, moved = self._result_blocks(at, place, call)
                 blocks += inside
@@ -162,17 +164,17 @@ class _Assembly:
             measure = self._measure(item)
             kept = [shown for shown in measure.shown if isinstance(shown, TextBlock | ShownMedia)]
             if measure.hoisted:
-                blocks.append(TextBlock(f"[{_what(kept)} of this result follows behind the results]"))
+                blocks.append(TextBlock(f"[{_what(kept)} of this result follows after the results]"))
                 moved += [TextBlock(f"[from the result of {tool_name(call.name)}]"), *kept]
             else:
                 blocks += kept
         return blocks, moved
 
     def _orphans(self, position: int, answered: frozenset[tuple[int, int]]) -> None:
-        """Results that answer no call are still said, as text and media of a user's message."""
-        called = self.survey.has_calls(position)
+        """Add results without a call as text and media of a user message."""
+        called = self.layout.has_calls(position)
         shown: list[ShownBlock] = []
-        for at, block in enumerate(self.survey.messages[position].blocks):
+        for at, block in enumerate(self.layout.messages[position].blocks):
             if (position, at) in answered:
                 continue
             parts = [part for item in self._at(position, at) for part in self._measure(item).shown]
@@ -180,54 +182,56 @@ class _Assembly:
                 name = tool_name(block.name or "a tool")
                 if called:
                     self.repairs.append(f"a result without its call ({name}) is shown as text")
-                where = ", whose call is not here" if called else ", an error" if block.is_error else ""
+                where = ", without its call" if called else ", an error" if block.is_error else ""
                 shown.append(TextBlock(f"[a result of {name}{where}]"))
             shown += parts
         self._add("user", shown)
 
     def _at(self, message: int, position: int) -> list[PlacedBlock]:
-        return [item for item in self.survey.by_message[message] if item.position == position]
+        return [item for item in self.layout.by_message[message] if item.position == position]
 
     def _measure(self, item: PlacedBlock) -> Measure:
-        """Counts documents on the way, and notes whether every one that the model could take is there as one."""
+        """Return the measure of an item. Count the documents shown, and note whether one that the model supports is
+        shown differently."""
         measure = self.measures[item]
         if isinstance(item.block, DocumentBlock):
             shown = any(isinstance(part, ShownMedia) and part.kind == "document" for part in measure.shown)
             self.documents += shown
-            lost = not shown and item.block.media.media_type in self.survey.target.model.capabilities.accepts
+            lost = not shown and item.block.media.media_type in self.layout.target.model.capabilities.accepts
             self.documents_stand = self.documents_stand and not lost
         return measure
 
     def _message_blocks(self, message: int) -> list[ShownBlock]:
-        return [shown for item in self.survey.by_message[message] for shown in self._measure(item).shown]
+        return [shown for item in self.layout.by_message[message] for shown in self._measure(item).shown]
 
     def _split(self, items: Sequence[PlacedBlock]) -> tuple[list[ShownBlock], list[ShownBlock]]:
-        """An assistant's blocks, and its media: no platform takes those on the assistant's side."""
+        """Return the blocks of an assistant message, and its media separately: no platform accepts media from the
+        assistant."""
         blocks: list[ShownBlock] = []
         moved: list[ShownBlock] = []
         for item in items:
             measure = self._measure(item)
             if measure.hoisted:
-                blocks.append(TextBlock(f"[{_what(measure.shown)}, shown behind this message]"))
+                blocks.append(TextBlock(f"[{_what(measure.shown)}, shown after this message]"))
                 moved += [TextBlock("[made by the assistant]"), *measure.shown]
                 continue
             blocks += [self._fit_block(shown, item) for shown in measure.shown]
         return blocks, moved
 
     def _pair_server_calls(self) -> None:
-        """Show as text a call of a server-side tool without its result, or a result without its call, where only what
-        was left out or moved has separated them."""
+        """Send a server-side tool call without its result, or a result without its call, as text if omitted or moved
+        blocks have separated them."""
         taken: set[str] = set()
         for at, message in enumerate(self.out):
             own = [position for position, block in enumerate(message.blocks) if isinstance(block, ShownRaw)]
             if not own:
                 continue
-            is_open = self.survey.target.request.ends_with_assistant and at == len(self.out) - 1
+            is_open = self.layout.target.request.ends_with_assistant and at == len(self.out) - 1
             blocks = list(message.blocks)
             data = [block.data for block in blocks if isinstance(block, ShownRaw)]
             unpaired = find_unpaired(data, taken, may_end_open=is_open)
             for lost in unpaired:
-                self.repairs.append("a call of a server-side tool without its other half is shown as text")
+                self.repairs.append("a server-side tool call without its result is shown as text")
                 blocks[own[lost]] = TextBlock(provider_text(UnknownBlock(data[lost])) or HIDDEN)
             if unpaired:
                 self.out[at] = ShownMessage(message.role, tuple(blocks))
@@ -243,23 +247,23 @@ class _Assembly:
                 return shown
 
     def _holds(self, citation: Citation) -> bool:
-        """A citation counts the documents before it: it holds while they are all there. One that came out of a foreign
-        file may count in anything."""
+        """Return whether a citation is still valid. It counts the documents before it, so all of them must still be
+        shown; a citation from an imported file may have any index."""
         data: Any = citation.opaque.data if citation.opaque else {}
         index = data.get("document_index")
         is_there = "document_index" not in data or (type(index) is int and 0 <= index < self.documents)
         return self.documents_stand and is_there
 
     def _add(self, role: Role, blocks: Sequence[ShownBlock], form: tuple[Any, ...] | None = None) -> None:
-        """Neighbours of one role become one message; calls and results never move. A message that is written as it came
-        stays alone."""
+        """Add a message. Neighbouring messages of one role are joined, except calls, results, and messages that are
+        sent unchanged."""
         if not blocks and form is None:
             return
         if form is not None:
             self.out.append(ShownMessage(role, tuple(blocks), form))
             return
         last = self.out[-1] if self.out else None
-        if last is not None and last.role == "tool" and role == "user" and not self.survey.target.model.user_after_tool:
+        if last is not None and last.role == "tool" and role == "user" and not self.layout.target.model.user_after_tool:
             self.out.append(ShownMessage("assistant", (TextBlock(RESULTS),)))
             last = self.out[-1]
         if last is not None and last.role == role and last.form is None:
@@ -268,11 +272,11 @@ class _Assembly:
             self.out.append(ShownMessage(role, tuple(blocks)))
 
     def _add_borders(self) -> list[ShownMessage]:
-        """A conversation begins and ends with a message that is not the assistant's."""
+        """Ensure that the request begins with a user message and does not end with an assistant message."""
         if not self.out or self.out[0].role != "user":
             self.out.insert(0, ShownMessage("user", (TextBlock(BEGINNING),)))
             self.repairs.append("added a user message so that the request begins with one")
-        if self.out[-1].role == "assistant" and not self.survey.target.request.ends_with_assistant:
+        if self.out[-1].role == "assistant" and not self.layout.target.request.ends_with_assistant:
             self.out.append(ShownMessage("user", (TextBlock(CONTINUE),)))
             self.repairs.append(ADDED_CONTINUE)
         return self.out

@@ -1,4 +1,4 @@
-"""Names of tools and ids of calls as every platform takes them."""
+"""Tool names and call ids in the form that platforms accept."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ _NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def tool_name(name: str) -> str:
-    """Tool names as every platform takes them."""
+    """Return the tool's name in a form that every platform accepts."""
     return _NAME.sub("_", name)[:64] or "tool"
 
 
 def legal_ids(messages: Sequence[Message], rule: IdRule) -> dict[tuple[int, str], str]:
-    """(message, id) → an id that the platform takes, unique in the conversation and the same on every request."""
+    """Map (message position, call id) to an id that the platform accepts, unique in the conversation and the same on
+    every request."""
     legal = re.compile(rule.pattern) if rule.pattern else None
     used: set[str] = set()
     mapped: dict[tuple[int, str], str] = {}

@@ -1,6 +1,6 @@
-"""Tokens by pixels, pages and seconds, by each provider's published formula; text by a ratio; then calibrated.
+"""Token estimates: images, pages and seconds by each provider's published formula, text by a ratio, both calibrated.
 
-Never by the length of base64.
+The length of base64 is never used.
 """
 
 from __future__ import annotations
@@ -19,30 +19,31 @@ IMAGE_PATCH_PX: Final = 28
 WIDE_PATCH_PX: Final = 32
 PAGE_WIDTH_PX: Final = 1_240
 PAGE_HEIGHT_PX: Final = 1_754
-"""An A4 page at 150 dpi: what a platform renders is not published, so this stands for it."""
+"""An A4 page at 150 dpi, as an assumption: the size that platforms render is not published."""
 
 _MESSAGE_TOKENS: Final = 4
 _DENSE: Final = re.compile("[^\u0000-\u2e7f]+")
 _SMOOTHING: Final = 0.5
 _CLAMP: Final = (0.25, 32.0)
-"""Some servers count a text by bytes. Others report too little, such as what was not cached alone: to believe them
-would fill the window with what cannot be sent."""
+"""Some servers count the bytes of a text. Others report too few tokens, such as only those that were not cached:
+trusting them would fill the window with requests that are too large."""
 _MOSTLY_MEDIA: Final = 0.5
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the estimates of one model are off: real tokens = estimate × ratio."""
+    """The correction of the estimates of one model: real tokens = estimate × ratio."""
 
     ratio: float = 1.0
     samples: int = 0
 
 
 def calibrate(before: Calibration, estimated: int, real: int, *, media: int = 0) -> Calibration:
-    """Learn from the usage of one answer. `estimated` is the receipt's total, this calibration included; `media` is how
-    much of it is for pictures, pages and sound.
+    """Update the calibration with the usage of one answer. `estimated` is the receipt's total, this calibration
+    included; `media` is its share for images, pages and audio.
 
-    Where that is most of it, text is not believed to be cheaper than its estimate: the next requests would be trimmed
-    too late. That it is dearer is believed, which is the safe side."""
+    If most of the estimate is media, the ratio is not lowered below the current one (at most 1), because the next
+    requests would be trimmed too late. Raising it is safe.
+    """
     if estimated <= 0 or real <= 0:
         return before
     seen = before.ratio * real / estimated
@@ -53,7 +54,8 @@ def calibrate(before: Calibration, estimated: int, real: int, *, media: int = 0)
 
 
 def text_tokens(text: str, rule: TokenRule) -> int:
-    """Scripts without spaces take about a token a character; the ratio holds for the rest."""
+    """Estimate the tokens of a text: scripts without spaces take about one token per character, the rest is divided by
+    the ratio."""
     if text.isascii():
         return math.ceil(len(text) / rule.chars_per_token)
     dense = sum(map(len, _DENSE.findall(text)))
@@ -61,7 +63,7 @@ def text_tokens(text: str, rule: TokenRule) -> int:
 
 
 def message_tokens() -> int:
-    """Return what a message costs beyond its blocks: its role and its borders."""
+    """Return what a message costs in addition to its blocks: its role and delimiters."""
     return _MESSAGE_TOKENS
 
 
@@ -86,7 +88,7 @@ def image_tokens(width: int, height: int, rule: TokenRule, detail: Detail = "aut
 
 
 def page_tokens(rule: TokenRule) -> int:
-    """Return a page of a native PDF beyond its text: fixed, or the picture of the page."""
+    """Return the tokens of a page of a native PDF in addition to its text: a fixed number, or those of its image."""
     return image_tokens(PAGE_WIDTH_PX, PAGE_HEIGHT_PX, rule) if rule.page_as_image else rule.page_tokens
 
 
@@ -99,7 +101,7 @@ def video_tokens(seconds: float, rule: TokenRule) -> int:
 
 
 def fitted28(width: int, height: int, rule: TokenRule) -> tuple[int, int]:
-    """Return the size to which a 28-px-patch platform scales a picture before it counts: the largest that fits."""
+    """Return the size to which a 28-px-patch platform costs an image before counting: the largest one that fits."""
 
     def fits(w: int, h: int) -> bool:
         across, down = math.ceil(w / IMAGE_PATCH_PX), math.ceil(h / IMAGE_PATCH_PX)
@@ -137,7 +139,7 @@ def _patches32(width: int, height: int, rule: TokenRule, detail: Detail) -> int:
 
 
 def fitted32(width: int, height: int, budget: int) -> tuple[int, int]:
-    """Return the size to which a 32-px-patch platform scales a picture that is over its budget of patches."""
+    """Return the size to which a 32-px-patch platform costs an image that exceeds its patch budget."""
     scale = math.sqrt(WIDE_PATCH_PX**2 * budget / (width * height))
     across, down = width * scale / WIDE_PATCH_PX, height * scale / WIDE_PATCH_PX
     scale *= min(math.floor(across) / across, math.floor(down) / down)
@@ -145,7 +147,7 @@ def fitted32(width: int, height: int, budget: int) -> tuple[int, int]:
 
 
 def _tiles(width: int, height: int, rule: TokenRule, detail: Detail) -> int:
-    """Into a square of 2048, then the short side to 768, then tiles of 512."""
+    """Scale the image into a square of 2048 px, then its short side to 768 px, and count tiles of 512 px."""
     if detail == "low":
         return rule.base
     scale = min(1.0, 2048 / max(width, height))
@@ -155,7 +157,7 @@ def _tiles(width: int, height: int, rule: TokenRule, detail: Detail) -> int:
 
 
 def _crops(width: int, height: int, rule: TokenRule) -> int:
-    """Small pictures are one crop; larger ones are cut into squares of two thirds of the short side."""
+    """Count a small image as one crop; split a larger one into squares of two thirds of its short side."""
     if max(width, height) <= 384:
         return rule.image_tokens
     unit = max(math.floor(min(width, height) / 1.5), 1)

@@ -1,9 +1,8 @@
-"""Describes images in words: written once by a model that the user chose, for text-only models and for images that have
-aged.
+"""Image descriptions, written once by a model that the user chose, for text-only models and for old images.
 
-Off until a model is chosen, because the bytes of an image go to another provider. A description belongs to the image's
-digest and its author: it is kept with the derived bytes and never asked for twice. A failure is reported once, and the
-request goes out with the label.
+Descriptions are off until a model is chosen, because the bytes of an image go to another provider. A description is
+stored with the derived bytes by the image's digest and its author, and is requested only once. A failure is reported
+once, and the request is sent with the label instead.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from loom.sampling import Sampling
 _CONCURRENT: Final = 4
 _SECONDS: Final = 90.0
 _REST_SECONDS: Final = 300.0
-"""A describer that failed is not asked again for this long, so that it delays one step and not every one."""
+"""How long a describer that failed is not called again, so that it delays one step instead of every step."""
 _MAX_CHARS: Final = 2_000
 _COMPLETE: Final = ("end", "stop_sequence", "max_tokens")
 _SYSTEM: Final = "You describe images for readers who cannot see them."
@@ -45,7 +44,7 @@ _SAMPLING: Final = Sampling(max_tokens=2_048, thinking="off")
 
 
 class _Outcome(msgspec.Struct, frozen=True):
-    """The result of asking about one image: `usage` and a description, or a `problem`."""
+    """The result for one image: `usage` and a description, or a `problem`."""
 
     usage: Usage | None = None
     problem: str = ""
@@ -54,13 +53,13 @@ class _Outcome(msgspec.Struct, frozen=True):
 
 class DescribedImages(msgspec.Struct, frozen=True):
     descriptions: Mapping[str, Description]
-    """By digest."""
+    """The descriptions by digest."""
     notices: tuple[str, ...] = ()
 
 
 class Describer:
-    """`by` is the describing model; `resolve` names it without asking its endpoint, `resolve_live` with all that is
-    known of it; `settle` prepares the request about one image."""
+    """Describes images. `by` is the describing model; `resolve` resolves it without contacting its endpoint,
+    `resolve_live` with everything known about it; `settle` prepares the request for one image."""
 
     def __init__(
         self,
@@ -80,19 +79,19 @@ class Describer:
         self._settle = settle
         self._clock = clock
         self._resting: dict[tuple[str, str], float] = {}
-        """(author, digest) → until when; an empty digest means all of them."""
+        """Maps (author, digest) to the end of its pause; an empty digest pauses all images."""
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._slots = asyncio.Semaphore(_CONCURRENT)
 
     def author(self) -> tuple[str, str]:
-        """Return the describing model's reference, or an empty one and the notice that says why."""
+        """Return the reference of the describing model, or an empty string and a notice with the reason."""
         try:
             return self._resolve(self._by).reference, ""
         except LoomError as error:
             return "", f"Images are not described: {error.message}"
 
     async def load(self, digest: str) -> Description | None:
-        """Return a description that was written earlier, in this process or another."""
+        """Return a description that was written earlier, in this process or another; None if there is none."""
         author, _ = self.author()
         try:
             entry = await self._cache.get(digest, Describe(by=author))
@@ -127,7 +126,7 @@ class Describer:
         return self._clock() < until
 
     async def _describe(self, media: Media, author: str) -> _Outcome:
-        """One image is described once, however many turns ask for it."""
+        """Describe one image, once for all turns that need it."""
         async with self._locks.setdefault((author, media.digest), asyncio.Lock()), self._slots:
             kept = await self.load(media.digest)
             if kept is not None:
@@ -180,7 +179,7 @@ class Describer:
 
 
 def _notices(author: str, images: Sequence[Media], outcomes: Sequence[_Outcome]) -> list[str]:
-    """Return what left the machine, and what failed; one sentence each."""
+    """Return one notice about the images that were sent to the describer, and one about failures."""
     notices: list[str] = []
     sent = [outcome.usage for outcome in outcomes if outcome.usage is not None]
     if sent:

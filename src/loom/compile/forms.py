@@ -1,4 +1,5 @@
-"""Forms: messages that go back to their provider as they came, unless something in them must change."""
+"""Forms: messages that are sent to their provider exactly as they were received, unless something in them must
+change."""
 
 from __future__ import annotations
 
@@ -17,56 +18,56 @@ from loom.models import Limits
 from loom.prompt import Embedded, MediaRef, ShownMedia
 
 _SHARE_OF_REQUEST: Final = 0.9
-"""Original pictures may take this much of a request's bytes; above it, they are fitted."""
+"""The share of a request's bytes that original images may take; above it, they are resized."""
 
 
-def unchanged_messages(survey: Layout, mark: Watermark) -> dict[int, tuple[Any, ...]]:
-    """Return the items of the request for each message that is written as it came, by its position. A message that
-    shares its items with the one before has none of its own."""
-    if (known := survey.unchanged.get(mark)) is not None:
+def unchanged_messages(layout: Layout, mark: Watermark) -> dict[int, tuple[Any, ...]]:
+    """Return the request items of each message that is sent unchanged, by its position. A message that shares its items
+    with the one before has none of its own."""
+    if (known := layout.unchanged.get(mark)) is not None:
         return known
-    groups = _own_groups(survey)
-    kept = _Check(survey, mark).find_unchanged(groups) if groups else set[int]()
+    groups = _own_groups(layout)
+    kept = _Check(layout, mark).find_unchanged(groups) if groups else set[int]()
     found: dict[int, tuple[Any, ...]] = {}
     is_whole = True
     for at in sorted(groups):
         form = groups[at]
-        members = survey.messages[at : at + form.messages]
+        members = layout.messages[at : at + form.messages]
         is_whole = is_whole and at in kept
         if at not in kept or (not is_whole and _cites_documents(members)):
             continue
         found |= dict.fromkeys(range(at, at + form.messages), ())
         found[at] = _filled(form, members)
-    survey.unchanged[mark] = found
+    layout.unchanged[mark] = found
     return found
 
 
-def _own_groups(survey: Layout) -> dict[int, WireForm]:
-    model, request = survey.target.model, survey.target.request
+def _own_groups(layout: Layout) -> dict[int, WireForm]:
+    model, request = layout.target.model, layout.target.request
     own = (model.opaque_owner, model.wire)
     if not request.takes_forms:
         return {}
     has_tools = request.body is not None and (request.body.provider, request.body.wire) == own
     return {
         at: form
-        for at, form in survey.forms.items()
+        for at, form in layout.forms.items()
         if (form.provider, form.wire) == own
-        and at + form.messages <= len(survey.messages)
-        # Calls of tools in namespaces are read beside the definitions that came with them.
+        and at + form.messages <= len(layout.messages)
+        # Tool calls in namespaces are valid only with the tool definitions that came with them.
         and (has_tools or not any("namespace" in item for item in form.items))
     }
 
 
 class _Check:
-    def __init__(self, survey: Layout, mark: Watermark) -> None:
-        self._survey = survey
+    def __init__(self, layout: Layout, mark: Watermark) -> None:
+        self._layout = layout
         self._mark = mark
-        self._measures = dict(zip(survey.items, survey.render_costs(mark), strict=True))
-        self._ids = legal_ids(survey.messages, survey.target.model.ids)
+        self._measures = dict(zip(layout.items, layout.render_costs(mark), strict=True))
+        self._ids = legal_ids(layout.messages, layout.target.model.ids)
         self._takes_originals = self._fit_originals()
 
     def find_unchanged(self, groups: dict[int, WireForm]) -> set[int]:
-        """Return the groups of which nothing has to change. A call and its results change together."""
+        """Return the groups in which nothing has to change. A call and its results change together."""
         owner = {at: start for start, form in groups.items() for at in range(start, start + form.messages)}
         kept = {start for start, form in groups.items() if self._are_unchanged(start, form)}
         while True:
@@ -82,8 +83,9 @@ class _Check:
             kept -= torn
 
     def _exchanges(self) -> list[tuple[int, int]]:
-        """Each message with calls, and the results directly behind it; results without a call."""
-        messages = self._survey.messages
+        """Return the ranges of messages that change together: each message with calls and the results directly after
+        it, and results without a call."""
+        messages = self._layout.messages
         found: list[tuple[int, int]] = []
         at = 0
         while at < len(messages):
@@ -96,17 +98,17 @@ class _Check:
         return found
 
     def _is_paired(self, start: int, end: int) -> bool:
-        calls = sorted(call.id for call in self._survey.messages[start].calls)
-        blocks = [block for message in self._survey.messages[start + 1 : end] for block in message.results]
-        has_tools = self._survey.target.model.capabilities.tools
+        calls = sorted(call.id for call in self._layout.messages[start].calls)
+        blocks = [block for message in self._layout.messages[start + 1 : end] for block in message.results]
+        has_tools = self._layout.target.model.capabilities.tools
         return has_tools and end <= start + 2 and calls == sorted(block.call_id for block in blocks)
 
     def _are_unchanged(self, start: int, form: WireForm) -> bool:
         if start < self._mark.dropped_before:
             return False
-        items = [item for at in range(start, start + form.messages) for item in self._survey.by_message[at]]
+        items = [item for at in range(start, start + form.messages) for item in self._layout.by_message[at]]
         return all(self._is_unchanged(item) for item in items) and not any(
-            self._survey.is_seen_again(at, self._mark) for at in range(start, start + form.messages)
+            self._layout.is_seen_again(at, self._mark) for at in range(start, start + form.messages)
         )
 
     def _is_unchanged(self, item: PlacedBlock) -> bool:
@@ -114,8 +116,8 @@ class _Check:
         if isinstance(block, UnknownBlock):
             return measure.rendition != "omitted" and not item.is_unpaired and measure.reason != "budget"
         if isinstance(block, ThinkingBlock) and block.opaque is None:
-            # A summary of thoughts without a signature binds nothing; only Gemini has a place for it.
-            return self._survey.target.model.wire == "gemini" and measure.reason == "other-model"
+            # A summary of thinking without a signature is not bound to anything; only Gemini has a field for it.
+            return self._layout.target.model.wire == "gemini" and measure.reason == "other-model"
         if isinstance(block, ToolCall) and (
             self._ids[item.message, block.id] != block.id or tool_name(block.name) != block.name
         ):
@@ -127,13 +129,13 @@ class _Check:
         return measure.rendition == "full" and not measure.reason and not measure.hoisted
 
     def _fit_originals(self) -> bool:
-        """Whether the platform takes all pictures of these messages as they are."""
-        target = self._survey.target
+        """Return whether the platform accepts all images of these messages in their original form."""
+        target = self._layout.target
         limits, accepts = target.model.limits, target.model.capabilities.accepts
-        images = [item.block.media for item in self._survey.items if isinstance(item.block, ImageBlock)]
+        images = [item.block.media for item in self._layout.items if isinstance(item.block, ImageBlock)]
         is_many = limits.many_images is not None and len(images) > limits.many_images
         side = limits.many_images_side_px if is_many else limits.max_image_side_px
-        encoded = sum(item.block.media.size_bytes for item in self._survey.items if isinstance(item.block, MEDIA))
+        encoded = sum(item.block.media.size_bytes for item in self._layout.items if isinstance(item.block, MEDIA))
         budgets = [size for size in (limits.max_request_bytes, target.policy.max_bytes) if size is not None]
         return all(_fits(media, limits, side) and media.media_type in accepts for media in images) and (
             encoded * 4 / 3 <= _SHARE_OF_REQUEST * min(budgets) if budgets else True
@@ -154,7 +156,8 @@ def _is_original(measure: Measure, media: Media) -> bool:
 
 
 def _cites_documents(messages: Sequence[Message]) -> bool:
-    """A citation counts the documents before it: it holds only while all of them stand as they came."""
+    """Return whether a citation counts the documents before it. It is valid only while all of them are sent
+    unchanged."""
     return any(
         citation.opaque is not None and "document_index" in citation.opaque.data
         for message in messages

@@ -1,4 +1,5 @@
-"""Survey: every block of a path with its turn and place, and what it would cost under each wish. Measured once."""
+"""The layout of a path: every block with its turn and position, and its cost as each rendition. Costs are computed
+once."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ MEDIA = (ImageBlock, DocumentBlock, AudioBlock, VideoBlock)
 
 
 class PlacedBlock:
-    """One block of the path (a result's blocks each on their own)."""
+    """One block of the path. The blocks of a tool result are separate items."""
 
     __slots__ = (
         "_measures",
@@ -68,20 +69,22 @@ class PlacedBlock:
         self.is_thinking = isinstance(block, ThinkingBlock)
         self.override: Rendition | None = override if self.is_media or isinstance(block, TextBlock) else None
         self.is_plain = not (self.is_media or self.is_thinking or self.override or place == "result")
-        """Whether it is words that stay as they are for as long as they are not dropped."""
+        """Whether the block is text that stays unchanged unless it is dropped."""
         self.is_unpaired = False
-        """Whether it is shown as text: the call of a server-side tool without its result, a result without its call, or
-        a call that the server did not take back."""
+        """Whether the block is sent as text: the call of a server-side tool without its result, a result without its
+        call, or a call that the server refused."""
         self.extra_image = False
         self.refused: Measure | None = None
-        """Set on thinking that cannot go back from where it stands."""
+        """Set on thinking that cannot be sent back from its position."""
         self._measures: dict[tuple[Rendition, int, int], Measure] = {}
 
-    def render_cost(self, wish: Rendition, cap: int, target: RenderTarget, *, page_cap: int = 0) -> Measure:
-        found = self._measures.get((wish, cap, page_cap))
+    def render_cost(self, rendition: Rendition, cap: int, target: RenderTarget, *, page_cap: int = 0) -> Measure:
+        found = self._measures.get((rendition, cap, page_cap))
         if found is None:
-            found = adapt(self.block, wish, self.place, target, cap, page_cap=page_cap, is_unpaired=self.is_unpaired)
-            self._measures[wish, cap, page_cap] = found
+            found = adapt(
+                self.block, rendition, self.place, target, cap, page_cap=page_cap, is_unpaired=self.is_unpaired
+            )
+            self._measures[rendition, cap, page_cap] = found
         return found
 
     def mark_unpaired(self) -> None:
@@ -100,14 +103,14 @@ class Layout:
         self.items: list[PlacedBlock] = [item for items in self.by_message for item in items]
         self._measures: dict[Watermark, list[Measure]] = {}
         self.unchanged: dict[Watermark, dict[int, tuple[Any, ...]]] = {}
-        """The items of messages that are written as they came, by watermark and position."""
+        """The items of messages that are sent unchanged, by watermark and position."""
         self._mark_extra_images()
         self._mark_refused_calls()
         self._mark_unpaired_calls()
         self._mark_misplaced_thinking()
 
     def _mark_extra_images(self) -> None:
-        """Pictures over the limit of one message are kept in the path and shown as text."""
+        """Mark images over the limit of one message; they stay in the path and are sent as text."""
         allowed = (self.target.policy.max_images_per_message, self.target.model.limits.max_images)
         self.images_per_message = min(count for count in allowed if count is not None)
         for items in self.by_message:
@@ -118,7 +121,7 @@ class Layout:
                 extra.extra_image = True
 
     def has_calls(self, at: int) -> bool:
-        """Whether the calls of a message, and their results, are shown as such."""
+        """Return whether the calls of a message, and their results, are sent as calls."""
         return self.target.model.capabilities.tools and at >= self.target.request.calls_as_text_before
 
     def _mark_refused_calls(self) -> None:
@@ -128,9 +131,9 @@ class Layout:
                     item.mark_unpaired()
 
     def _mark_unpaired_calls(self) -> None:
-        """Calls of server-side tools and their results stand in one message of the assistant, or in such neighbours,
-        which are sent as one. A provider refuses one without the other; only the last message may end with a call that
-        its provider is still running."""
+        """Mark calls of server-side tools without their result, and results without their call. Both belong in one
+        assistant message, or in neighbouring ones, which are sent as one; a provider refuses one without the other.
+        Only the last message may end with a call that the provider is still running."""
         runs: list[list[tuple[PlacedBlock, dict[str, Any]]]] = []
         last = -2
         for item in self.items:
@@ -160,54 +163,57 @@ class Layout:
     def _check_thinking_place(
         self, at: int, item: PlacedBlock, items: Sequence[PlacedBlock], kept: Sequence[PlacedBlock]
     ) -> Measure | None:
-        """Return why thinking cannot go back from where it stands, whatever else is sent."""
+        """Return the measure that omits thinking which cannot be sent back from its position, whatever else is sent;
+        None if it can."""
         rule = self.target.model.thinking
         if rule.replay == "tool_turns" and not self.messages[at].calls:
-            return omit("capability", "only a message that called tools takes it back")
+            return omit("capability", "only messages with tool calls may contain it")
         if rule.place == "any":
             return None
         others = [other for other in items if not other.is_thinking]
         if not any(other.position > item.position for other in others):
             return omit("repair", "nothing follows it")
         if rule.place == "before" and not all(isinstance(other.block, TextBlock | ToolCall) for other in others):
-            return omit("repair", "its message holds what is shown elsewhere")
+            return omit("repair", "other content of its message is moved")
         late = kept[0].position > others[0].position or self._joins(at)
         if rule.place == "first" and late:
             return omit("repair", "its message does not begin with it")
         return None
 
     def _joins(self, at: int) -> bool:
-        """Return whether an assistant's message may become one with another before it: no user, no answered call
-        between."""
+        """Return whether an assistant message may be joined with an earlier one: no user message and no answered call
+        is between them."""
         before = at - 1
         while before > 0 and self.messages[before].role == "tool":
             before -= 1
         return before >= 0 and self.messages[before].role == "assistant" and not self.messages[before].calls
 
-    # Under a watermark -----------------------------------------------------------------------------------------------
+    # With a watermark ------------------------------------------------------------------------------------------------
 
     def target_rendition(self, item: PlacedBlock, mark: Watermark) -> tuple[Rendition, Reason]:
-        """Return which rendition a block should have, and why, before the model is asked what it can take."""
+        """Return the rendition that a block should have and the reason, before the model's capabilities are
+        considered."""
         at = item.message
         if at < mark.dropped_before and not self.survives(at, mark):
             return "omitted", "budget"
         if item.override is not None and not (at < mark.unpinned_before and item.override in ("full", "low")):
             return item.override, "override"
         if item.is_media:
-            return self._media_wish(item, mark)
+            return self._media_rendition(item, mark)
         if at < mark.tool_text_before and item.place == "result":
             return "text", "budget"
         if item.is_thinking:
-            return self._thinking_wish(item, mark)
+            return self._thinking_rendition(item, mark)
         return "full", ""
 
     def survives(self, at: int, mark: Watermark) -> bool:
-        """Where only the first steps of a turn are dropped, its question stays."""
+        """Return whether a message stays even though it is before the border: if only the first steps of a turn are
+        dropped, its question stays."""
         return self.messages[at].role == "user" and self.partially_dropped_turn(mark) <= at
 
     def describe_dropped(self, mark: Watermark) -> str:
-        """Return what the messages that are not shown held: media are named, so that they can be called back. Nothing
-        where even words are cut."""
+        """Return a text that names the media of the dropped messages, so that they can be shown again. Return an empty
+        string if even texts are truncated."""
         if mark.text_cap or not mark.dropped_before:
             return ""
         found: dict[str, str] = {}
@@ -229,12 +235,12 @@ class Layout:
         return f"; they held {named}{more}{how}"
 
     def partially_dropped_turn(self, mark: Watermark) -> int:
-        """Return where the turn begins whose first steps are dropped; the border itself where turns are
-        dropped whole."""
+        """Return the position at which the turn starts whose first steps are dropped; the border itself if only whole
+        turns are dropped."""
         start = self.turns[bisect_right(self.turns, mark.dropped_before) - 1]
         return start if self.messages[start].role == "user" else mark.dropped_before
 
-    def _media_wish(self, item: PlacedBlock, mark: Watermark) -> tuple[Rendition, Reason]:
+    def _media_rendition(self, item: PlacedBlock, mark: Watermark) -> tuple[Rendition, Reason]:
         at = item.message
         if item.extra_image:
             return "text", "limit"
@@ -246,17 +252,21 @@ class Layout:
             return "low", "age"
         return ("low", "budget") if at < mark.media_low_before else ("full", "")
 
-    def _thinking_wish(self, item: PlacedBlock, mark: Watermark) -> tuple[Rendition, Reason]:
-        """Bound thinking needs the prefix behind which it was made; placed thinking the message that it led to."""
+    def _thinking_rendition(self, item: PlacedBlock, mark: Watermark) -> tuple[Rendition, Reason]:
+        """Return the rendition of thinking. Bound thinking is omitted if the messages before it have changed, placed
+        thinking if its own message has."""
         rule = self.target.model.thinking
         if rule.replay == "bound" and item.message < mark.thinking_from:
             return "omitted", "prefix"
-        if rule.place != "any" and not all(self._is_whole(other, mark) for other in self.by_message[item.message]):
+        if rule.place != "any" and any(
+            not other.is_thinking and self._measure_item(other, mark).rendition != "full"
+            for other in self.by_message[item.message]
+        ):
             return "omitted", "prefix"
         return "full", ""
 
     def render_costs(self, mark: Watermark) -> Sequence[Measure]:
-        """Return what every item becomes under this watermark, in the order of `items`. Looked at once for each
+        """Return the measure of every item with this watermark, in the order of `items`. Computed once for each
         watermark."""
         found = self._measures.get(mark)
         if found is None:
@@ -267,18 +277,15 @@ class Layout:
         cap = mark.text_cap if item.message < mark.capped_before else 0
         if item.is_plain and item.message >= mark.dropped_before:
             return item.render_cost("full", cap, self.target)
-        wish = self.target_rendition(item, mark)[0]
-        if item.refused is not None and wish == "full":
+        rendition = self.target_rendition(item, mark)[0]
+        if item.refused is not None and rendition == "full":
             return item.refused
         page_cap = mark.page_cap if item.message < mark.paged_before and isinstance(item.block, DocumentBlock) else 0
-        return item.render_cost(wish, cap, self.target, page_cap=page_cap)
-
-    def _is_whole(self, item: PlacedBlock, mark: Watermark) -> bool:
-        return item.is_thinking or self._measure_item(item, mark).rendition == "full"
+        return item.render_cost(rendition, cap, self.target, page_cap=page_cap)
 
     def is_seen_again(self, position: int, mark: Watermark) -> bool:
-        """Whether the answer before a user's message came from a model that could not see what this one can: its words
-        stay, and what it said of the pictures would be believed."""
+        """Return whether the answer before a user message came from a text-only model and this one supports images.
+        What that answer says about the images may be wrong, so a note follows."""
         before = position - 1
         while before > 0 and self.messages[before].role == "tool":
             before -= 1
@@ -286,14 +293,14 @@ class Layout:
         return is_blind and self._first_media(mark) < before
 
     def _first_media(self, mark: Watermark) -> int:
-        """The first message that shows a medium."""
+        """Return the position of the first message that shows a medium."""
         for item, measure in zip(self.items, self.render_costs(mark), strict=True):
             if any(isinstance(part, ShownMedia) for part in measure.shown):
                 return item.message
         return len(self.messages)
 
     def age(self, message: int) -> int:
-        """Return how many turns ago."""
+        """Return how many turns old a message is."""
         return len(self.turns) - bisect_right(self.turns, message)
 
 
@@ -312,7 +319,7 @@ def _items(at: int, placed: Placed, overrides: Mapping[str, Override]) -> list[P
 
 
 def turn_starts(messages: Sequence[Message]) -> list[int]:
-    """Positions where a turn begins: a user's message that does not follow another one."""
+    """Return the positions at which a turn starts: a user message that does not follow another one."""
     starts = [
         at
         for at, message in enumerate(messages)

@@ -1,7 +1,7 @@
 """The recipe that fits a medium to a platform: the tightest limit that can ever apply, measured on the encoded field.
 
-Count-dependent limits are applied from the first picture on. Otherwise the twenty-first picture would change the bytes
-of the twenty before it: a cache lost, and thinking bound to them refused.
+Limits that depend on the number of images apply from the first image on. Otherwise the twenty-first image would change
+the bytes of the twenty before it, which would invalidate the cache and the thinking bound to them.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from loom.models import Limits, Model
 
 DEFAULT_IMAGE_BYTES: Final = 5_000_000
 PAGE_TEXT_TOKENS: Final = 500
-"""The words of a page, where they are not known."""
+"""The assumed tokens of a page's text if it is not known."""
 PAGE_BYTES: Final = 1_000_000
-"""Encoded, and plenty for a page at 150 dpi: twenty of them fit into every platform's request."""
+"""The encoded size, sufficient for a page at 150 dpi: twenty of them fit into a request of every platform."""
 _LOW_BYTES: Final = 400_000
 _SLICE_BYTES: Final = 20_000
-"""What the pages of a document share: fonts, an index."""
+"""The bytes that the pages of a document share: fonts, an index."""
 
 
 def image_formats(accepts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the types that an encoder may write for this reader. Never GIF: platforms take its first frame or refuse
-    it."""
+    """Return the types that may be written for a model that accepts `accepts`. GIF is never used: platforms read only
+    its first frame or refuse it."""
     return tuple(kind for kind in ("image/png", "image/jpeg", "image/webp") if kind in accepts)
 
 
@@ -62,14 +62,14 @@ def page_image(number: int, model: Model, policy: Policy, accepts: tuple[str, ..
 
 
 def page_images(target: RenderTarget) -> int:
-    """Return how many pages of one document may be shown as pictures: no more than a whole request may hold."""
+    """Return how many pages of one document may be sent as images: no more than a whole request may hold."""
     each = cost.image_tokens(cost.PAGE_WIDTH_PX, cost.PAGE_HEIGHT_PX, target.model.tokens)
     counts = (target.policy.page_images, target.model.limits.max_images, target.policy.max_images)
     return min(count for count in (_affordable(each, target), *counts) if count is not None)
 
 
 def video_frames(target: RenderTarget) -> int:
-    """How many frames of one video may be shown: no more than a whole request may hold."""
+    """Return how many frames of one video may be sent: no more than a whole request may hold."""
     side = target.policy.frame_side_px
     each = cost.image_tokens(side, side * 9 // 16, target.model.tokens)
     counts = (target.policy.video_frames, target.model.limits.max_images, target.policy.max_images)
@@ -84,7 +84,7 @@ def video_frame(at_seconds: float, target: RenderTarget, *, is_low: bool) -> Fra
 
 
 def native_pages(pages: int, target: RenderTarget) -> int:
-    """Return how many of the pages of one document are sent: as many as fit."""
+    """Return how many pages of one document are sent: as many as fit."""
     each = cost.page_tokens(target.model.tokens) + PAGE_TEXT_TOKENS
     counts = (target.model.limits.max_pages, target.policy.max_pages)
     allowed = min(count for count in (_affordable(each, target), *counts) if count is not None)
@@ -97,26 +97,26 @@ def fewer_pages(pages: int) -> int:
 
 
 def slice_bytes(media: Media, pages: int) -> int:
-    """Return an estimate of the size of `pages` pages of a document, before they are cut out."""
+    """Return an estimate of the size of `pages` pages of a document, before they are extracted."""
     return min(media.size_bytes, media.size_bytes * pages // max(media.pages or 1, 1) + _SLICE_BYTES)
 
 
 def _affordable(tokens_each: int, target: RenderTarget) -> int:
-    """Return what fits into half of the window; the rest is for the conversation."""
+    """Return how many fit into half of the window; the other half is for the conversation."""
     window = target.model.limits.context_tokens
     window = window if target.policy.max_tokens is None else min(window, target.policy.max_tokens)
     return max(window // 2 // max(tokens_each, 1), 1)
 
 
 def document_bytes(target: RenderTarget) -> tuple[int | None, ...]:
-    """Return what one encoded document must stay below; one that fills a whole request leaves no room
-    for a question."""
+    """Return the limits for the size of one encoded document. One that fills a whole request leaves no room for a
+    question."""
     most = target.model.limits
     return most.max_document_encoded_bytes, most.max_request_bytes, target.policy.max_bytes
 
 
 def fitted_size(width: int, height: int, side: int) -> tuple[int, int]:
-    """Return what a picture of this size becomes when its longest side is held to `side`."""
+    """Return the size of an image after its longest side is limited to `side`."""
     longest = max(width, height)
     if longest <= side:
         return width, height
@@ -124,6 +124,6 @@ def fitted_size(width: int, height: int, side: int) -> tuple[int, int]:
 
 
 def size_bound(recipe: Fit | Low | Page | Frame, original_bytes: int) -> int:
-    """Return how many bytes derived bytes may have before they exist."""
+    """Return the maximum size of derived bytes that do not exist yet."""
     most = _LOW_BYTES if isinstance(recipe, Low) else recipe.max_encoded_bytes * 3 // 4
     return most if isinstance(recipe, Page | Frame) else min(most, max(original_bytes, 1))

@@ -1,4 +1,4 @@
-"""Measure: what a block becomes under one wish, and what that takes of the four budgets."""
+"""The measure of a block: its content as one rendition, and how much of the four budgets that uses."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ BlockPosition: TypeAlias = Literal["user", "assistant", "result"]
 ShownContent: TypeAlias = TextBlock | ShownMedia | ThinkingBlock | ToolCall | ShownRaw
 
 BLOCK_BYTES: Final = 220
-"""JSON around a block and its share of the message around it: keys, quotes, brackets, ids."""
+"""The bytes of JSON around a block and its share of the message around it: keys, quotes, brackets, ids."""
 _CUT_CHARS: Final = 60
-"""What the note about a cut takes: a text that is longer than its cap by less is left alone."""
+"""The length of the note in a truncated text: a text that exceeds its cap by less is not truncated."""
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,18 +44,18 @@ class RenderTarget(msgspec.Struct, frozen=True, kw_only=True):
     request: Request
     quarantine: frozenset[str] = frozenset()
     alts: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
-    """A person's words for a medium, by digest: they stand before all others."""
+    """The user's text alternatives by digest; they take precedence over all others."""
 
     @property
     def has_look(self) -> bool:
-        """Whether the model can call back what was reduced."""
+        """Whether the model has the tool that shows reduced media again."""
         return any(tool.name == self.request.look_tool for tool in self.request.tools)
 
     def accepts_in_results(self, media_type: str) -> bool:
         return media_type in self.model.capabilities.result_accepts
 
     def owns(self, opaque: Opaque | None) -> bool:
-        """Return whether opaque data are this model's own."""
+        """Return whether the opaque data belongs to this model."""
         return opaque is not None and (opaque.provider, opaque.model) == (self.model.opaque_owner, self.model.name)
 
 
@@ -71,7 +71,7 @@ def measure_shown(rendition: Rendition, shown: ShownContent, text: str, target: 
 def as_text(
     text: str, reason: Reason, detail: str, target: RenderTarget, cap: int = 0, *, needs: tuple[Need, ...] = ()
 ) -> Measure:
-    """Return words that stand for something else."""
+    """Return a measure of text that is sent instead of a block."""
     text = elide_middle(text, cap)
     return Measure(
         rendition="text",
@@ -89,7 +89,7 @@ def omit(reason: Reason, detail: str) -> Measure:
 
 
 def json_bytes(text: str) -> int:
-    """Return the length of text as JSON: UTF-8 and what must be escaped."""
+    """Return the length of the text as JSON: UTF-8, including escapes."""
     return len(msgspec.json.encode(text))
 
 
@@ -98,7 +98,7 @@ def is_cut(text: str, cap: int) -> bool:
 
 
 def elide_middle(text: str, cap: int) -> str:
-    """A text too long for its cap loses its middle: what it begins and ends with says most."""
+    """Remove the middle of a text that is longer than `cap`, because its beginning and its end tell most."""
     if not is_cut(text, cap):
         return text
     head, tail = text[: cap * 2 // 3], text[-(cap // 3) :]

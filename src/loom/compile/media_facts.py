@@ -1,4 +1,4 @@
-"""What is known about media that requests have shown: bounded, and dropped when a digest is deleted."""
+"""Facts about media that requests have shown: bounded, and dropped when a digest is deleted."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from loom.content.recipes import Recipe, recipe_key
 
 MAX_DIGESTS: Final = 20_000
 MAX_CHARS: Final = 32_000_000
-"""Extracted texts that stay in memory; the others are read from the rendition cache when they are needed."""
+"""Extracted text that stays in memory; other text is read from the rendition cache when it is needed."""
 
 
 class MediaFacts:
-    """What is known about one digest."""
+    """The facts about one digest."""
 
     __slots__ = ("chars", "derived", "descriptions", "failed", "texts")
 
@@ -26,12 +26,12 @@ class MediaFacts:
         self.texts: dict[str, str] = {}
         self.failed: dict[str, str] = {}
         self.descriptions: dict[str, Description] = {}
-        """By author."""
+        """The descriptions by author."""
         self.chars = 0
 
 
 class FactCache:
-    """Facts by digest, the least recently used evicted first."""
+    """Facts by digest; the least recently used are evicted first."""
 
     def __init__(self, *, max_digests: int = MAX_DIGESTS, max_chars: int = MAX_CHARS) -> None:
         self._max_digests = max_digests
@@ -44,7 +44,7 @@ class FactCache:
 
     @property
     def chars(self) -> int:
-        """Characters of text that the cache holds."""
+        """The number of characters of text in the cache."""
         return self._chars
 
     def get(self, digest: str) -> MediaFacts | None:
@@ -60,7 +60,7 @@ class FactCache:
         return found
 
     def resize(self, digest: str) -> None:
-        """Count the text of `digest` anew and evict what is over the bounds."""
+        """Recount the text of `digest` and evict entries over the limits."""
         found = self._facts.get(digest)
         if found is not None:
             chars = sum(map(len, found.texts.values())) + sum(len(it.text) for it in found.descriptions.values())
@@ -78,7 +78,7 @@ class FactCache:
 
 
 class WorkingSet(msgspec.Struct):
-    """The facts that one request needs. They stay together while it is settled, whatever the cache evicts."""
+    """The facts that one request needs. They stay available while it is settled, even if the cache evicts them."""
 
     facts: dict[str, MediaFacts]
     missing: set[str] = msgspec.field(default_factory=set[str])
@@ -108,7 +108,7 @@ class WorkingSet(msgspec.Struct):
         )
 
     def has(self, digest: str, recipe: Recipe) -> bool:
-        """Return whether a need is settled: made, failed, or its bytes are missing."""
+        """Return whether a need is settled: rendered, failed, or its bytes are missing."""
         found = self.facts.get(digest)
         if digest in self.missing:
             return True

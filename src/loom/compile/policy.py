@@ -1,4 +1,5 @@
-"""What `prepare` gets besides the path and the model: overrides, budgets, the stored watermark, known facts. Values."""
+"""The inputs of `prepare` besides the path and the model: overrides, budgets, the stored watermark, known facts. Plain
+values."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _ALT: Final = "alt/"
 
 
 class Placed(Protocol):
-    """A message in its place: a node of the forest."""
+    """A message with its position: a node of the forest."""
 
     @property
     def id(self) -> str: ...
@@ -29,12 +30,13 @@ class Placed(Protocol):
 
     @property
     def is_blind(self) -> bool:
-        """Whether it was answered by a model that could not see pictures which stood before it."""
+        """Whether a text-only model wrote the answer after images that it could not see."""
         ...
 
     @property
     def form(self) -> WireForm | None:
-        """How it came, together with the messages behind it that the form counts; None where that is not known."""
+        """The message as it was received, together with the messages after it that the form counts; None if that is not
+        known."""
         ...
 
 
@@ -48,7 +50,7 @@ class DetachedMessage(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """How the user wants old and large things treated. `None` budgets mean the model's own limits."""
+    """The user's settings for old and large content. A budget of None means the model's own limit."""
 
     aging: Aging = "stepped"
     full_turns: int = 1
@@ -68,45 +70,46 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watermark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far the path has been rewritten, in positions of messages. Stored with the session for each model; on a path
-    its borders only ever rise, so between two moves every prompt extends the last one."""
+    """How far the path has been rewritten, in positions of messages. It is stored with the session for each model. On a
+    path its borders only rise, so between two moves every prompt extends the last one."""
 
     low_before: int = 0
     text_before: int = 0
-    """Age drew these two; the rest, a budget demanded."""
+    """Age sets these two borders; budgets set the others."""
     result_media_before: int = 0
-    """Media in tool results before this are text."""
+    """Media in tool results before this position are sent as text."""
     media_before: int = 0
     media_low_before: int = 0
     tool_text_before: int = 0
     dropped_before: int = 0
     text_cap: int = 0
     capped_before: int = 0
-    """Texts before this that are longer than the cap lose their middle."""
+    """Texts before this position that are longer than the cap lose their middle."""
     page_cap: int = 0
     paged_before: int = 0
-    """Documents before this show at most `page_cap` pages each."""
+    """Documents before this position show at most `page_cap` pages each."""
     unpinned_before: int = 0
-    """Before this, even what the user pinned is reduced: nothing else was left."""
+    """Before this position even pinned blocks are reduced, because nothing else was left to reduce."""
     thinking_from: int = 0
-    """Thinking before this was made behind another prefix."""
+    """Thinking before this position was produced after a different prefix."""
     sent_blocks: int = 0
     sent_hash: str = ""
-    """What the last prompt held, where a platform binds thinking to it: the number of blocks, and their hash."""
+    """The number of blocks in the last prompt and their hash, if the platform binds thinking to them."""
     sent_messages: int = 0
     sent_path: str = ""
-    """How many messages of the path the last request was made of, and a hash of which they were."""
+    """How many messages of the path the last request was made of, and a hash that identifies them."""
     sent_node: str = ""
     sent_wishes: str = ""
-    """The last message that it held, and what the user had chosen for it: the session's overrides as JSON."""
+    """The last message of that request, and the session's overrides at the time, as JSON."""
     sent_options: str = ""
-    """The options of that request, as JSON; empty where none was set."""
+    """The options of that request as JSON; empty if none was set."""
     told: tuple[str, ...] = ()
     """Hashes of notices that the session has shown for this model and does not repeat."""
 
     @property
     def borders(self) -> Watermark:
-        """Without the note of the last request: two that are equal show the same path the same way."""
+        """The watermark without the record of the last request. If the borders are equal, the path is shown in the same
+        way."""
         return msgspec.structs.replace(
             self,
             sent_blocks=0,
@@ -121,7 +124,7 @@ class Watermark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DerivedFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is true of derived bytes that exist."""
+    """Facts about derived bytes that exist."""
 
     media_type: str
     size_bytes: int
@@ -131,25 +134,25 @@ class DerivedFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Description(msgspec.Struct, frozen=True):
-    """What a picture shows, in the words of the model `by`."""
+    """A description of an image, written by the model `by`."""
 
     text: str
     by: str
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts about derived bytes and texts, by (digest, recipe key). What is not here is asked for in `needs`."""
+    """Facts about derived bytes and texts, by (digest, recipe key). What is missing here is requested in `needs`."""
 
     derived: Mapping[tuple[str, str], DerivedFacts] = msgspec.field(default_factory=dict[tuple[str, str], DerivedFacts])
     texts: Mapping[tuple[str, str], str] = msgspec.field(default_factory=dict[tuple[str, str], str])
     descriptions: Mapping[str, Description] = msgspec.field(default_factory=dict[str, Description])
-    """By digest."""
+    """The descriptions by digest."""
     describes: bool = False
-    """Images are described on demand: those without a description are listed in `Prepared.undescribed`."""
+    """Whether images are described on demand; those without a description are listed in `Prepared.undescribed`."""
     indescribable: frozenset[str] = frozenset()
     """Digests of images whose description failed."""
     failed: Mapping[tuple[str, str], str] = msgspec.field(default_factory=dict[tuple[str, str], str])
-    """Recipes that could not be made, and why."""
+    """Recipes that failed, with the reason."""
     missing: frozenset[str] = frozenset()
     """Digests whose bytes are gone."""
 
@@ -167,7 +170,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Need(msgspec.Struct, frozen=True):
-    """Derived bytes or text that the prompt would be better with."""
+    """Derived bytes or text that would improve the prompt."""
 
     digest: str
     media_type: str
@@ -175,34 +178,34 @@ class Need(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What goes with the messages: the system prompt, the tools, how to answer."""
+    """The parts of a request besides the messages: the system prompt, the tools, the sampling options."""
 
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
     sampling: Sampling = Sampling()
     ends_with_assistant: bool = False
-    """Whether the last message may be the assistant's: its provider paused in it."""
+    """Whether the last message may be the assistant's, because its provider paused the answer."""
     body: BodyForm | None = None
-    """The request body that is compiled, as it came."""
+    """The body of a client's request in its original form."""
     takes_forms: bool = True
-    """Whether messages may be written as they came."""
+    """Whether messages may be sent exactly as they were received."""
     calls_as_text_before: int = 0
-    """Calls of the messages before this position, and their results, are shown as text."""
+    """Calls of the messages before this position, and their results, are sent as text."""
     look_tool: str = "look"
-    """The tool that calls back what was reduced; named in fallback texts when the model has it."""
+    """The tool that shows reduced media again; fallback texts name it if the model has it."""
 
 
 def override_key(node_id: str, block: int, inner: int | None = None) -> str:
-    """Return the name of a block in a session's overrides."""
+    """Return the key of a block in a session's overrides."""
     return f"{node_id}/{block}" if inner is None else f"{node_id}/{block}/{inner}"
 
 
 def alt_key(digest: str) -> str:
-    """Return the name, among a session's overrides, of the words that a person gave to a medium."""
+    """Return the key, in a session's overrides, of the user's text alternative for a medium."""
     return f"{_ALT}{digest}"
 
 
 def overrides_of(kept: Mapping[str, Any]) -> tuple[dict[str, Override], dict[str, str]]:
-    """Return what a session keeps as overrides: renditions by block, and a person's words (alt) by digest."""
+    """Split a session's stored overrides into renditions by block, and the user's text alternatives by digest."""
     alts = {key.removeprefix(_ALT): cast("str", words) for key, words in kept.items() if key.startswith(_ALT)}
     return {key: value for key, value in kept.items() if not key.startswith(_ALT)} if alts else dict(kept), alts

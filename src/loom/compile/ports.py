@@ -1,4 +1,5 @@
-"""What compiling a request needs from outside; the runtime supplies it. Nothing here knows a database or a socket."""
+"""The ports that compiling a request uses; the runtime provides them. Nothing here depends on a database or a
+socket."""
 
 from __future__ import annotations
 
@@ -16,17 +17,19 @@ class MediaWriter(Protocol):
     """Stores bytes before a block may refer to them."""
 
     async def put(self, data: bytes, digest: str = "") -> str:
-        """Store `data` once and return its digest when it is on disk. `digest` is that of `data`, where the caller has
-        computed it already."""
+        """Store `data` once and return its digest when it is on disk. `digest` is that of `data`, if the caller has
+        already computed it."""
         ...
 
     async def refresh(self, digest: str) -> bool:
-        """Protect stored bytes from the next sweep before a new block refers to them. Return False if they are gone."""
+        """Protect stored bytes from the next cleanup before a new block refers to them. Return False if they are
+        gone."""
         ...
 
 
 class MediaReader(Protocol):
-    """Reads stored bytes. Raises `NotFound` or `Corrupt` if they are lost, other `StoreError`s if the store is away."""
+    """Reads stored bytes. Raises `NotFound` or `Corrupt` if they are lost, other `StoreError`s if the store is
+    unavailable."""
 
     async def load(self, digest: str) -> bytes: ...
 
@@ -36,11 +39,11 @@ class MediaReader(Protocol):
 
 
 class MediaAccess(MediaWriter, MediaReader, Protocol):
-    """A media store, as the agent uses it."""
+    """A media store that reads and writes."""
 
 
 class DerivedEntry(Protocol):
-    """Facts of derived bytes that exist."""
+    """Facts about derived bytes that exist."""
 
     @property
     def media_type(self) -> str: ...
@@ -59,7 +62,7 @@ class DerivedEntry(Protocol):
 
     @property
     def is_original(self) -> bool:
-        """Whether the bytes are the medium's own, and read there."""
+        """Whether the bytes are those of the medium itself, and are read from there."""
         ...
 
 
@@ -67,16 +70,16 @@ E = TypeVar("E", bound=DerivedEntry)
 
 
 class RenditionCache(Protocol[E]):
-    """Derived bytes by (digest, recipe). Entries may be evicted at any time; they are made again."""
+    """Derived bytes by (digest, recipe). Entries may be evicted at any time; they are then rendered again."""
 
     async def get(self, digest: str, recipe: Recipe) -> E | None: ...
 
     async def learn(self, wanted: Iterable[tuple[str, Recipe]]) -> None:
-        """Read at once what `get` will be asked for."""
+        """Load in one query the entries that `get` will be called for."""
         ...
 
     async def put(self, digest: str, recipe: Recipe, rendered: Rendered, *, is_original: bool = False) -> E:
-        """Keep derived bytes. With `is_original` they are those of the medium, which need not be hashed again."""
+        """Store derived bytes. With `is_original` they are the bytes of the medium, which need not be hashed again."""
         ...
 
     async def load(self, derived: E) -> bytes: ...
@@ -87,7 +90,7 @@ class RenditionCache(Protocol[E]):
 
 
 class Renderer(Protocol):
-    """Turns bytes into derived bytes (`formats`)."""
+    """Renders media to derived bytes (`formats`)."""
 
     @property
     def reads_images(self) -> bool:
@@ -96,7 +99,7 @@ class Renderer(Protocol):
 
     @property
     def transcribes(self) -> bool:
-        """Whether a program or service that writes down speech is configured."""
+        """Whether a program or service that transcribes speech is configured."""
         ...
 
     def media_type_of(self, data: bytes) -> str: ...
@@ -108,7 +111,7 @@ class Renderer(Protocol):
         ...
 
     async def read_scans(self, data: bytes, media: Media, rendered: Rendered) -> Rendered:
-        """Return the extracted text with the scanned pages in it read by OCR."""
+        """Return the extracted text with its scanned pages read by OCR."""
         ...
 
 
@@ -119,11 +122,11 @@ class Provider(Protocol):
 
 
 class FileUploads(Protocol):
-    """Files that providers keep for us (`providers.files`)."""
+    """Files that providers store for us (`providers.files`)."""
 
     async def apply(self, prompt: Prompt, *, upload: bool) -> Prompt:
-        """Return the prompt with file ids instead of bytes where the provider has them.
+        """Return the prompt with file ids instead of bytes where the provider has the file.
 
-        With `upload`, upload what is due now; without it, mark what would be uploaded.
+        With `upload`, upload the files that are due now; without it, mark those that would be uploaded.
         """
         ...

@@ -1,9 +1,9 @@
-"""prepare: a path, a model and the user's wishes → exactly what the model is shown, and what was given up.
+"""prepare: from a path, a model and the user's settings, compute exactly what the model is shown, and a receipt.
 
-age      less for the old            the watermark rises where that pays
-adapt    for the unable              each block becomes what this model takes
-trim     to fit                      the watermark rises where a budget demands it
-assemble                             places, pairs and ids as the platform wants them
+age       reduce old media: the watermark rises where that pays
+adapt     convert each block to a form that the model supports
+trim      fit the budgets: the watermark rises where a budget requires it
+assemble  put blocks into the places that the platform allows, with paired calls and valid ids
 """
 
 from __future__ import annotations
@@ -28,19 +28,18 @@ from loom.compile.trim import RequestCost, budgets, newest_turn_start, trim
 from loom.content.blocks import ImageBlock, ThinkingBlock, ToolCall
 from loom.content.media import Media
 from loom.content.recipes import Ocr
-from loom.content.wire_forms import BodyForm
 from loom.errors import ContentError
 from loom.models import Model
 from loom.prompt import Prompt, Receipt, ShownMessage, ToolSpec, Totals
 from loom.sampling import Sampling, unsupported_options
 
 _MIN_BUDGET_TOKENS: Final = 1_024
-"""The least that may be asked for where thinking has a budget, and an answer must have more room than that."""
+"""The minimum thinking budget of a platform; the answer must have more room than that."""
 
 _MAX_TOLD: Final = 64
 _READ_PICTURES: Final = 20
-"""OCR of an image takes seconds: a text-only model gets the words of this many, the newest. The others keep their
-labels, on this request and on all that follow it."""
+"""OCR of an image takes seconds, so a text-only model gets the text of only this many images, the newest. The others
+keep their labels, in this request and in later ones."""
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +50,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     watermark: Watermark
     needs: tuple[Need, ...]
     undescribed: tuple[Media, ...] = ()
-    """Pictures that are shown as text and might be described, the newest first."""
+    """Images that are shown as text and might be described, newest first."""
 
 
 def prepare(
@@ -74,21 +73,25 @@ def prepare(
     target = RenderTarget(
         model=model, policy=policy, known=known, request=request, quarantine=quarantine, alts=alts or {}
     )
-    survey = Layout(path, target, overrides or {})
-    scales = RequestCost(survey, _fixed_cost(request, survey), (calibration or Calibration()).ratio)
+    layout = Layout(path, target, overrides or {})
+    costs = RequestCost(layout, _fixed_cost(request, layout), (calibration or Calibration()).ratio)
     allowed = budgets(model, policy)
-    before = _drawn_here(watermark or Watermark(), survey, path)
-    by_age = advance_watermark(survey, before, policy)
-    mark = trim(scales, by_age, allowed)
-    mark, messages, repairs = _assemble_within(survey, before, mark)
-    as_came = unchanged_messages(survey, mark).keys()
-    used = scales.cost_of(mark)
+    before = _drawn_here(watermark or Watermark(), layout, path)
+    by_age = advance_watermark(layout, before, policy)
+    mark = trim(costs, by_age, allowed)
+    mark, messages, repairs = _assemble_within(layout, before, mark)
+    as_came = unchanged_messages(layout, mark).keys()
+    used = costs.cost_of(mark)
     sampling, unasked = _sampling(request.sampling, messages, model)
     unsent = unsupported_options(model, sampling)
-    once = (*_option_notices(model, unsent), *receipt.lasting_notices(survey, mark))
-    full = overflow(scales, by_age, mark, allowed)
-    notices = (*repairs, *unasked, *once, *full, *receipt.tightness(survey, mark, used, allowed))
-    notices += tuple(receipt.losses(survey, mark))
+    once = (*_option_notices(model, unsent), *receipt.lasting_notices(layout, mark))
+    full = overflow(costs, by_age, mark, allowed)
+    notices = (*repairs, *unasked, *once, *full, *receipt.tightness(layout, mark, used, allowed))
+    notices += tuple(receipt.losses(layout, mark))
+    body = request.body
+    is_own_body = body is not None and (body.provider, body.wire) == (model.opaque_owner, model.wire)
+    stored_overrides = {**(overrides or {}), **{alt_key(digest): words for digest, words in (alts or {}).items()}}
+    told = dict.fromkeys((*before.told, *map(notice_hash, once)))
     return Prepared(
         prompt=Prompt(
             model=model,
@@ -96,39 +99,33 @@ def prepare(
             system=request.system,
             tools=request.tools,
             sampling=sampling,
-            body=_own_body(request, model),
+            body=body if is_own_body else None,
             stable_messages=_stable(messages),
         ),
         receipt=Receipt(
             model=model.reference,
-            rows=receipt.rows(survey, mark, scales.ratio, as_came),
+            rows=receipt.rows(layout, mark, costs.ratio, as_came),
             totals=used,
             budgets=allowed,
             notices=notices,
             once=once,
             unsent_options=unsent,
-            cached_rows=_cached_rows(survey, before, mark, path, _wishes(overrides, alts)),
+            cached_rows=_cached_rows(layout, before, mark, path, stored_overrides),
         ),
-        watermark=_remember_notices(
-            _remember_request(mark, path, survey, messages, _wishes(overrides, alts)), before, once
+        watermark=msgspec.structs.replace(
+            _remember_request(mark, path, layout, messages, stored_overrides), told=tuple(told)[-_MAX_TOLD:]
         ),
-        needs=_needs(survey, mark, by_age),
-        undescribed=_find_undescribed(survey, mark) if known.describes else (),
+        needs=_needs(layout, mark, by_age),
+        undescribed=_find_undescribed(layout, mark) if known.describes else (),
     )
 
 
-def _own_body(request: Request, model: Model) -> BodyForm | None:
-    """The body as it came, where it came in this provider's own protocol."""
-    body = request.body
-    return body if body is not None and (body.provider, body.wire) == (model.opaque_owner, model.wire) else None
-
-
-def _drawn_here(mark: Watermark, survey: Layout, path: Sequence[Placed]) -> Watermark:
-    """Borders hold on the path on which they were drawn. On another branch only what age alone draws is left of them
-    (what both have in common may be in a cache); budgets are found anew there."""
-    length, policy = len(path), survey.target.policy
+def _drawn_here(mark: Watermark, layout: Layout, path: Sequence[Placed]) -> Watermark:
+    """Return the watermark for this path. Borders are valid only on the path for which they were set. On another branch
+    only the borders by age remain (the common part may be cached), and budgets are applied afresh."""
+    length, policy = len(path), layout.target.policy
     if mark.sent_node and (mark.sent_messages > length or path[mark.sent_messages - 1].id != mark.sent_node):
-        by_age = every_turn(survey, Watermark(), policy)
+        by_age = every_turn(layout, Watermark(), policy)
         return Watermark(
             low_before=min(mark.low_before, by_age.low_before),
             text_before=min(mark.text_before, by_age.text_before),
@@ -140,13 +137,13 @@ def _drawn_here(mark: Watermark, survey: Layout, path: Sequence[Placed]) -> Wate
         for name, at in msgspec.structs.asdict(mark).items()
         if name.endswith(("_before", "_from"))
     }
-    borders["dropped_before"] = min(mark.dropped_before, newest_turn_start(survey))  # what is newest is never dropped
+    borders["dropped_before"] = min(mark.dropped_before, newest_turn_start(layout))  # the newest turn is never dropped
     return msgspec.structs.replace(mark, **borders)
 
 
 def _with_tools(request: Request, path: Sequence[Placed], model: Model) -> Request:
-    """Return None for a model without them. Where a platform reads calls only beside their tools, and there are none
-    any more, the names stand alone and may not be called."""
+    """Remove the tools for a model that has no tool support. If a platform accepts calls only together with their
+    tools, and the request has none any more, declare the tools of earlier calls without letting the model call them."""
     if not model.capabilities.tools:
         return msgspec.structs.replace(request, tools=())
     if request.tools or not model.calls_need_tools:
@@ -160,17 +157,17 @@ def _with_tools(request: Request, path: Sequence[Placed], model: Model) -> Reque
     return msgspec.structs.replace(request, tools=gone, sampling=sampling)
 
 
-def _fixed_cost(request: Request, survey: Layout) -> Totals:
-    """Return the system prompt, the tools, and what may be said of pictures that are visible again."""
-    rule = survey.target.model.tokens
+def _fixed_cost(request: Request, layout: Layout) -> Totals:
+    """Return the cost of the system prompt, the tools, and notes about images that are visible again."""
+    rule = layout.target.model.tokens
     tools = "".join(msgspec.json.encode(tool).decode() for tool in request.tools)
-    notes = SEEN_AGAIN * len(survey.blind)
+    notes = SEEN_AGAIN * len(layout.blind)
     return Totals(
         tokens=sum(cost.text_tokens(text, rule) for text in (request.system, tools, notes)),
         wire_bytes=json_bytes(request.system)
         + len(tools.encode())
         + 100 * len(request.tools)
-        + len(survey.blind) * (BLOCK_BYTES + len(SEEN_AGAIN)),
+        + len(layout.blind) * (BLOCK_BYTES + len(SEEN_AGAIN)),
     )
 
 
@@ -178,23 +175,24 @@ def _fixed_cost(request: Request, survey: Layout) -> Totals:
 
 
 def _assemble_within(
-    survey: Layout, before: Watermark, mark: Watermark
+    layout: Layout, before: Watermark, mark: Watermark
 ) -> tuple[Watermark, list[ShownMessage], list[str]]:
-    """Where a platform binds thinking to what stood before it, thinking goes as soon as any of that has changed: a
-    border moved, a picture was quarantined or is gone, the user hid one, the tools are others."""
+    """Assemble the messages. If the platform binds thinking to the messages before it, leave the thinking out as soon
+    as any of them has changed: a border moved, an image was quarantined or is gone, the user hid one, or the tools
+    changed."""
     if mark != before:
-        mark = msgspec.structs.replace(mark, thinking_from=len(survey.messages))
-    messages, repairs = assemble(survey, mark)
-    bound = survey.target.model.thinking.replay == "bound" and before.sent_hash
-    if bound and mark == before and _print(survey, messages, before.sent_blocks)[1] != before.sent_hash:
-        mark = msgspec.structs.replace(mark, thinking_from=len(survey.messages))
-        messages, repairs = assemble(survey, mark)
+        mark = msgspec.structs.replace(mark, thinking_from=len(layout.messages))
+    messages, repairs = assemble(layout, mark)
+    bound = layout.target.model.thinking.replay == "bound" and before.sent_hash
+    if bound and mark == before and _print(layout, messages, before.sent_blocks)[1] != before.sent_hash:
+        mark = msgspec.structs.replace(mark, thinking_from=len(layout.messages))
+        messages, repairs = assemble(layout, mark)
     return mark, messages, repairs
 
 
-def _print(survey: Layout, messages: Sequence[ShownMessage], first: int | None) -> tuple[int, str]:
-    """Return how many blocks there are, and a hash of the first ones behind the system prompt and the tools."""
-    request = survey.target.request
+def _print(layout: Layout, messages: Sequence[ShownMessage], first: int | None) -> tuple[int, str]:
+    """Return the number of blocks, and a hash of the first ones, the system prompt and the tools."""
+    request = layout.target.request
     shown = [(message.role, block) for message in messages for block in message.blocks][:first]
     data = msgspec.msgpack.encode((request.system, request.tools, shown))
     return len(shown), hashlib.sha256(data).hexdigest()[:32]
@@ -203,53 +201,48 @@ def _print(survey: Layout, messages: Sequence[ShownMessage], first: int | None) 
 # What the last request held ----------------------------------------------------------------------------------------
 
 
-def _wishes(overrides: Mapping[str, Override] | None, alts: Mapping[str, str] | None) -> dict[str, str]:
-    return {**(overrides or {}), **{alt_key(digest): words for digest, words in (alts or {}).items()}}
-
-
 def _remember_request(
-    mark: Watermark, path: Sequence[Placed], survey: Layout, messages: Sequence[ShownMessage], wishes: dict[str, str]
+    mark: Watermark,
+    path: Sequence[Placed],
+    layout: Layout,
+    messages: Sequence[ShownMessage],
+    stored_overrides: dict[str, str],
 ) -> Watermark:
-    """Return the watermark with a note of this request: the next one is compared with it."""
-    bound = survey.target.model.thinking.replay == "bound"
-    blocks, fingerprint = _print(survey, messages, None) if bound else (0, "")
-    options = survey.target.request.sampling
+    """Return the watermark with a record of this request, for comparison with the next one."""
+    bound = layout.target.model.thinking.replay == "bound"
+    blocks, fingerprint = _print(layout, messages, None) if bound else (0, "")
+    options = layout.target.request.sampling
     return msgspec.structs.replace(
         mark,
         sent_blocks=blocks,
         sent_hash=fingerprint,
         sent_messages=len(path),
-        sent_path=_path_print(path, survey),
+        sent_path=_path_print(path, layout),
         sent_node=path[-1].id,
-        sent_wishes=msgspec.json.encode(wishes, order="sorted").decode() if wishes else "",
+        sent_wishes=msgspec.json.encode(stored_overrides, order="sorted").decode() if stored_overrides else "",
         sent_options=msgspec.json.encode(options).decode() if options != Sampling() else "",
     )
 
 
-def _remember_notices(mark: Watermark, before: Watermark, once: Sequence[str]) -> Watermark:
-    told = dict.fromkeys((*before.told, *map(notice_hash, once)))
-    return msgspec.structs.replace(mark, told=tuple(told)[-_MAX_TOLD:])
-
-
 def _cached_rows(
-    survey: Layout, before: Watermark, mark: Watermark, path: Sequence[Placed], wishes: dict[str, str]
+    layout: Layout, before: Watermark, mark: Watermark, path: Sequence[Placed], stored_overrides: dict[str, str]
 ) -> int:
-    """Return None where the platform has no cache, this model was not asked before, or it was asked
-    about another path."""
+    """Return how many leading rows the platform has probably cached: 0 if it has no cache, or if the last request to
+    this model was for another path."""
     count = before.sent_messages
-    if survey.target.model.cache.mode == "none" or not 0 < count <= len(path):
+    if layout.target.model.cache.mode == "none" or not 0 < count <= len(path):
         return 0
-    same = _path_print(path[:count], survey) == before.sent_path
+    same = _path_print(path[:count], layout) == before.sent_path
     if not same:
         return 0
     held = msgspec.json.decode(before.sent_wishes or "{}", type=dict[str, str])
-    changed = {key for key, _ in held.items() ^ wishes.items()}
-    return receipt.cached_rows(survey, before, mark, path[:count], changed)
+    changed = {key for key, _ in held.items() ^ stored_overrides.items()}
+    return receipt.cached_rows(layout, before, mark, path[:count], changed)
 
 
-def _path_print(path: Sequence[Placed], survey: Layout) -> str:
-    """A node's id covers everything before it."""
-    request = survey.target.request
+def _path_print(path: Sequence[Placed], layout: Layout) -> str:
+    """Return a hash of the path, the system prompt and the tools. A node's id covers everything before it."""
+    request = layout.target.request
     return hashlib.sha256(msgspec.msgpack.encode((path[-1].id, request.system, request.tools))).hexdigest()[:16]
 
 
@@ -265,8 +258,8 @@ def _sampling(sampling: Sampling, messages: Sequence[ShownMessage], model: Model
     cramped = sampling.max_tokens is not None and sampling.max_tokens <= _MIN_BUDGET_TOKENS
     if not cramped and not _lacks_thinking(messages, model):
         return sampling, []
-    why = "the answer may not be long enough" if cramped else "its last calls were made without it"
-    return msgspec.structs.replace(sampling, thinking=""), [f"{model.reference} is not asked to think: {why}"]
+    why = "the answer's token limit is too low" if cramped else "its last calls were made without it"
+    return msgspec.structs.replace(sampling, thinking=""), [f"thinking is off for {model.reference}: {why}"]
 
 
 def _option_notices(model: Model, unsent: Sequence[str]) -> tuple[str, ...]:
@@ -276,7 +269,7 @@ def _option_notices(model: Model, unsent: Sequence[str]) -> tuple[str, ...]:
 
 
 def notice_hash(notice: str) -> str:
-    """Return what is kept of a notice that is shown once."""
+    """Return the hash by which a notice that is shown once is remembered."""
     return hashlib.sha256(notice.encode()).hexdigest()[:12]
 
 
@@ -292,28 +285,26 @@ def _lacks_thinking(messages: Sequence[ShownMessage], model: Model) -> bool:
 # What is still lacking ---------------------------------------------------------------------------------------------
 
 
-def _needs(survey: Layout, mark: Watermark, by_age: Watermark) -> tuple[Need, ...]:
-    """Return what the chosen renditions lack, and what they would be if nothing had been trimmed now: a bound may have
-    been what broke a budget."""
-    measures = [*survey.render_costs(mark), *(survey.render_costs(by_age) if mark != by_age else ())]
+def _needs(layout: Layout, mark: Watermark, by_age: Watermark) -> tuple[Need, ...]:
+    """Return what the chosen renditions lack, and what they would lack without trimming: an upper bound may have
+    exceeded a budget that the exact size fits."""
+    measures = [*layout.render_costs(mark), *(layout.render_costs(by_age) if mark != by_age else ())]
     needs = dict.fromkeys(need for measure in measures for need in measure.needs)
-    read = _newest_pictures(survey) if any(isinstance(need.recipe, Ocr) for need in needs) else frozenset[str]()
-    return tuple(need for need in needs if need.digest in read or not isinstance(need.recipe, Ocr))
+    if not any(isinstance(need.recipe, Ocr) for need in needs):
+        return tuple(needs)
+    images = (item.block.media.digest for item in reversed(layout.items) if isinstance(item.block, ImageBlock))
+    newest = frozenset(list(dict.fromkeys(images))[:_READ_PICTURES])
+    return tuple(need for need in needs if need.digest in newest or not isinstance(need.recipe, Ocr))
 
 
-def _newest_pictures(survey: Layout) -> frozenset[str]:
-    pictures = (item.block.media.digest for item in reversed(survey.items) if isinstance(item.block, ImageBlock))
-    return frozenset(list(dict.fromkeys(pictures))[:_READ_PICTURES])
-
-
-def _find_undescribed(survey: Layout, mark: Watermark) -> tuple[Media, ...]:
-    known = survey.target.known
+def _find_undescribed(layout: Layout, mark: Watermark) -> tuple[Media, ...]:
+    known = layout.target.known
     found: dict[str, Media] = {}
-    for item, measure in zip(reversed(survey.items), reversed(survey.render_costs(mark)), strict=True):
+    for item, measure in zip(reversed(layout.items), reversed(layout.render_costs(mark)), strict=True):
         block = item.block
         if not isinstance(block, ImageBlock) or block.alt or block.description or measure.rendition != "text":
             continue
-        if block.media.digest in survey.target.alts:
+        if block.media.digest in layout.target.alts:
             continue
         if block.media.digest not in known.missing and known.may_be_described(block.media.digest):
             found.setdefault(block.media.digest, block.media)
@@ -321,7 +312,7 @@ def _find_undescribed(survey: Layout, mark: Watermark) -> tuple[Media, ...]:
 
 
 def _stable(messages: Sequence[ShownMessage]) -> int:
-    """Return how many messages the last request had: all before the assistant's newest one."""
+    """Return how many messages the last request had: all before the newest assistant message."""
     for at in range(len(messages) - 1, -1, -1):
         if messages[at].role == "assistant":
             return at

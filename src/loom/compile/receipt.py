@@ -1,4 +1,4 @@
-"""Receipt: for every block of the path, what became of it and why; and the sentences that a person must read."""
+"""The receipt: what happened to every block of the path and why, and the notices for the user."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ _KINDS: Final = {kind: str(kind.__struct_config__.tag) for kind in get_args(Bloc
 
 
 def rows(
-    survey: Layout, mark: Watermark, ratio: float, as_came: Collection[int] = frozenset()
+    layout: Layout, mark: Watermark, ratio: float, as_came: Collection[int] = frozenset()
 ) -> tuple[ReceiptRow, ...]:
-    """Return a row for every block; `as_came` are the messages that are written as they came."""
-    measures = survey.render_costs(mark)
-    found = zip(survey.items, measures, strict=True)
+    """Return a row for every block; `as_came` are the positions of messages that are sent unchanged."""
+    measures = layout.render_costs(mark)
+    found = zip(layout.items, measures, strict=True)
     if not as_came:
-        return tuple([_row(item, measure, survey, mark, ratio) for item, measure in found])
+        return tuple([_row(item, measure, layout, mark, ratio) for item, measure in found])
     return tuple(
         [
-            msgspec.structs.replace(row, rendition="full", reason="", detail="as it came")
+            msgspec.structs.replace(row, rendition="full", reason="", detail="unchanged")
             if item.message in as_came
             else row
             for item, measure in found
-            for row in (_row(item, measure, survey, mark, ratio),)
+            for row in (_row(item, measure, layout, mark, ratio),)
         ]
     )
 
 
-def _row(item: PlacedBlock, measure: Measure, survey: Layout, mark: Watermark, ratio: float) -> ReceiptRow:
+def _row(item: PlacedBlock, measure: Measure, layout: Layout, mark: Watermark, ratio: float) -> ReceiptRow:
     block = item.block
     media = block.media if isinstance(block, MEDIA) else None
-    reason, detail = _why(item, measure, survey, mark)
+    reason, detail = _why(item, measure, layout, mark)
     return ReceiptRow(
         message=item.message,
         block=item.position,
@@ -61,43 +61,43 @@ def _row(item: PlacedBlock, measure: Measure, survey: Layout, mark: Watermark, r
 def _beginning(text: str) -> str:
     head = text[:_LABEL_CHARS]
     if head.isprintable() and head == head.strip() and "  " not in head:
-        return head  # on one line already, as most texts are
+        return head  # most texts are on one line already
     return " ".join(text[:_LOOKED_AT_CHARS].lstrip()[: 2 * _LABEL_CHARS].split())[:_LABEL_CHARS]
 
 
-def _why(item: PlacedBlock, measure: Measure, survey: Layout, mark: Watermark) -> tuple[Reason, str]:
-    """Return the model's reason where it has one, else the user's, the age's or the budget's."""
+def _why(item: PlacedBlock, measure: Measure, layout: Layout, mark: Watermark) -> tuple[Reason, str]:
+    """Return the model's reason if there is one, otherwise that of the override, the age or the budget."""
     if measure.reason or (item.is_plain and measure.rendition == "full"):
         return measure.reason, measure.detail
-    reason = survey.target_rendition(item, mark)[1]
-    wished = _override_note(reason, item, survey, mark)
+    reason = layout.target_rendition(item, mark)[1]
+    wished = _override_note(reason, item, layout, mark)
     return reason, "; ".join(part for part in (wished, measure.detail) if part)
 
 
-def _override_note(reason: Reason, item: PlacedBlock, survey: Layout, mark: Watermark) -> str:
+def _override_note(reason: Reason, item: PlacedBlock, layout: Layout, mark: Watermark) -> str:
     match reason:
         case "age":
-            age = survey.age(item.message)
+            age = layout.age(item.message)
             return "1 turn old" if age == 1 else f"{age} turns old"
         case "limit":
-            return f"over {survey.images_per_message} images in one message"
+            return f"over {layout.images_per_message} images in one message"
         case "override":
             return "chosen by the user"
         case "prefix":
-            return "what it belongs to was rewritten"
+            return "the messages before it were rewritten"
         case "budget":
-            return "an old turn, left out" if item.message < mark.dropped_before else "to fit"
+            return "old turn, left out" if item.message < mark.dropped_before else "to fit"
         case _:
             return ""
 
 
 def cached_rows(
-    survey: Layout, before: Watermark, mark: Watermark, sent: Sequence[Placed], changed: Collection[str]
+    layout: Layout, before: Watermark, mark: Watermark, sent: Sequence[Placed], changed: Collection[str]
 ) -> int:
-    """Return how many leading rows stand as the last request held them, which was made of the messages `sent`;
-    `changed` is what the user has chosen anew since, by its name among the overrides."""
+    """Return how many leading rows are the same as in the last request, which was made of the messages `sent`.
+    `changed` are the keys of overrides that the user has changed since."""
     count = 0
-    for item, old, new in zip(survey.items, survey.render_costs(before), survey.render_costs(mark), strict=True):
+    for item, old, new in zip(layout.items, layout.render_costs(before), layout.render_costs(mark), strict=True):
         if item.message >= len(sent) or (old is not new and old.shown != new.shown):
             break
         if changed and _is_changed(item, new, sent, changed):
@@ -113,34 +113,34 @@ def _is_changed(item: PlacedBlock, measure: Measure, sent: Sequence[Placed], cha
     return isinstance(block, MEDIA) and measure.rendition == "text" and alt_key(block.media.digest) in changed
 
 
-# What is said at once ----------------------------------------------------------------------------------------------
+# Notices -----------------------------------------------------------------------------------------------------------
 
 
-def losses(survey: Layout, mark: Watermark) -> Iterator[str]:
-    """Yield one sentence for what a person must know at once: the model cannot see or hear what is new in this turn."""
+def losses(layout: Layout, mark: Watermark) -> Iterator[str]:
+    """Yield a notice if the model cannot see or hear media that are new in this turn."""
     unseen: list[str] = []
-    for item, measure in zip(survey.items, survey.render_costs(mark), strict=True):
+    for item, measure in zip(layout.items, layout.render_costs(mark), strict=True):
         block = item.block
-        if item.message < survey.turns[-1] or not isinstance(block, MEDIA):
+        if item.message < layout.turns[-1] or not isinstance(block, MEDIA):
             continue
-        if _why(item, measure, survey, mark)[0] in ("capability", "missing", "quarantine", "limit", "budget"):
+        if _why(item, measure, layout, mark)[0] in ("capability", "missing", "quarantine", "limit", "budget"):
             name = block.media.name or block.media.media_type
             is_part = measure.rendition == "full" and bool(measure.detail)
             unseen.append(f"{name}, {measure.detail}" if is_part else f"{name} as {measure.rendition}")
     if unseen:
-        yield f"{survey.target.model.reference} gets {', '.join(unseen)}"
+        yield f"{layout.target.model.reference} gets {', '.join(unseen)}"
 
 
-def lasting_notices(survey: Layout, mark: Watermark) -> Iterator[str]:
-    """Sentences that are said once in a session for a model: it does not take a kind of media that stands in earlier
-    turns, or old media are reduced by age."""
-    reference = survey.target.model.reference
+def lasting_notices(layout: Layout, mark: Watermark) -> Iterator[str]:
+    """Yield notices that are shown once per session and model: the model does not support media of earlier turns, or
+    old media are reduced by age."""
+    reference = layout.target.model.reference
     lacking: dict[str, None] = {}
     aged: dict[str, None] = {}
-    for item, measure in zip(survey.items, survey.render_costs(mark), strict=True):
-        if not item.is_media or item.message >= survey.turns[-1]:
+    for item, measure in zip(layout.items, layout.render_costs(mark), strict=True):
+        if not item.is_media or item.message >= layout.turns[-1]:
             continue
-        reason = _why(item, measure, survey, mark)[0]
+        reason = _why(item, measure, layout, mark)[0]
         if reason == "capability" and measure.rendition == "text":
             lacking[_KIND_NAMES[_KINDS[type(item.block)]]] = None
         elif reason == "age":
@@ -155,12 +155,12 @@ def lasting_notices(survey: Layout, mark: Watermark) -> Iterator[str]:
 _KIND_NAMES: Final = {"image": "images", "document": "documents", "audio": "audio", "video": "video"}
 
 
-def tightness(survey: Layout, mark: Watermark, used: Totals, allowed: Totals) -> Iterator[str]:
-    reference = survey.target.model.reference
-    pins: Sequence[PlacedBlock] = [item for item in survey.items if item.override in ("full", "low")]
+def tightness(layout: Layout, mark: Watermark, used: Totals, allowed: Totals) -> Iterator[str]:
+    reference = layout.target.model.reference
+    pins: Sequence[PlacedBlock] = [item for item in layout.items if item.override in ("full", "low")]
     if mark.text_cap:
         yield f"texts of more than {mark.text_cap} characters were cut in the middle"
-    if any(survey.target_rendition(item, mark)[1] != "override" for item in pins):
-        yield f"what was pinned is reduced as well: {reference} takes no more"
+    if any(layout.target_rendition(item, mark)[1] != "override" for item in pins):
+        yield f"pinned content is reduced, too: {reference} cannot take more"
     if not fits(used, allowed):
         yield f"{reference} cannot fit this, even after trimming"

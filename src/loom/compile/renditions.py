@@ -1,4 +1,4 @@
-"""Makes derived bytes and texts once, keeps them in the rendition cache, and hands them to the socket."""
+"""Renditions: derived bytes and texts that are rendered once, cached, and streamed to the socket."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from loom.errors import StoreError
 from loom.prompt import MediaRef
 
 OnText: TypeAlias = Callable[[str, Recipe, str], Awaitable[None]]
-"""Receives the text of a medium (digest, recipe, text) the first time it is extracted."""
+"""Receives the digest, the recipe and the text of a medium when it is first extracted."""
 
 SLOW: Final = (Page, Ocr, Scenes, Frame, SpokenText)
-"""Recipes that draw pages, read images or listen: a preview does not wait for them."""
+"""Recipes that render pages, run OCR or transcribe: an estimate does not wait for them."""
 
 
 class Renditions(Generic[E]):
@@ -31,7 +31,8 @@ class Renditions(Generic[E]):
         on_text: OnText | None = None,
         on_progress: Callable[[str], None] | None = None,
     ) -> None:
-        """`on_text` receives newly extracted text; `on_progress` a few words about work that takes time."""
+        """Create the service. `on_text` receives newly extracted text; `on_progress` receives a short description of
+        slow work."""
         self._media = media
         self._cache = cache
         self._renderer = renderer
@@ -55,16 +56,17 @@ class Renditions(Generic[E]):
         return await self._media.load(digest)
 
     async def learn(self, wanted: Iterable[tuple[str, Recipe]]) -> None:
-        """Read at once which of these are in the cache."""
+        """Load in one query which of these are in the cache."""
         await self._cache.learn(wanted)
 
     async def get(self, digest: str, media_type: str, recipe: Recipe) -> E:
-        """Return the cache entry for `recipe`, made now if it is not there."""
+        """Return the cache entry for `recipe`; render it now if it is not cached."""
         entry = await self._cache.get(digest, recipe)
         return entry if entry is not None else await self._make(digest, media_type, recipe)
 
     async def get_quick(self, digest: str, media_type: str, recipe: Recipe) -> E | None:
-        """The same, but return None where that would draw pages or read images, which takes seconds."""
+        """Return the cache entry for `recipe`, like `get`, but None if rendering it would take seconds (page images,
+        OCR)."""
         entry = await self._cache.get(digest, recipe)
         is_slow = isinstance(recipe, SLOW) or (isinstance(recipe, Text) and media_type.startswith("video/"))
         if entry is not None or is_slow:
@@ -98,14 +100,14 @@ class Renditions(Generic[E]):
         return isinstance(recipe, Text) and self._renderer.reads_images and self._renderer.has_scans(rendered)
 
     async def keep(self, digest: str, recipe: Recipe, rendered: Rendered, *, is_original: bool = False) -> E:
-        """Keep a rendition that was made; with `is_original` its bytes are those of the medium."""
+        """Store a rendition; with `is_original` its bytes are those of the medium."""
         entry = await self._cache.put(digest, recipe, rendered, is_original=is_original)
         if self._on_text is not None and isinstance(recipe, Text | Ocr | SpokenText):
-            with contextlib.suppress(StoreError):  # only search would miss it, and the index catches up by itself
+            with contextlib.suppress(StoreError):  # only search would miss it, and the index catches up later
                 await self._on_text(digest, recipe, rendered.data.decode())
         return entry
 
-    # What a request body reads ---------------------------------------------------------------------------------------
+    # Reads for request bodies ----------------------------------------------------------------------------------------
 
     async def open_local(self, ref: MediaRef) -> io.RawIOBase | None:
         entry = await self._entry(ref)
@@ -123,7 +125,8 @@ class Renditions(Generic[E]):
             yield block
 
     async def _entry(self, ref: MediaRef) -> E | None:
-        """Derived bytes may have been evicted since the prompt was settled; recipes are deterministic."""
+        """Return the cache entry of a reference; None if it refers to the original bytes. Render it again if it was
+        evicted since the prompt was settled: recipes are deterministic."""
         recipe = ref.recipe
         if recipe is None:
             return None
@@ -135,23 +138,23 @@ class Renditions(Generic[E]):
 
 
 def _describe_work(recipe: Recipe) -> str:
-    """Return a few words for the user who waits; empty where a recipe takes no time to speak of."""
+    """Return a progress message for slow recipes; empty for fast ones."""
     match recipe:
         case Page():
-            return f"drawing page {recipe.number}"
+            return f"rendering page {recipe.number}"
         case Text():
             return f"reading pages {recipe.pages}" if recipe.pages else "reading the document"
         case Ocr(page=0):
-            return "reading the words in an image"
+            return "reading the text in an image"
         case Ocr():
-            return f"reading the words on page {recipe.page}"
+            return f"reading the text on page {recipe.page}"
         case Scenes():
-            return "looking through the video"
+            return "finding the scenes of the video"
         case Frame():
-            return f"taking the frame at {time_label(recipe.at_ms / 1000)}"
+            return f"extracting the frame at {time_label(recipe.at_ms / 1000)}"
         case SpokenText():
-            return "the transcription"
+            return "transcribing the recording"
         case Slice():
-            return f"taking pages {recipe.pages} out of the document"
+            return f"extracting pages {recipe.pages}"
         case _:
             return ""

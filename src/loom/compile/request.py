@@ -1,9 +1,9 @@
-"""The next request of a session: the one place that decides what it carries.
+"""The next request of a session: the only code that decides what it contains.
 
     snapshot         the session as it is on disk, read once
     request_input    everything that decides the request for one model
     prepare          pure: age, adapt, trim
-    settle           makes what the prompt lacks, measured
+    settle           renders what the prompt lacks, with exact sizes
 
 A turn, `Session.plan`, `loom context`, `loom wire`, `--dry-run`, the daemon's routes and the gateway all call
 `next_request`, so what is shown is what is sent.
@@ -39,7 +39,7 @@ from loom.prompt import Prompt, Receipt, ToolSpec
 from loom.sampling import Sampling, stored_sampling
 
 NEXT_MESSAGE: Final = "[your next message]"
-"""Stands for the message that begins the next turn while the user has not written it yet."""
+"""A placeholder for the message that starts the next turn, while the user has not written it yet."""
 
 COMPACTED_FIRST: Final = (
     "The conversation fills most of the model's window. It will be summarised before this message is answered; all of"
@@ -55,26 +55,28 @@ DRAFT: Final = "draft"
 _SHORT_CHARS: Final = 500_000
 _BLOCK_CHARS: Final = 1_000
 _PAGE_CHARS: Final = 3_000
-"""A path up to this length is prepared on the event loop; a block by itself costs as much as 1,000 characters."""
+"""A path up to this length is prepared on the event loop; each block counts as 1,000 additional characters."""
 
 SettleMode: TypeAlias = Literal["send", "preview", "estimate"]
-"""`send` makes everything and may ask a describer or upload files; `preview` makes everything that stays on this
-machine; `estimate` also leaves out what takes seconds (drawn pages, OCR) and says so."""
+"""`send` renders everything and may call a describer or upload files; `preview` renders everything that stays on this
+machine; `estimate` also skips what takes seconds (page images, OCR), with a notice."""
 
 
 class LearnedLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What refusals taught a session about one model."""
+    """Limits of one model that a session has learned from refusals."""
 
     max_bytes: int | None = None
     max_tokens: int | None = None
     takes_tools: bool = True
     takes_thinking_back: bool = True
     takes_forms: bool = True
-    """Whether messages may go back as they came; what the provider refused that way is compiled instead."""
+    """Whether messages may be sent exactly as they were received; if the provider refused them, they are compiled
+    instead."""
     calls_as_text_before: int = 0
-    """Calls and results of the messages before this position are text: the server refused the history otherwise."""
+    """Calls and results of the messages before this position are sent as text, because the server refused the history
+    otherwise."""
     takes_body: bool = True
-    """The same for the other fields of a request that came in the provider's own protocol."""
+    """Whether the other fields of a request in the provider's own protocol may be sent unchanged."""
 
     def limit_policy(self, policy: Policy) -> Policy:
         return msgspec.structs.replace(
@@ -112,18 +114,18 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sampling(self) -> Sampling:
-        """The options that the session sets for all its messages."""
+        """The session's default options for messages."""
         return stored_sampling(self.settings.get("options"))
 
 
 class RequestOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user's settings say about requests to a model."""
+    """The user's settings for requests to a model."""
 
     policy: Policy = Policy()
     tools: tuple[ToolSpec, ...] = ()
     sampling: Sampling = Sampling()
     body: BodyForm | None = None
-    """The body of a foreign request that is compiled, as it came."""
+    """The body of a client's request in its original form."""
     compact_at: float | None = None
     """The share of the token budget from which on a conversation is summarised; None: never."""
 
@@ -144,16 +146,16 @@ class RequestInput(msgspec.Struct, frozen=True, kw_only=True):
     quarantine: frozenset[str] = frozenset()
     limits: LearnedLimits = LearnedLimits()
     draft: tuple[Message, ...] = ()
-    """Messages behind the path that are not stored."""
+    """Messages after the path that are not stored."""
     ends_with_assistant: bool = False
-    """Whether the path ends with a part of an answer that the provider continues when it gets it back as it is."""
+    """Whether the path ends with a part of an answer that the provider continues when it is sent back unchanged."""
     is_placeholder: bool = False
-    """Whether the draft only stands for a message that is not written yet: it has no row in the receipt."""
+    """Whether the draft is only a placeholder for a message that is not written yet; it has no row in the receipt."""
     body: BodyForm | None = None
-    """The body of a foreign request that is compiled, as it came."""
+    """The body of a client's request in its original form."""
 
     def prepare(self, known: Known) -> Prepared:
-        """Compile the prompt with what is known about derived media. Pure."""
+        """Compile the prompt with the known facts about derived media. Pure."""
         prepared = prepare(
             self.full_path,
             self.limits.limit_model(self.model),
@@ -185,12 +187,12 @@ class RequestInput(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def digests(self) -> frozenset[str]:
-        """Every medium that the request may show."""
+        """The digests of all media that the request may show."""
         return frozenset(media.digest for placed in self.full_path for media in media_of(placed.message))
 
     @property
     def is_short(self) -> bool:
-        """Whether preparing it takes a few milliseconds at most, texts of documents included."""
+        """Whether preparing the request takes at most a few milliseconds, including the text of documents."""
         path = self.full_path
         if len(path) * _BLOCK_CHARS > _SHORT_CHARS:
             return False
@@ -202,7 +204,7 @@ class RequestInput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NextRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The request for one model: the prompt, its receipt, and what decided it."""
+    """The request for one model: the prompt, its receipt, and its input."""
 
     input: RequestInput
     prepared: Prepared
@@ -236,13 +238,13 @@ def request_input(
     overrides: Mapping[str, Override] | None = None,
     sampling: Sampling | None = None,
 ) -> RequestInput:
-    """Return what decides the next request to `model`.
+    """Return the input of the next request to `model`.
 
     `draft` are messages that are not stored yet; `overrides` replace those of the session. `sampling` are the options
-    of the message, which win over the session's, which win over the settings.
+    of the message; they take precedence over those of the session, which take precedence over the settings.
     """
     reference = model.reference
-    if overrides is None:  # those of other branches, such as earlier summaries, would only make each request dearer
+    if overrides is None:  # overrides of other branches, such as earlier summaries, would only make each request slower
         nodes = {placed.id for placed in snapshot.path}
         overrides = {key: value for key, value in snapshot.overrides.items() if key.partition("/")[0] in nodes}
     return RequestInput(
@@ -275,14 +277,14 @@ async def next_request(
     sampling: Sampling | None = None,
     awaits_message: bool = False,
 ) -> NextRequest:
-    """Compile the next request of a session for `model`; raise `ContentError` where it has no message.
+    """Compile the next request of a session for `model`; raise `ContentError` if it has no message.
 
-    Ages count from the coming turn: with `awaits_message`, where no turn is open behind the path and there is no
-    `draft`, a placeholder stands for the message that the user has not written yet.
+    Ages count from the next turn: with `awaits_message`, if no turn is open and there is no `draft`, a placeholder
+    represents the message that the user has not written yet.
     """
     found = request_input(snapshot, model, options, draft=draft, overrides=overrides, sampling=sampling)
     if not found.full_path:
-        raise ContentError("the session holds no message yet: there is nothing to plan")
+        raise ContentError("nothing to plan: the session has no message yet")
     is_open = "running" in snapshot.settings and found.path[-1].message.role != "assistant"
     if awaits_message and not draft and not is_open:
         found = msgspec.structs.replace(found, draft=(user(NEXT_MESSAGE),), is_placeholder=True)

@@ -1,7 +1,8 @@
-"""Settles a request: makes the renditions and descriptions that the prompt lacks, and prepares it again with the facts.
+"""Settling a request: render the renditions and descriptions that the prompt lacks, and prepare it again with the
+facts.
 
-This is where `prepare`, which is pure, meets the store. A medium whose bytes are lost, or whose store is away, is sent
-as text; the request still goes out.
+This connects `prepare`, which is pure, with the store. A medium whose bytes are lost, or whose store is unavailable, is
+sent as text; the request is sent anyway.
 """
 
 from __future__ import annotations
@@ -28,20 +29,23 @@ from loom.content.recipes import Ocr, Scenes, SpokenText, Text, recipe_key
 from loom.errors import Corrupt, ExtraMissing, LoomError, MediaError, NotFound, StoreError
 from loom.prompt import Prompt, Receipt, ReceiptRow
 
-LATE: Final = "Reading {} takes longer than a gateway's client waits: its text arrives with a later request."
-ESTIMATED: Final = "Some pages are drawn or read only when the request is sent; until then their size is an estimate."
+LATE: Final = "Reading {} takes too long for this request: its text is sent with a later one."
+ESTIMATED: Final = (
+    "Some pages are rendered or read only when the request is sent; until then their size is an estimate."
+)
 _ROUNDS: Final = 48
-"""Each round makes what the last one lacked; a history that needed six is the longest known."""
+"""The maximum number of rounds. Each one renders what the last one lacked; the longest known history needed six."""
 _DESCRIBED_PER_REQUEST: Final = 24
-"""How many images are described for one request, the newest first; the others with the next request."""
+"""How many images are described for one request, newest first; the others are described for the next one."""
 _AWAY_SECONDS: Final = 10.0
-"""How long a media store that failed is not asked again."""
+"""How long a media store that failed is not tried again."""
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
 class Settler:
-    """`describer` returns None while images are not described; `uploads` is None where no provider keeps files."""
+    """Settles requests. `describer` returns None while descriptions are off; `uploads` is None if no provider stores
+    files."""
 
     def __init__(
         self,
@@ -60,19 +64,19 @@ class Settler:
         self._missing: set[str] = set()
         self._away_until = 0.0
         self._late: dict[tuple[str, ...], asyncio.Future[Any]] = {}
-        """What is still read or described for requests that did not wait for it, by what it is."""
+        """Renditions and descriptions that are still in progress for requests that did not wait for them, by name."""
 
     def with_renditions(self, renditions: Renditions[Any]) -> Settler:
-        """Return a settler that reads media elsewhere, for a conversation that is not stored."""
+        """Return a settler that reads media from another store, for a conversation that is not stored."""
         return Settler(renditions, describer=self._describer, uploads=self._uploads)
 
     async def settle(
         self, request: RequestInput, mode: SettleMode = "send", *, patience_seconds: float | None = None
     ) -> Prepared:
-        """Prepare `request` until it lacks nothing that `mode` may make. The same facts give the same prompt.
+        """Prepare `request` until it lacks nothing that `mode` may render. The same facts give the same prompt.
 
-        With `patience_seconds`, OCR and descriptions that take longer in all are not waited for: they go on, and a
-        later request has them. The receipt says so.
+        With `patience_seconds`, OCR and descriptions that take longer in total continue in the background, for a later
+        request. The receipt has a notice about them.
         """
         job = _Job(request, mode, WorkingSet.of(self._facts, request.digests))
         if patience_seconds is not None:
@@ -85,7 +89,7 @@ class Settler:
             needs = [need for need in prepared.needs if job.lacks(need)]
             if needs:
                 if len(needs) > 1 and not self._is_away():
-                    with suppress(StoreError):  # then each of them says so
+                    with suppress(StoreError):  # each of them then reports the error
                         await self._renditions.learn((need.digest, need.recipe) for need in needs)
                 for need in needs:
                     await self._make(job, need)
@@ -98,7 +102,7 @@ class Settler:
         return await self._finish(job, prepared)
 
     async def recheck(self, prompt: Prompt) -> frozenset[str]:
-        """Forget what is known about the media of a prompt that could not be read. Return those that are gone."""
+        """Forget the facts about the media of a prompt that could not be read. Return the media that are gone."""
         digests = {ref.digest for ref in prompt.media()}
         self._facts.drop(digests)
         for digest in digests:
@@ -107,14 +111,14 @@ class Settler:
         return frozenset(digests & self._missing)
 
     async def close(self) -> None:
-        """End what is still made for later requests."""
+        """Cancel background work for later requests."""
         late, self._late = list(self._late.values()), {}
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
     async def _wait(self, job: _Job, name: tuple[str, ...], make: Callable[[], Awaitable[T]]) -> T | None:
-        """Return what `make` makes, or None once the patience of the request is over; the work goes on then, once."""
+        """Return the result of `make`, or None at the request's deadline; the work then continues in the background."""
         if job.deadline is None:
             return await make()
         task = self._late.get(name)
@@ -137,7 +141,7 @@ class Settler:
     # Renditions ------------------------------------------------------------------------------------------------------
 
     async def _check_missing(self, job: _Job) -> None:
-        """Bytes that were gone may have been attached again, a store that was away may be back."""
+        """Check whether missing bytes are available again: attached again, or in a store that is back."""
         for digest in job.request.digests & self._missing:
             if await self._is_readable(digest):
                 self._missing.discard(digest)
@@ -165,7 +169,7 @@ class Settler:
         self._away_until = self._clock() + _AWAY_SECONDS
 
     async def _make(self, job: _Job, need: Need) -> None:
-        """Make one rendition and note what came of it."""
+        """Render one rendition and record the outcome."""
         digest, key = need.digest, recipe_key(need.recipe)
         facts = job.working.facts.setdefault(digest, self._facts.put(digest))
         if isinstance(need.recipe, Ocr) and not self._renditions.reads_images:
@@ -199,7 +203,7 @@ class Settler:
         self._facts.resize(digest)
 
     async def _write_down(self, job: _Job, need: Need, facts: MediaFacts) -> None:
-        """Ask for the words of a recording. A service that is away is asked again with the next request."""
+        """Transcribe a recording. A service that is unavailable is tried again with the next request."""
         digest, key = need.digest, recipe_key(need.recipe)
         try:
             if not self._renditions.transcribes:
@@ -214,12 +218,12 @@ class Settler:
                 self._facts.resize(digest)
         except LoomError as error:
             job.given_up.add((digest, key))
-            job.notices.append(f"A recording was not written down: {error.message}")
+            job.notices.append(f"A recording could not be transcribed: {error.message}")
 
     # Descriptions ----------------------------------------------------------------------------------------------------
 
     async def _describe(self, job: _Job, describer: Describer, images: Sequence[Media]) -> None:
-        """Load descriptions that exist; ask for the others if this request is sent."""
+        """Load existing descriptions; request the others if this request is sent."""
         author = job.working.author
         lacking: list[Media] = []
         for media in images:
@@ -244,7 +248,7 @@ class Settler:
             self._facts.resize(digest)
         job.working.undescribable.update(media.digest for media in lacking if media.digest not in outcome.descriptions)
 
-    # The end ---------------------------------------------------------------------------------------------------------
+    # Finish ----------------------------------------------------------------------------------------------------------
 
     async def _finish(self, job: _Job, prepared: Prepared) -> Prepared:
         notices = [*job.notices]
@@ -270,7 +274,7 @@ class Settler:
 
 
 class _Job:
-    """One request while it is settled."""
+    """The state of one request while it is settled."""
 
     def __init__(self, request: RequestInput, mode: SettleMode, working: WorkingSet) -> None:
         self.request = request
@@ -279,12 +283,12 @@ class _Job:
         self.notices: list[str] = []
         self.estimated: set[tuple[str, str]] = set()
         self.given_up: set[tuple[str, str]] = set()
-        """Recordings that could not be written down for this request."""
+        """Recordings that could not be transcribed for this request."""
         self.away: set[str] = set()
         self.described = 0
         self.undescribed = 0
         self.late = 0
-        """How many texts of images are not waited for."""
+        """How many texts of images this request does not wait for."""
         self.deadline: float | None = None
 
     def lacks(self, need: Need) -> bool:
@@ -307,7 +311,7 @@ def _start_describing(job: _Job, describer: Describer | None) -> None:
 
 
 async def _prepare(request: RequestInput, working: WorkingSet) -> Prepared:
-    """Thousands of messages are prepared in a thread, so that they hold up no other session."""
+    """Prepare a request; a long one in a thread, so that it does not block other sessions."""
     known = working.to_known()
     if not request.is_short:
         return await asyncio.to_thread(request.prepare, known)
@@ -317,7 +321,7 @@ async def _prepare(request: RequestInput, working: WorkingSet) -> Prepared:
 
 
 def _without_uploaded_bytes(receipt: Receipt, prompt: Prompt) -> Receipt:
-    """Media that go by file id weigh next to nothing on the wire."""
+    """Subtract the bytes of uploaded media from the receipt: a file id takes almost no bytes on the wire."""
     saved: dict[str, int] = {}
     for ref in prompt.media():
         if ref.file_id:

@@ -1,4 +1,4 @@
-"""Words: text, calls and thinking as this model takes them."""
+"""Text, calls and thinking in the form that this model accepts."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from loom.prompt import Rendition
 
 SHORT_CHARS: Final = 400
 _CALL_BYTES: Final = 400
-"""A call, and the frame of the result that answers it."""
+"""The bytes of a call, and of the frame of its result."""
 _DENSE: Final = 4
-"""Cut arguments that still have this many times their cap are not strings but long lists: nothing of them is sent."""
+"""If shortened arguments are still this many times longer than the cap, they are long lists rather than strings, and
+none of them is sent."""
 
 
-def text(block: TextBlock, wish: Rendition, place: BlockPosition, target: RenderTarget, cap: int) -> Measure:
-    if wish == "text" and place == "result" and len(block.text) > SHORT_CHARS * 2:
+def text(block: TextBlock, rendition: Rendition, place: BlockPosition, target: RenderTarget, cap: int) -> Measure:
+    if rendition == "text" and place == "result" and len(block.text) > SHORT_CHARS * 2:
         left = len(block.text) - SHORT_CHARS
         short = f"{block.text[:SHORT_CHARS]}\n[… {left} more characters of this result were left out]"
         return as_text(short, "budget", "shortened", target, cap)
@@ -56,14 +57,14 @@ def text(block: TextBlock, wish: Rendition, place: BlockPosition, target: Render
 def thinking(block: ThinkingBlock, target: RenderTarget, cap: int) -> Measure:
     rule, opaque = target.model.thinking, block.opaque
     if rule.replay == "never":
-        return omit("capability", "this platform takes none back")
+        return omit("capability", "the platform accepts no earlier thinking")
     if opaque is None or not target.owns(opaque):
-        made_by = f"made by {opaque.provider}/{opaque.model}" if opaque else "its producer is not known"
+        made_by = f"made by {opaque.provider}/{opaque.model}" if opaque else "its model is not known"
         return omit("other-model", made_by)
     if not _whole(opaque.data, rule.keys):
         return omit("repair", "the provider data that belongs to it is incomplete")
     if opaque.data.get("field") == "content":
-        return omit("capability", "it stood inside the text, from which the server does not take it back")
+        return omit("capability", "it was part of the text, where the server does not accept it")
     if is_cut(block.text, cap):
         return omit("budget", "too long for the window")
     weight = block.text or msgspec.json.encode(opaque.data).decode()
@@ -100,7 +101,8 @@ def call(block: ToolCall, target: RenderTarget, cap: int) -> Measure:
 
 
 def _shorten_arguments(arguments: dict[str, Any], cap: int) -> dict[str, Any]:
-    """The same object with its strings cut; still an object, because every platform wants one."""
+    """Return the arguments with long strings truncated. The result is still an object, because every platform requires
+    one."""
     short = cast("dict[str, Any]", _cut_strings(arguments, cap))
     size = len(msgspec.json.encode(short))
     return short if size <= cap * _DENSE else {"left_out": f"{size} characters of arguments"}
@@ -119,6 +121,6 @@ def _cut_strings(value: Any, cap: int) -> Any:
 
 
 def _with_owed(measure: Measure, *opaques: Opaque | None) -> Measure:
-    """What is sent back beside the words costs bytes too: signatures and encrypted reasoning are long."""
+    """Add the bytes of opaque data that is sent back with the text: signatures and encrypted reasoning are long."""
     owed = sum(len(msgspec.json.encode(opaque.data)) + BLOCK_BYTES for opaque in opaques if opaque is not None)
     return msgspec.structs.replace(measure, wire_bytes=measure.wire_bytes + owed) if owed else measure

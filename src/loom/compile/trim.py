@@ -1,9 +1,9 @@
-"""Trim: to fit four budgets at once. The oldest media in results go first, then other old media, then the text of old
-results, then whole old turns. The last turns follow only when that is not enough, what the model has not seen yet only
-when nothing else is left, and a call always stays with its result.
+"""Trim a request to four budgets at once. Reduce the oldest media in results first, then other old media, then the text
+of old results, then whole old turns. The last turns follow only if that is not enough, and what the model has not seen
+yet only if nothing else is left. A call always stays with its result.
 
-Where a platform caches, a budget that is broken is cut back to a part of itself, so that the next requests extend this
-one instead of cutting again.
+On a platform with a cache, a budget that is exceeded is cut back further than necessary, so that the next requests
+extend this one instead of being trimmed again.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ LEAST_ROOM: Final = 0.2
 _MOST_ROOM: Final = 0.5
 _REQUESTS_AHEAD: Final = 24
 _RECENT_TURNS: Final = 3
-"""A cut makes room for this number of requests that grow as those of the last turns did: between a fifth and a half of
-the budget. Rewriting is paid once for all of them."""
+"""A cut makes room for this many requests, if they grow like those of the last turns: between a fifth and a half of the
+budget. The cost of rewriting is paid once for all of them."""
 UNLIMITED: Final = 2**53
 _OUTPUT_SHARE: Final = 4
 """At most a quarter of the window is kept free for the answer."""
 _REQUEST_BYTES: Final = 4_096
 _FIELDS: Final = ("tokens", "wire_bytes", "images", "pages")
 _LONG_CAPS: Final = tuple(round(10_000 * 1.05**step) for step in range(155, -1, -1))
-"""From 19 million characters to 10,000 in steps of 5 %, so that a text that is just too long loses just too much.
-Fixed, so that the same cut is found again on the next request."""
+"""From 19 million characters to 10,000 in steps of 5 %, so that a text that is slightly too long loses only slightly
+too much. The steps are fixed, so that the next request finds the same cut."""
 _SHORT_CAPS: Final = (5_000, 2_000, 1_000, 400, 100)
 _PAGE_CAPS: Final = tuple(takewhile(bool, accumulate(repeat(0, 40), lambda pages, _: fewer_pages(pages), initial=600)))
-"""From the most pages that a platform takes to one. A fifth less each time: a document that was cut is not cut again
-by the next question."""
+"""From the maximum number of pages of any platform down to one. Each step is a fifth less, so that a document that was
+cut is not cut again for the next question."""
 
 TrimSteps: TypeAlias = Callable[[Watermark], Sequence[Watermark]]
-"""From a watermark, higher and higher ones of one kind."""
+"""Returns a series of rising watermarks of one kind, starting above the one given."""
 
 
 def budgets(model: Model, policy: Policy) -> Totals:
-    """Return what one request may take: the user's budgets within the platform's limits."""
+    """Return the budgets of one request: the user's budgets within the platform's limits."""
     limits = model.limits
     window = limits.context_tokens - min(limits.max_output_tokens, limits.context_tokens // _OUTPUT_SHARE)
     return Totals(
@@ -62,22 +62,23 @@ def _least(*values: int | None) -> int:
 
 
 class RequestCost(msgspec.Struct, frozen=True):
-    """What the request takes under a watermark. `fixed` is what is there whatever the path: system and tools."""
+    """The cost of the request with a watermark. `fixed` is the part that does not depend on the path: system prompt and
+    tools."""
 
-    survey: Layout
+    layout: Layout
     fixed: Totals
     ratio: float
 
     def cost_of(self, mark: Watermark) -> Totals:
         tokens = wire_bytes = images = pages = 0
-        for measure in self.survey.render_costs(mark):
+        for measure in self.layout.render_costs(mark):
             tokens += measure.tokens
             wire_bytes += measure.wire_bytes
             images += measure.images
             pages += measure.pages
-        held = self.survey.describe_dropped(mark)
-        tokens += cost.text_tokens(held, self.survey.target.model.tokens)
-        tokens += self.fixed.tokens + cost.message_tokens() * (len(self.survey.messages) - mark.dropped_before + 1)
+        held = self.layout.describe_dropped(mark)
+        tokens += cost.text_tokens(held, self.layout.target.model.tokens)
+        tokens += self.fixed.tokens + cost.message_tokens() * (len(self.layout.messages) - mark.dropped_before + 1)
         return Totals(
             tokens=round(tokens * self.ratio),
             wire_bytes=wire_bytes + json_bytes(held) + self.fixed.wire_bytes + _REQUEST_BYTES,
@@ -90,51 +91,50 @@ def fits(used: Totals, allowed: Totals) -> bool:
     return all(getattr(used, field) <= getattr(allowed, field) for field in _FIELDS)
 
 
-def trim(scales: RequestCost, mark: Watermark, allowed: Totals) -> Watermark:
-    """Return the lowest watermark that fits, found by raising one border after the other as far as each one helps.
+def trim(costs: RequestCost, mark: Watermark, allowed: Totals) -> Watermark:
+    """Return the lowest watermark that fits, by raising one border after the other as far as each one helps.
 
-    Where a platform caches, old turns give way until the next requests have room; the turns that should be kept give
-    way for a little room only, and what the model has not seen yet for none.
+    On a platform with a cache, old turns are reduced until the next requests have room. Turns that should be kept are
+    reduced only for a little room, and what the model has not seen yet for none.
     """
-    used = scales.cost_of(mark)
+    used = costs.cost_of(mark)
     if fits(used, allowed):
         return mark
-    zones = [*_trim_order(scales.survey)]
-    if scales.survey.target.model.cache.mode != "none":
+    zones = [*_trim_order(costs.layout)]
+    if costs.layout.target.model.cache.mode != "none":
         some = _with_room(used, allowed, dict.fromkeys(_FIELDS, LEAST_ROOM))
-        deep = _with_room(used, allowed, _rooms(scales, mark, allowed))
+        deep = _with_room(used, allowed, _rooms(costs, mark, allowed))
         for reach, goal in ((1, deep), (1, some), (2, some), (3, some)):
-            found, is_enough = _raise(scales, mark, zones[:reach], goal)
+            found, is_enough = _raise(costs, mark, zones[:reach], goal)
             if is_enough:
                 return found
-    return _raise(scales, mark, zones, allowed)[0]
+    return _raise(costs, mark, zones, allowed)[0]
 
 
 def _raise(
-    scales: RequestCost, start: Watermark, zones: Sequence[Sequence[TrimSteps]], goal: Totals
+    costs: RequestCost, start: Watermark, zones: Sequence[Sequence[TrimSteps]], goal: Totals
 ) -> tuple[Watermark, bool]:
-    """Return the lowest watermark within `zones` that reaches the goal, and True; else the one that helps most."""
-    mark, used = start, scales.cost_of(start)
+    """Return the lowest watermark within `zones` that reaches the goal, and True; otherwise the one that helps most,
+    and False."""
+    mark, used = start, costs.cost_of(start)
     for ladder in (ladder for zone in zones for ladder in zone):
         marks = ladder(mark)
         if not marks:
             continue
-        after = scales.cost_of(marks[-1])
+        after = costs.cost_of(marks[-1])
         if fits(after, goal):
-            return _restore_texts(scales, start, _lowest(scales, marks, goal), goal), True
-        if _helps(used, after, goal):
+            lowest = _lowest(costs, marks, goal)
+            # Pages of documents are left out after texts are truncated: if they alone suffice, restore the texts.
+            whole = msgspec.structs.replace(lowest, text_cap=start.text_cap, capped_before=start.capped_before)
+            return whole if whole != lowest and fits(costs.cost_of(whole), goal) else lowest, True
+        over = [field for field in _FIELDS if getattr(used, field) > getattr(goal, field)]
+        if any(getattr(after, field) < getattr(used, field) for field in over):
             mark, used = marks[-1], after
     return mark, False
 
 
-def _restore_texts(scales: RequestCost, start: Watermark, mark: Watermark, goal: Totals) -> Watermark:
-    """Texts that were cut before pages of documents were are whole again where the pages alone would do."""
-    whole = msgspec.structs.replace(mark, text_cap=start.text_cap, capped_before=start.capped_before)
-    return whole if whole != mark and fits(scales.cost_of(whole), goal) else mark
-
-
 def _with_room(used: Totals, allowed: Totals, rooms: Mapping[str, float]) -> Totals:
-    """A broken budget gets room; one that holds stays as it is."""
+    """Lower each budget that is exceeded, to make room; leave the others unchanged."""
     return Totals(
         **{
             field: int(limit * (1 - rooms[field])) if getattr(used, field) > limit else limit
@@ -143,48 +143,45 @@ def _with_room(used: Totals, allowed: Totals, rooms: Mapping[str, float]) -> Tot
     )
 
 
-def _rooms(scales: RequestCost, mark: Watermark, allowed: Totals) -> dict[str, float]:
-    """Return which share of each budget the next requests take, if they grow as those of the last turns did."""
-    survey = scales.survey
-    start = survey.turns[-_RECENT_TURNS] if len(survey.turns) >= _RECENT_TURNS else 0
-    requests = sum(message.role == "assistant" for message in survey.messages[start:]) or 1
+def _rooms(costs: RequestCost, mark: Watermark, allowed: Totals) -> dict[str, float]:
+    """Return the share of each budget that the next requests will use, if they grow like those of the last turns."""
+    layout = costs.layout
+    start = layout.turns[-_RECENT_TURNS] if len(layout.turns) >= _RECENT_TURNS else 0
+    requests = sum(message.role == "assistant" for message in layout.messages[start:]) or 1
     recent = [
-        measure for item, measure in zip(survey.items, survey.render_costs(mark), strict=True) if item.message >= start
+        measure for item, measure in zip(layout.items, layout.render_costs(mark), strict=True) if item.message >= start
     ]
     rooms: dict[str, float] = {}
     for field in _FIELDS:
-        ratio = scales.ratio if field == "tokens" else 1.0
+        ratio = costs.ratio if field == "tokens" else 1.0
         grown = sum(getattr(measure, field) for measure in recent) * ratio / requests
         ahead = _REQUESTS_AHEAD * grown / max(getattr(allowed, field), 1)
         rooms[field] = min(max(ahead, LEAST_ROOM), _MOST_ROOM)
     return rooms
 
 
-def _helps(before: Totals, after: Totals, goal: Totals) -> bool:
-    return any(getattr(before, f) > getattr(goal, f) and getattr(after, f) < getattr(before, f) for f in _FIELDS)
-
-
-def _lowest(scales: RequestCost, marks: Sequence[Watermark], goal: Totals) -> Watermark:
-    """The last one is known to fit."""
+def _lowest(costs: RequestCost, marks: Sequence[Watermark], goal: Totals) -> Watermark:
+    """Return the lowest of `marks` that fits; the last one is known to fit."""
     low, high = 0, len(marks) - 1
     while low < high:
         middle = (low + high) // 2
-        if fits(scales.cost_of(marks[middle]), goal):
+        if fits(costs.cost_of(marks[middle]), goal):
             high = middle
         else:
             low = middle + 1
     return marks[high]
 
 
-# What may be given up, in order ------------------------------------------------------------------------------------
+# What may be reduced, in order -------------------------------------------------------------------------------------
 
 
-def _trim_order(survey: Layout) -> Iterator[Sequence[TrimSteps]]:
-    """Old turns; the turns that should be kept, first their media, then their steps; what the model has not seen."""
-    turns, keep = survey.turns, survey.target.policy.keep_turns
-    old = len(survey.messages) if keep < 1 else turns[-keep] if keep <= len(turns) else 0
-    new = newest_turn_start(survey)
-    starts = {*turns, *(at for at, message in enumerate(survey.messages) if message.role == "assistant")}
+def _trim_order(layout: Layout) -> Iterator[Sequence[TrimSteps]]:
+    """Yield the zones in order: old turns; the media of the turns that should be kept; their texts and steps; what the
+    model has not seen."""
+    turns, keep = layout.turns, layout.target.policy.keep_turns
+    old = len(layout.messages) if keep < 1 else turns[-keep] if keep <= len(turns) else 0
+    new = newest_turn_start(layout)
+    starts = {*turns, *(at for at, message in enumerate(layout.messages) if message.role == "assistant")}
     steps = [at for at in range(old + 1, new + 1) if at in starts]
     yield (
         _to("result_media_before", old),
@@ -199,7 +196,7 @@ def _trim_order(survey: Layout) -> Iterator[Sequence[TrimSteps]]:
         _to("media_before", new),
         _to("tool_text_before", new),
     )
-    end = len(survey.messages)
+    end = len(layout.messages)
     yield (
         _caps("text_cap", "capped_before", _LONG_CAPS, end),
         _caps("page_cap", "paged_before", _PAGE_CAPS, end),
@@ -215,7 +212,7 @@ def _trim_order(survey: Layout) -> Iterator[Sequence[TrimSteps]]:
 
 
 def _to(border: str, stop: int) -> TrimSteps:
-    """A border rises message by message; in long paths in about fifty steps."""
+    """Raise a border message by message; in long paths in about fifty steps."""
 
     def ladder(mark: Watermark) -> Sequence[Watermark]:
         after: int = getattr(mark, border)
@@ -242,7 +239,8 @@ def _at(border: str, ends: Sequence[int]) -> TrimSteps:
 
 
 def _caps(field: str, border: str, caps: Sequence[int], end: int) -> TrimSteps:
-    """What was cut before stays cut, so a cap for what came later is no longer than theirs."""
+    """Lower a cap. Texts or pages that were cut stay cut, so a cap for later messages is never higher than the current
+    one."""
 
     def ladder(mark: Watermark) -> Sequence[Watermark]:
         before: int = getattr(mark, field)
@@ -256,10 +254,10 @@ def _caps(field: str, border: str, caps: Sequence[int], end: int) -> TrimSteps:
     return ladder
 
 
-def newest_turn_start(survey: Layout) -> int:
-    """Return where what the model has not seen yet begins: the user's last words, or the last calls
-    with their results."""
-    messages = survey.messages
+def newest_turn_start(layout: Layout) -> int:
+    """Return the position of the first message that the model has not seen yet: the user's last message, or the last
+    calls with their results."""
+    messages = layout.messages
     at = len(messages)
     while at and messages[at - 1].role != "assistant":
         at -= 1

@@ -1,1 +1,1 @@
-"""What is said: values only. Read `blocks`, then `messages`; `codec` is their JSON."""
+"""Content: messages and blocks, as plain values. Read `blocks`, then `messages`; `codec` converts them to JSON."""

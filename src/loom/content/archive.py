@@ -2,8 +2,8 @@
 
     {"loom":"conversation","v":2,"session":{…},"nodes":[…],"media":[…],"left_out":[…]}
 
-Nodes carry the exact text that the store holds, so that fields of a newer version survive, and the same ids come back.
-Media are files beside the document (in a zip) or base64 inside it. Absolute paths never leave: `without_paths`.
+Nodes contain the exact text that the store holds, so that fields of a newer version survive, and ids stay the same.
+Media are files beside the document (in a zip) or base64 inside it. Absolute paths are removed: `without_paths`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _UNREADABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeError)
 
 
 class ArchivedNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message in its place. `message` is the stored text; the first node is the root, with the system prompt."""
+    """A message with its parent. `message` is the stored text; the first node is the root, which holds the system
+    prompt."""
 
     id: str
     parent: str | None = None
@@ -39,7 +40,7 @@ class ArchivedNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class ArchivedSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A session without its messages. `head` is the node where it goes on."""
+    """A session without its messages. `head` is the node from which it continues."""
 
     id: str = ""
     title: str = ""
@@ -58,7 +59,8 @@ class ArchivedSession(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class ArchivedMedium(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Bytes that nodes refer to: in `file` of the same zip, or in `base64`. Without both they were not in the store."""
+    """Bytes that nodes refer to: in `file` of the same zip, or in `base64`. If both are empty, the store did not have
+    them."""
 
     digest: str
     file: str = ""
@@ -66,8 +68,8 @@ class ArchivedMedium(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class SessionArchive(msgspec.Struct, frozen=True, kw_only=True):
-    """`nodes` come parents first, siblings in the order in which they were written. `left_out` names what an export
-    cannot carry."""
+    """A session with all its nodes. `nodes` list parents first, and siblings in the order in which they were written.
+    `left_out` names what an export cannot contain."""
 
     loom: str = "conversation"
     v: int = ARCHIVE_VERSION
@@ -78,14 +80,14 @@ class SessionArchive(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadArchive(msgspec.Struct, frozen=True, kw_only=True):
-    """An archive as it was read; `notices` say what could not be."""
+    """An archive that was read; `notices` name the parts that could not be read."""
 
     archive: SessionArchive
     notices: tuple[str, ...] = ()
 
 
 def encode_archive(archive: SessionArchive) -> bytes:
-    """One line for each node and medium: a difference between two exports is readable."""
+    """Write an archive with one line for each node and medium, so that a diff of two exports is readable."""
     session = msgspec.json.encode(archive.session)
     parts = [b'{"loom":"%s","v":%d,\n"session":%s' % (archive.loom.encode(), archive.v, session)]
     for name, rows in (("nodes", archive.nodes), ("media", archive.media), ("left_out", archive.left_out)):
@@ -95,14 +97,14 @@ def encode_archive(archive: SessionArchive) -> bytes:
 
 
 def is_archive(facts: Mapping[str, Any]) -> bool:
-    """Whether a parsed JSON object is an archive of any version that this Loom or a newer one writes."""
+    """Return whether a parsed JSON object is an archive of any version that this Loom or a newer one writes."""
     version = facts.get("v")
     return facts.get("loom") == "conversation" and isinstance(version, int) and version >= ARCHIVE_VERSION
 
 
 def decode_archive(data: bytes) -> ReadArchive:
-    """Read an archive. Parts that are damaged are left out and named; raise `ContentError` if no message is left, and
-    `Newer` if a newer Loom wrote it."""
+    """Read an archive. Damaged parts are left out and named in the notices. Raise `ContentError` if no message is left,
+    and `Newer` if a newer Loom wrote it."""
     try:
         parts = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
         version = msgspec.json.decode(parts.get("v", msgspec.Raw(b"0")), type=int)
@@ -130,11 +132,11 @@ _FIELDS: Final = frozenset(SessionArchive.__struct_fields__)
 
 
 def _session(raw: msgspec.Raw | None, notices: list[str]) -> ArchivedSession:
-    """Field by field: one that is damaged, or of a newer version, costs no other."""
+    """Read the fields one by one, so that one that is damaged, or of a newer version, does not affect the others."""
     try:
         facts = msgspec.json.decode(raw or b"{}", type=dict[str, Any])
     except _UNREADABLE:
-        notices.append("what the export says about the session is damaged; only its messages are read")
+        notices.append("the session data of the export is damaged; only its messages are read")
         return ArchivedSession()
     kept: dict[str, Any] = {}
     for name, value in facts.items():
@@ -153,7 +155,7 @@ def _rows(raw: msgspec.Raw | None, kind: Any, what: str, notices: list[str]) -> 
     try:
         rows = msgspec.json.decode(raw or b"[]", type=list[msgspec.Raw])
     except _UNREADABLE:
-        notices.append(f"the list of each {what} is damaged and was left out")
+        notices.append(f"the list of {what} entries is damaged and was left out")
         return found
     damaged = 0
     for row in rows:
@@ -162,12 +164,12 @@ def _rows(raw: msgspec.Raw | None, kind: Any, what: str, notices: list[str]) -> 
         except _UNREADABLE:
             damaged += 1
     if damaged:
-        notices.append(f"{damaged} of {len(rows)} entries of the kind {what} are damaged and were left out")
+        notices.append(f"{damaged} of {len(rows)} {what} entries are damaged and were left out")
     return found
 
 
 def system_of(node: ArchivedNode) -> str | None:
-    """The system prompt of a root; None where this is no root."""
+    """Return the system prompt of a root; None if the node is not a root."""
     try:
         facts = msgspec.json.decode(node.message, type=dict[str, Any])
     except _UNREADABLE:
@@ -177,7 +179,7 @@ def system_of(node: ArchivedNode) -> str | None:
 
 
 def conversation_of(archive: SessionArchive) -> Conversation:
-    """The path to the head, for what reads conversations without branches."""
+    """Return the path to the head, for readers of conversations without branches."""
     known = {node.id: node for node in archive.nodes}
     at = known.get(archive.session.head) or archive.nodes[-1]
     path = [at]
@@ -190,17 +192,17 @@ def conversation_of(archive: SessionArchive) -> Conversation:
 
 
 def empty_root() -> bytes:
-    """The stored text of a root without a system prompt."""
+    """Return the stored text of a root without a system prompt."""
     return _EMPTY_ROOT
 
 
 def compact_json(raw: msgspec.Raw) -> str:
-    """The text of a node that was laid out anew by another program: without the white space between its parts."""
+    """Return the text of a node without the white space that another program may have added between its parts."""
     return msgspec.json.format(bytes(raw), indent=-1).decode()
 
 
 def without_paths(stored: str) -> str:
-    """The text of a node with every absolute path in a medium's `source` reduced to the file's name."""
+    """Return the text of a node with every absolute path in a medium's `source` reduced to the name of the file."""
     if '"source":"' not in stored:
         return stored
     value = msgspec.json.decode(stored)
@@ -208,7 +210,7 @@ def without_paths(stored: str) -> str:
 
 
 def _shorten_sources(value: Any) -> bool:
-    """Change the sources in place. Whether there was one to change."""
+    """Shorten the sources in place; return whether any was changed."""
     changed = False
     waiting: list[Any] = [value]
     while waiting:
@@ -226,7 +228,7 @@ def _shorten_sources(value: Any) -> bool:
 
 
 def rename_nodes(value: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """JSON that names nodes, with their new ids."""
+    """Return JSON that refers to nodes, with their new ids."""
     text = msgspec.json.encode(value).decode()
     if not names or "node:" not in text:
         return dict(value)

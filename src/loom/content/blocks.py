@@ -1,17 +1,17 @@
-"""Blocks: the closed union of what can be said. Frozen values, equal by content, ignorant of IO.
+"""Blocks: the closed union of everything that a message can contain. Frozen values, equal by content, without IO.
 
-    TextBlock      words, with citations
+    TextBlock      text, with citations
     ImageBlock     an image
     DocumentBlock  a PDF or office file, whole or a page range
-    AudioBlock     sound
-    VideoBlock     moving pictures, with or without sound
+    AudioBlock     a recording
+    VideoBlock     a video, with or without sound
     ThinkingBlock  a model's reasoning, redacted or not
-    ToolCall       a model asks for a tool
-    ToolResult     the answer to a call: content for the model, `data` for interfaces only
-    UnknownBlock   written by a newer version; survives
+    ToolCall       a call of a tool by a model
+    ToolResult     the result of a call: content for the model, `data` for interfaces only
+    UnknownBlock   a block of a newer version, preserved
 
-Match them exhaustively (`assert_never`), so that a new kind makes the type checker list the work. Values hold no
-cycles, so the garbage collector is spared the long paths that are made of them (`gc=False`).
+Match them exhaustively (`assert_never`), so that the type checker finds every place that must handle a new kind. Values
+hold no cycles, so the garbage collector need not track the long paths that are made of them (`gc=False`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PAGES = re.compile(r"([1-9][0-9]{0,6})(?:-([1-9][0-9]{0,6}))?")
 
 
 class Opaque(msgspec.Struct, frozen=True, kw_only=True):
-    """Provider data owed back unchanged, and only to the model that produced it."""
+    """Provider data that is sent back unchanged, and only to the model that produced it."""
 
     provider: str
     model: str
@@ -54,10 +54,10 @@ class Opaque(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a statement comes from, in one form for every provider.
+    """The source of a statement, in one form for all providers.
 
-    `start` and `end` count code points of the block's text. `first` and `last` are what `locator` names (pages
-    count from one, inclusive; characters and blocks from zero, end exclusive).
+    `start` and `end` count code points of the block's text. `first` and `last` are in the unit that `locator` names
+    (pages count from one, inclusive; characters and blocks from zero, end exclusive).
     """
 
     quote: str = ""
@@ -82,13 +82,15 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             make_choice(self, "locator", _LOCATORS)
         for count in (self.first, self.last, self.start, self.end):
             if count is not None and type(count) is not int:
-                _make_counts(self)
+                counts = ("first", "last", "start", "end")
+                make_whole(self, *(count for count in counts if getattr(self, count) is not None))
+                break
         if self.opaque is not None:
             _check_opaque(self, self.opaque)
 
     @property
     def source(self) -> str:
-        """What a person would look up: `manual.pdf p. 14`; empty where nothing names it."""
+        """The source for a reader to look up: `manual.pdf p. 14`; empty if there is no name."""
         name = self.title or self.url
         return f"{name} p. {self.first}" if name and self.locator == "page" else name
 
@@ -103,7 +105,7 @@ class TextBlock(msgspec.Struct, frozen=True, tag="text", omit_defaults=True, gc=
         if type(text) is not str:
             text = make_plain(self, "text")
         if not text or text.isspace():
-            raise ContentError("text must hold something other than white space")
+            raise ContentError("text must not be blank")
         if not text.isascii():
             check_text(text)
         if self.citations is not _UNCITED:
@@ -117,7 +119,7 @@ class TextBlock(msgspec.Struct, frozen=True, tag="text", omit_defaults=True, gc=
 
 
 class ImageBlock(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, gc=False):
-    """`alt` is a person's words, `description` a model's; both may stand in for the image."""
+    """An image. `alt` is a text alternative by a person, `description` one by a model; both may replace the image."""
 
     media: Media
     alt: str = ""
@@ -139,7 +141,7 @@ class ImageBlock(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, g
 
 
 class DocumentBlock(msgspec.Struct, frozen=True, tag="document", omit_defaults=True, gc=False):
-    """`pages` is a range such as "21-40", counted from one, inclusive; empty means all of it."""
+    """A document. `pages` is a range such as "21-40", counted from one, inclusive; empty means all pages."""
 
     media: Media
     pages: str = ""
@@ -168,7 +170,7 @@ class AudioBlock(msgspec.Struct, frozen=True, tag="audio", omit_defaults=True, g
 
 
 class VideoBlock(msgspec.Struct, frozen=True, tag="video", omit_defaults=True, gc=False):
-    """`transcript` is what is said in it, where a person or a program has written that down."""
+    """A video. `transcript` is the spoken text, if a person or a program has written it."""
 
     media: Media
     transcript: str = ""
@@ -178,7 +180,7 @@ class VideoBlock(msgspec.Struct, frozen=True, tag="video", omit_defaults=True, g
 
 
 class ThinkingBlock(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=True, gc=False):
-    """Reasoning. The text may be empty where the provider keeps it (then `opaque` carries everything)."""
+    """A model's reasoning. The text may be empty if the provider keeps it; `opaque` then holds all of it."""
 
     text: str = ""
     redacted: bool = False
@@ -195,13 +197,13 @@ class ThinkingBlock(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=T
         elif not text.strip():
             raise ContentError("thinking needs its text or its opaque data")
         elif self.redacted:
-            raise ContentError("redacted thinking is nothing without its opaque data")
+            raise ContentError("redacted thinking needs its opaque data")
         if not text.isascii():
             check_text(text)
 
 
 class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True, gc=False):
-    """`raw_arguments` keeps what the model wrote when it was not a JSON object; `arguments` is then empty."""
+    """A tool call. `raw_arguments` keeps the model's output if it was not a JSON object; `arguments` is then empty."""
 
     id: str
     name: str
@@ -229,7 +231,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True,
 
 
 class UnknownBlock(msgspec.Struct, frozen=True, tag="unknown", gc=False):
-    """A block of a kind this version does not know. `data` is the whole object, `type` included."""
+    """A block of a kind that this version does not know. `data` is the whole object, including `type`."""
 
     data: dict[str, Any]
 
@@ -247,14 +249,15 @@ class UnknownBlock(msgspec.Struct, frozen=True, tag="unknown", gc=False):
 
 
 MediaBlock: TypeAlias = ImageBlock | DocumentBlock | AudioBlock | VideoBlock
-"""One class for each row of `MEDIA_KINDS`, its tag the row's name."""
+"""One class for each row of `MEDIA_KINDS`; its tag is the row's name."""
 
 ContentBlock: TypeAlias = TextBlock | MediaBlock | UnknownBlock
-"""What a person or a tool may supply."""
+"""The blocks that a user or a tool may supply."""
 
 
 class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=True, gc=False):
-    """`blocks` go to the model, `data` only to interfaces (a table for a chart, a diff for a viewer)."""
+    """The result of a tool call. `blocks` are sent to the model, `data` only to interfaces (a table for a chart, a diff
+    for a viewer)."""
 
     call_id: str
     blocks: tuple[ContentBlock, ...]
@@ -268,7 +271,7 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=T
         if not self.call_id:
             raise ContentError("a tool result needs the id of its call")
         if not self.blocks:
-            raise ContentError(f"a tool result is never empty: say {NO_OUTPUT!r} where there is nothing")
+            raise ContentError(f"a tool result must not be empty: use {NO_OUTPUT!r} if there is no output")
         if type(self.blocks) is not tuple:
             _make_tuple(self, "blocks")
         for block in self.blocks:
@@ -310,7 +313,8 @@ def is_content_block(block: object) -> TypeIs[ContentBlock]:
 
 
 def page_range(pages: str) -> tuple[int, int]:
-    """`"21-40"` → (21, 40); `"7"` → (7, 7). Counted from one, inclusive."""
+    """Convert `"21-40"` to (21, 40) and `"7"` to (7, 7); pages count from one, inclusive. Raise `ContentError` for
+    anything else."""
     match = _PAGES.fullmatch(pages.strip())
     if match is None:
         raise ContentError(f'pages look like "3" or "21-40", counted from one, not {pages[:40]!r}')
@@ -326,15 +330,16 @@ def page_label(first: int, last: int) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Return plain text: what cannot be written as UTF-8 (lone surrogates) is replaced by U+FFFD."""
+    """Return plain text; replace what cannot be written as UTF-8 (lone surrogates) with U+FFFD."""
     plain = text if type(text) is str else str.__str__(text)
     return plain if plain.isascii() else plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def check_json(value: Any, what: str) -> Any:
-    """Only what JSON can say and give back unchanged: no NaN, no bytes, no tuples, string keys, bounded depth.
+    """Return the value if JSON can represent it exactly: no NaN, no bytes, no tuples, string keys, bounded depth. Raise
+    `ContentError` otherwise.
 
-    Gives the value; where it holds strings or numbers of a subclass, which cannot be written, a copy with plain ones.
+    Strings and numbers of a subclass, which cannot be encoded, are replaced with plain ones in a copy.
     """
     return value if _is_plain(value, what, 0) else _plain(value)
 
@@ -345,8 +350,8 @@ _MAX_INT: Final = 2**64 - 1
 
 
 def _is_plain(value: Any, what: str, depth: int) -> bool:
-    """Return whether there is nothing to make plain; what cannot be made so is refused."""
-    kind = type(value)  # pyright: ignore[reportUnknownVariableType]  of whatever JSON holds
+    """Return whether the value needs no conversion to plain types; raise `ContentError` if it cannot be converted."""
+    kind = type(value)  # pyright: ignore[reportUnknownVariableType]  any JSON value
     if kind is str:
         if not value.isascii():
             check_text(value)
@@ -355,7 +360,7 @@ def _is_plain(value: Any, what: str, depth: int) -> bool:
             raise ContentError(f"{what} hold an integer beyond 64 bits: send it as a string")
     elif kind is float:
         if not math.isfinite(value):
-            raise ContentError(f"{what} hold {value}, which JSON cannot say")
+            raise ContentError(f"{what} hold {value}, which JSON cannot represent")
     elif value is not None and kind is not bool:
         return _is_plain_other(value, what, depth)
     return True
@@ -380,7 +385,7 @@ def _is_plain_other(value: Any, what: str, depth: int) -> bool:
             _is_plain(_plain(value), what, depth)
             return False
         case _:
-            raise ContentError(f"{what} hold a {type(value).__name__}, which JSON cannot say")
+            raise ContentError(f"{what} hold a {type(value).__name__}, which JSON cannot represent")
     return is_plain
 
 
@@ -404,11 +409,6 @@ def _make_json(value: msgspec.Struct, field: str, what: str) -> None:
     data = getattr(value, field)
     if not _is_plain(data, what, 0):
         msgspec.structs.force_setattr(value, field, _plain(data))
-
-
-def _make_counts(citation: Citation) -> None:
-    counts = ("first", "last", "start", "end")
-    make_whole(citation, *(count for count in counts if getattr(citation, count) is not None))
 
 
 def _make_tuple(value: msgspec.Struct, field: str) -> None:
@@ -443,6 +443,6 @@ def _check_recording(block: AudioBlock | VideoBlock, prefix: str) -> None:
 
 
 def _wrong_kind(block: MediaBlock, media: Media) -> ContentError:
-    """Name the block that the media type belongs to: `an ImageBlock cannot hold audio/wav`."""
+    """Return the error that a block cannot hold a media type: `an ImageBlock cannot hold audio/wav`."""
     name = type(block).__name__
     return ContentError(f"{'an' if name[0] in 'AEIOU' else 'a'} {name} cannot hold {media.media_type}")

@@ -1,7 +1,7 @@
-"""Messages ↔ JSON. Exact both ways, stamped with a version; blocks of a newer version survive as they are.
+"""Messages ↔ JSON. Exact both ways, with a version number; blocks of a newer version are preserved.
 
-A stored message is `{"v":1,"role":…,"blocks":[…]}`. Those bytes are what a node's id is hashed over, so they are
-written in one way only: fields in their declared order, defaults left out, the order of arguments as the model gave it.
+A stored message is `{"v":1,"role":…,"blocks":[…]}`. A node's id is the hash of these bytes, so there is only one way to
+write them: fields in their declared order, defaults left out, arguments in the order in which the model gave them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Stamp(msgspec.Struct):
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
-    """A path on its own: what `loom export` writes and `loom wire` and `loom import` read."""
+    """A single path: what `loom export` writes, and `loom wire` and `loom import` read."""
 
     messages: tuple[Message, ...]
     system: str = ""
@@ -66,8 +66,8 @@ def encode_message(message: Message) -> bytes:
 
 
 def encode_stored(message: Message) -> str:
-    """Return the text that a store keeps. Where there is JSON in it, which can be changed after it was checked, it has
-    been read back: one row that cannot be read would end its session."""
+    """Return the text that a store keeps. If the message contains free JSON, which may have been changed after it was
+    checked, read the text back first: a row that cannot be read would make its session unusable."""
     text = encode_message(message).decode()
     if _has_json(message.blocks):
         decode_message(text)
@@ -106,7 +106,7 @@ def decode_conversation(data: bytes | str) -> Conversation:
 
 
 def _decode_loose(data: bytes | str) -> Message:
-    """The slow way, block by block: finds what is newer, and names what is wrong."""
+    """Decode block by block. This is slower, but preserves blocks of newer versions, and its errors are specific."""
     try:
         _check_version(_stamp.decode(data).v)
         loose = _loose.decode(data)
@@ -153,7 +153,7 @@ def _holds_json(block: Block) -> bool:
 
 
 def _wrap(data: Any) -> Any:
-    """Put a block of an unknown kind into an UnknownBlock, inside tool results too."""
+    """Put a block of an unknown kind into an `UnknownBlock`, inside tool results too."""
     if not isinstance(data, dict):
         return data
     block = cast("dict[str, Any]", data)
@@ -166,7 +166,7 @@ def _wrap(data: Any) -> Any:
 
 
 def _unwrap(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the reverse: on disk an unknown block is exactly what its author wrote."""
+    """Reverse `_wrap`: on disk an unknown block is exactly what its author wrote."""
     if data["type"] == "unknown":
         return cast("dict[str, Any]", data["data"])
     if data["type"] == "tool_result":

@@ -1,4 +1,4 @@
-"""Bytes that hide in text: base64 in its variants and `data:` URLs."""
+"""Bytes encoded in text: base64 in its variants, and `data:` URLs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 _CHARSET = re.compile(
     r"(us-)?ascii|utf-?(8|16|32)(-?[bl]e)?|iso-8859-\d+|latin-?1|windows-\d+|cp\d+|koi8-[ru]|shift_jis|euc-\w+|gb\w+|big5"
 )
-"""The charsets of documents. Python has others (punycode, unicode_escape) that are slow or no charsets at all."""
+"""The charsets of documents. Python supports others (punycode, unicode_escape) that are slow or not charsets at all."""
 _URLSAFE = str.maketrans("-_", "+/")
 _MIN_GUESSED_CHARS: Final = 64
 _MAGIC: Final = ("iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR", "JVBERi0")
-"""How base64 of PNG, JPEG, GIF, RIFF (WebP, WAV) and PDF begins."""
+"""The first characters of base64 of PNG, JPEG, GIF, RIFF (WebP, WAV) and PDF."""
 
 
 class DataUrl(msgspec.Struct, frozen=True):
-    """`data` is None where the URL has the form but its base64 does not decode; `media_type` may be left out."""
+    """A parsed `data:` URL. `data` is None if its base64 does not decode; `media_type` may be empty."""
 
     data: bytes | None
     media_type: str
@@ -30,7 +30,8 @@ class DataUrl(msgspec.Struct, frozen=True):
 
 
 def from_base64(text: str) -> bytes | None:
-    """Return bytes of base64. Line breaks, the URL-safe alphabet and missing padding are forgiven; nothing else."""
+    """Decode base64; return None if it is invalid. Line breaks, the URL-safe alphabet and missing padding are
+    accepted."""
     if not text.isascii():
         return None
     if (data := _decode_base64(text)) is not None:
@@ -47,7 +48,7 @@ def _decode_base64(text: str) -> bytes | None:
 
 
 def data_url(text: str) -> DataUrl | None:
-    """`data:image/png;name=a.png;base64,…`; None where the text is no such URL."""
+    """Parse `data:image/png;name=a.png;base64,…`; return None if the text is not such a URL."""
     text = text.strip()
     if text[:5].lower() != "data:":
         return None
@@ -65,23 +66,23 @@ def data_url(text: str) -> DataUrl | None:
 
 
 def looks_encoded(text: str) -> bool:
-    """Return whether a bare string begins like base64 of a picture, a sound or a PDF."""
+    """Return whether a string begins like base64 of an image, audio or a PDF."""
     return len(text) >= _MIN_GUESSED_CHARS and text.startswith(_MAGIC)
 
 
 def may_hold_bytes(text: str) -> bool:
-    """A quick look before a text is taken apart."""
+    """Return whether a text may contain encoded bytes. This is a quick check before it is parsed."""
     return "data:" in text or any(magic in text for magic in _MAGIC)
 
 
 def _unquote(text: str) -> bytes:
-    """Return what stands in a URL, with its %41 escapes resolved."""
+    """Return the bytes of a URL part with its %41 escapes resolved."""
     data = text.encode()
     return _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), data) if b"%" in data else data
 
 
 def _as_utf8(data: bytes | None, charset: str) -> bytes | None:
-    """Return text that names its encoding, rewritten in the one that everything else expects."""
+    """Convert text with a declared charset to UTF-8."""
     charset = charset.strip('"').lower()
     if data is None or _CHARSET.fullmatch(charset) is None:
         return data

@@ -1,4 +1,4 @@
-"""What a person or a tool may hand over before it is a block. Values; the runtime resolves them at the door."""
+"""Content of a message before it becomes blocks: plain values that the runtime resolves at intake."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from loom.errors import ContentError
 
 
 class Attachment(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes to come: a path, the bytes themselves, or an http(s) URL, with what is said about them."""
+    """Content to attach: a path, bytes, or an http(s) URL, with its description."""
 
     source: Path | bytes | str
     name: str = ""
@@ -29,7 +29,7 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True):
     detail: Detail = "auto"
     pages: str = ""
     password: str = ""
-    """Of a PDF. A copy without it is kept; the password itself is kept nowhere."""
+    """The password of a PDF. A decrypted copy is stored; the password itself is never stored."""
 
     def __post_init__(self) -> None:
         source: Any = self.source
@@ -46,27 +46,28 @@ Content: TypeAlias = "str | Path | bytes | Attachment | ContentBlock | Sequence[
 
 
 def image(source: str | Path | bytes, *, alt: str = "", detail: Detail = "auto", name: str = "") -> Attachment:
-    """Return a picture: `image("login.png")`, `image(png_bytes)`, `image("https://…/logo.png")`."""
+    """Return an image to attach: `image("login.png")`, `image(png_bytes)`, `image("https://…/logo.png")`."""
     return Attachment(source=_source(source), alt=alt, detail=detail, name=name)
 
 
 def document(source: str | Path | bytes, *, pages: str = "", name: str = "") -> Attachment:
-    """Return a PDF or office file, whole or a page range: `document("manual.pdf", pages="14-20")`."""
+    """Return a PDF or office file to attach, whole or a page range: `document("manual.pdf", pages="14-20")`."""
     return Attachment(source=_source(source), pages=pages, name=name)
 
 
 def audio(source: str | Path | bytes, *, name: str = "") -> Attachment:
-    """A recording: `audio("memo.m4a")`."""
+    """Return a recording to attach: `audio("memo.m4a")`."""
     return Attachment(source=_source(source), name=name)
 
 
 def video(source: str | Path | bytes, *, name: str = "") -> Attachment:
-    """A video: shown as it is, as frames with their times, or as its words, by what the model takes."""
+    """Return a video to attach. Depending on the model it is sent unchanged, as frames with their times, or as its
+    transcript."""
     return Attachment(source=_source(source), name=name)
 
 
 def flatten(content: Content) -> list[str | Path | bytes | Attachment | ContentBlock]:
-    """Lists of lists become one list, in order."""
+    """Flatten nested lists into one list, in order. Raise `ContentError` for anything that is not content."""
     if isinstance(content, str | Path | bytes | Attachment) or is_content_block(content):
         return [content]
     if isinstance(content, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be unchecked
@@ -81,7 +82,7 @@ def _source(source: str | Path | bytes) -> Path | bytes | str:
 
 
 class Ingested(msgspec.Struct, frozen=True):
-    """Content as blocks whose bytes are stored, and what happened to them on the way."""
+    """Content as blocks whose bytes are stored, and notices about changes to it."""
 
     blocks: tuple[ContentBlock, ...]
     notices: tuple[str, ...] = ()

@@ -1,4 +1,5 @@
-"""JSON of unknown origin made safe to read: clean strings, finite numbers, bounded depth. Always a copy."""
+"""JSON of unknown origin made safe to read: clean strings, finite numbers, bounded depth. The result is always a
+copy."""
 
 from __future__ import annotations
 
@@ -11,23 +12,24 @@ import msgspec
 from loom.content.blocks import clean_text
 
 MAX_DATA_DEPTH: Final = 200
-"""How deep the data inside a block may be (`check_json` refuses more)."""
+"""The maximum depth of the data inside a block (`check_json` refuses more)."""
 MAX_INPUT_DEPTH: Final = MAX_DATA_DEPTH + 30
-"""The same for a whole input: block data within messages within an envelope."""
+"""The maximum depth of a whole input: block data within messages within an envelope."""
 
 _MIN_INT: Final = -(2**63)
 _MAX_INT: Final = 2**64 - 1
 
 
 def as_json(value: msgspec.Struct) -> Any:
-    """Return a struct as JSON gives it back: lists instead of tuples, so that it can be stored."""
+    """Return a struct as decoded JSON (lists instead of tuples), so that it can be stored."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def sanitize_json(value: Any, max_depth: int = MAX_DATA_DEPTH) -> Any:
-    """Return a copy that JSON can say. What lies deeper than `max_depth` becomes its own JSON text: nothing is cut off.
+    """Return a copy that JSON can represent. Values deeper than `max_depth` become their own JSON text, so that nothing
+    is lost.
 
-    Walks with its own stack, because ten thousand nested lists must not exhaust the interpreter's.
+    It uses its own stack, because ten thousand nested lists must not exhaust the interpreter's.
     """
     holder: list[Any] = [None]
     todo: list[tuple[Any, Any, Any, int]] = [(value, holder, 0, 0)]
@@ -51,7 +53,7 @@ def sanitize_json(value: Any, max_depth: int = MAX_DATA_DEPTH) -> Any:
 
 
 def _keys(item: dict[Any, Any]) -> dict[str, Any]:
-    """Return the keys as clean strings, in order, none lost when two become the same."""
+    """Return the keys as clean strings, in order; none is lost if two become equal."""
     copy: dict[str, Any] = {}
     for key in item:
         name = clean_text(key) if isinstance(key, str) else str(_scalar(key))
@@ -68,22 +70,18 @@ def _scalar(value: Any) -> Any:
         case str():
             return clean_text(value)
         case int():
-            return value if _MIN_INT <= value <= _MAX_INT else _digits(value)
+            if _MIN_INT <= value <= _MAX_INT:
+                return value
+            # hexadecimal, because Python refuses to print thousands of decimal digits
+            return str(value) if value.bit_length() <= 10_000 else hex(value)
         case float():
-            return value if math.isfinite(value) else _number_word(value)
+            if math.isfinite(value):
+                return value
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case bytes() | bytearray():
             return base64.b64encode(value).decode()
         case _:
             return f"({type(value).__name__})"
-
-
-def _digits(value: int) -> str:
-    """Return all of a large integer: hexadecimal where Python refuses to print thousands of decimal digits."""
-    return str(value) if value.bit_length() <= 10_000 else hex(value)
-
-
-def _number_word(value: float) -> str:
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 class _Token(msgspec.Struct, frozen=True):
@@ -91,7 +89,7 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 def _write_json(value: Any) -> str:
-    """JSON text of a value of any depth."""
+    """Return the JSON text of a value of any depth."""
     out: list[str] = []
     todo: list[Any] = [value]
     while todo:
@@ -110,7 +108,7 @@ def _write_json(value: Any) -> str:
 
 
 def _push(todo: list[Any], start: str, members: list[tuple[Any, ...]], end: str) -> None:
-    """Put what is still to be written on the stack, last first."""
+    """Push the parts that are still to be written, last first."""
     todo.append(_Token(end))
     for at in range(len(members) - 1, -1, -1):
         todo.extend(reversed(members[at]))
@@ -120,12 +118,12 @@ def _push(todo: list[Any], start: str, members: list[tuple[Any, ...]], end: str)
 
 
 def json_text(value: Any) -> str:
-    """Compact JSON of a value that is safe."""
+    """Return the compact JSON of a value that is already safe."""
     return msgspec.json.encode(value).decode()
 
 
 def parse_json(text: str) -> Any:
-    """Return what JSON text says, or None where it is not JSON (or says null)."""
+    """Return the value of JSON text, or None if it is not JSON (or is null)."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
@@ -137,14 +135,14 @@ def get_object(value: Any) -> dict[str, Any]:
 
 
 def get_list(value: Any) -> list[Any]:
-    """Return a list as it is, nothing as an empty one, anything else as the only item."""
+    """Return a list unchanged, None as an empty list, anything else as its only item."""
     if isinstance(value, list):
         return cast("list[Any]", value)
     return [] if value is None else [value]
 
 
 def get_text(value: Any) -> str:
-    """Return a string that says something, else an empty one."""
+    """Return a string that is not blank, otherwise an empty one."""
     return value if isinstance(value, str) and value.strip() else ""
 
 
@@ -153,7 +151,7 @@ def first_text(holder: dict[str, Any], *keys: str) -> str:
 
 
 def ident(value: Any) -> str:
-    """Return an id, where some wrote a number; empty where there is none."""
+    """Return an id as a string, also if it was written as a number; empty if there is none."""
     if isinstance(value, str):
         return value
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
@@ -164,5 +162,5 @@ def first_ident(holder: dict[str, Any], *keys: str) -> str:
 
 
 def get_int(value: Any) -> int | None:
-    """Return an integer, and not a truth value."""
+    """Return an integer; None for anything else, including booleans."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None

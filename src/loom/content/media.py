@@ -1,4 +1,4 @@
-"""Media: a reference to bytes that the media store holds. Knows what they are, never where they are."""
+"""Media: a reference to bytes in the media store. It describes the bytes, but not their location."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*
 
 
 def digest_of(data: bytes | memoryview) -> str:
-    """Return the identity of bytes: a hash tagged with its algorithm."""
+    """Return the digest of bytes: a hash with the name of its algorithm."""
     return DIGEST_TAG + hashlib.sha256(data).hexdigest()
 
 
 def check_text(*texts: str) -> None:
-    """Text must survive UTF-8: a lone surrogate would make the whole message unwritable."""
+    """Raise `ContentError` if a text cannot be encoded as UTF-8: a lone surrogate would make the whole message
+    unwritable."""
     for text in texts:
         if text.isascii():
             continue
@@ -39,8 +40,8 @@ def check_text(*texts: str) -> None:
 
 
 def make_plain(value: msgspec.Struct, *fields: str) -> str:
-    """Text in these fields becomes plain `str`, because a subclass (markup, a parsed node) cannot be written; what is
-    no text is refused. Gives the text of the last."""
+    """Convert the text in these fields to plain `str`, because a subclass (markup, a parsed node) cannot be encoded.
+    Return the text of the last field; raise `ContentError` for a field that is not text."""
     plain = ""
     for field in fields:
         text: Any = getattr(value, field)
@@ -52,7 +53,7 @@ def make_plain(value: msgspec.Struct, *fields: str) -> str:
 
 
 def make_whole(value: msgspec.Struct, *fields: str) -> None:
-    """The same for whole numbers."""
+    """Convert the integers in these fields to plain `int`; raise `ContentError` for a field that is not an integer."""
     for field in fields:
         number: Any = getattr(value, field)
         if not isinstance(number, int) or isinstance(number, bool):
@@ -76,12 +77,13 @@ def is_digest(text: str) -> bool:
 
 @functools.lru_cache(4096)
 def _is_digest(text: str) -> bool:
-    """Remembered, because a path that is loaded again names the same media; only texts of this length are."""
+    """Check a digest. The result is cached, because a path that is loaded again refers to the same media."""
     return _DIGEST.fullmatch(text) is not None
 
 
 class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """`media_type` comes from the bytes, never from a suffix. `source` is provenance and is never read again."""
+    """A reference to bytes. `media_type` is detected from the bytes, never from a suffix. `source` is the origin; it is
+    never read again."""
 
     digest: str
     media_type: str
@@ -94,7 +96,7 @@ class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     name: str = ""
     source: str = ""
     codec: str = ""
-    """Of a video: how pictures and sound are encoded, such as `h264, aac`."""
+    """The codecs of a video, such as `h264, aac`."""
 
     def __post_init__(self) -> None:
         plain = type(self.digest) is type(self.media_type) is type(self.name) is type(self.source) is str
@@ -122,12 +124,13 @@ class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     @property
     def label(self) -> str:
-        """The label for a text-only reader: `photo.png, 640×480, 24 KB`."""
+        """The label for a text-only model: `photo.png, 640×480, 24 KB`."""
         return _label(self)
 
 
 def _make_finite(media: Media, seconds: Any) -> None:
-    """JSON has no word for a duration without an end: it would come back as none at all."""
+    """Convert the duration to a plain `float`. Raise `ContentError` if it is not finite, because JSON cannot represent
+    it."""
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     try:
         plain = float(seconds) if is_number else math.nan
@@ -157,7 +160,7 @@ def _label(media: Media) -> str:
 
 
 def size_label(size_bytes: int) -> str:
-    """Return bytes for people: 312 bytes, 24 KB, 1.8 MB (powers of 1000, as file managers show them)."""
+    """Return a size for people to read: 312 bytes, 24 KB, 1.8 MB (powers of 1000, as in file managers)."""
     if size_bytes < 1000:
         return f"{size_bytes} bytes"
     value, unit = size_bytes / 1000, "KB"

@@ -1,6 +1,6 @@
-"""The kinds of media that a block can hold: one row each, read by unions, catalogue, discovery, prompt and wires.
+"""The kinds of media that a block can hold: one row each, used by unions, catalogue, discovery, prompt and wires.
 
-A new kind is one row here, one block class in `blocks`, and a branch where the type checker asks for one.
+A new kind needs one row here, one block class in `blocks`, and a branch wherever the type checker reports one.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ class MediaKind(msgspec.Struct, frozen=True, kw_only=True):
     name: MediaKindName
     """The tag of its block and the kind of `ShownMedia`."""
     prefix: str
-    """How its media types begin; empty for the kind that takes all the others."""
+    """The prefix of its media types; empty for the kind that includes all others."""
     capability: str
-    """The flag of a model that takes it: `vision`, `native_pdf`, `audio`, `video`."""
+    """The capability flag of a model that supports it: `vision`, `native_pdf`, `audio`, `video`."""
     accepted_prefix: str
-    """How the media types begin that the flag stands for; a refusal takes these away."""
+    """The prefix of the media types that the flag covers; a refusal removes these."""
     usual_types: tuple[str, ...]
-    """The media types that come with the flag where nothing names others."""
+    """The media types that the flag implies if no others are named."""
     modality: str
-    """The word for it in the model lists of other services."""
+    """The name of this kind in the model lists of other services."""
 
 
 MEDIA_KINDS: Final[dict[MediaKindName, MediaKind]] = {
@@ -80,7 +80,7 @@ def media_kind(media_type: str) -> MediaKind:
 
 
 def capability_of(accepted_prefix: str) -> str:
-    """Return the flag that media types with this beginning stand for; the prefix itself where it is not a medium."""
+    """Return the capability flag for media types with this prefix; the prefix itself if it belongs to no kind."""
     for kind in MEDIA_KINDS.values():
         if kind.accepted_prefix == accepted_prefix:
             return kind.capability
@@ -88,7 +88,7 @@ def capability_of(accepted_prefix: str) -> str:
 
 
 def kind_word(media_type: str) -> str:
-    """Return the word that a label uses: `image`, `audio`, `video`, `document`; `file` where the type is not known."""
+    """Return the word for labels: `image`, `audio`, `video` or `document`; `file` if the type is not known."""
     kind = media_type.partition("/")[0].lower()
     if kind in MEDIA_KINDS:
         return kind

@@ -1,4 +1,4 @@
-"""Message: a role and what was said, never empty."""
+"""Messages: a role and at least one block."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ _ALLOWED: Final[dict[Role, frozenset[type]]] = {
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """A tool message holds all the results of the calls before it. The system prompt belongs to the root."""
+    """A message of a conversation. A tool message holds all results of the calls before it. The system prompt belongs
+    to the root, not to a message."""
 
     role: Role
     blocks: tuple[Block, ...]
@@ -51,11 +52,11 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         if allowed is None:
             raise ContentError(f"a role is user, assistant or tool, not {self.role!r}")
         if not blocks:
-            raise ContentError(f"a {self.role} message is never empty")
+            raise ContentError(f"a {self.role} message must not be empty")
         if type(blocks[0]) in allowed and len(blocks) == 1:
             return
         if self.role == "user" and allowed.issuperset(map(type, blocks)):
-            return  # no two calls or results to share an id
+            return  # no calls or results that could share an id
         pairs: list[str] = []
         for block in blocks:
             if type(block) not in allowed:
@@ -81,8 +82,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def text(self) -> str:
-        """The words alone: what a person would read aloud. A model's neighbouring texts are pieces of one (they are cut
-        at citations); everything else is a paragraph of its own."""
+        """The text of the message, without other blocks. Neighbouring texts of a model are parts of one text (split at
+        citations); otherwise each block is a paragraph."""
         pieces: list[str] = []
         follows = False
         for block in self.blocks:
@@ -106,7 +107,7 @@ def tool(*results: ToolResult) -> Message:
 
 
 def media_blocks(blocks: Iterable[Block]) -> Iterator[MediaBlock]:
-    """Yield every block that refers to bytes, inside tool results too, in order."""
+    """Yield every block that refers to bytes, in order, including those inside tool results."""
     for block in blocks:
         if is_media_block(block):
             yield block
@@ -119,11 +120,11 @@ def media_of(message: Message) -> tuple[Media, ...]:
 
 
 _TEXT_FILE: Final = re.compile(r"\[file: ([^\]\n]+)\]\n")
-"""How the text of a file begins that is attached as text."""
+"""The beginning of the text of a file that is attached as text."""
 
 
 def title_of(message: Message) -> str:
-    """Return what a conversation that begins with it is called: its first words, or the names of its files."""
+    """Return a title for a conversation that begins with this message: its first words, or the names of its files."""
     texts = [block.text.strip() for block in message.blocks if isinstance(block, TextBlock)]
     files = [match[1] for text in texts if (match := _TEXT_FILE.match(text))]
     said = " ".join(text for text in texts if text and not _TEXT_FILE.match(text))
@@ -133,7 +134,7 @@ def title_of(message: Message) -> str:
 
 
 def sources_of(message: Message) -> tuple[str, ...]:
-    """Return what a message cites, each source once, in the order of the text."""
+    """Return the sources that a message cites, each once, in the order of the text."""
     cited = (
         citation.source for block in message.blocks if isinstance(block, TextBlock) for citation in block.citations
     )
@@ -141,7 +142,7 @@ def sources_of(message: Message) -> tuple[str, ...]:
 
 
 def text_of(block: Block) -> str:
-    """Return the text form of any block: its text alternative if there is one, else the label."""
+    """Return the text form of any block: its text alternative if there is one, otherwise its label."""
     match block:
         case TextBlock():
             return block.text
@@ -185,7 +186,7 @@ class BrokenPair(msgspec.Struct, frozen=True):
 
 
 def broken_pairs(path: Sequence[Message]) -> tuple[BrokenPair, ...]:
-    """Calls and results that do not face each other in neighbouring messages."""
+    """Return calls without a result, and results without a call, in the neighbouring message."""
     found: list[BrokenPair] = []
     open_calls: dict[str, int] = {}
     for position, message in enumerate(path):

@@ -1,4 +1,4 @@
-"""Moments of a video: which ones show most of it, and how a time is written. Pure."""
+"""Times in a video: which ones show most of it, and how a time is written. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ _LEAST_GAP_SECONDS: Final = 0.5
 
 
 def choose_times(duration_seconds: float, scenes: Sequence[float], count: int) -> list[float]:
-    """Return up to `count` times that show most of a clip; `scenes` are the seconds at which its scenes begin.
+    """Return up to `count` times that show most of a video; `scenes` are the seconds at which its scenes begin.
 
-    Each scene gives the frame in its middle, the longest scenes first; what is left of the budget goes to the widest
-    gaps between the chosen times.
+    Each scene contributes the frame in its middle, the longest scenes first; the remaining times fill the widest gaps.
     """
     if count < 1 or duration_seconds <= 0:
         return [0.0] if count > 0 else []
@@ -37,7 +36,7 @@ def time_label(seconds: float) -> str:
 
 
 def parse_time(text: str) -> float:
-    """Return the seconds of `90`, `1:30`, `0:01:30.5`. Raises ValueError for anything else."""
+    """Return the seconds of `90`, `1:30` or `0:01:30.5`; raise `ValueError` for anything else."""
     parts = text.strip().split(":")
     if not 1 <= len(parts) <= 3 or not all(part.isdecimal() for part in parts[:-1]):
         raise ValueError(f"a time is written 1:30 or 90, not {text[:40]!r}")

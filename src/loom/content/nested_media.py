@@ -1,4 +1,5 @@
-"""Bytes inside plain JSON: `data:` URLs and base64 that begins like a known format become blocks with a label."""
+"""Media inside plain JSON: `data:` URLs, and base64 that begins like a known format, become blocks and leave a
+label."""
 
 from __future__ import annotations
 
@@ -14,16 +15,17 @@ from loom.errors import MediaError
 
 
 class StoreLegacyMedia(Protocol):
-    """Stores bytes and returns the block for them. `declared` is the type that the text claimed; the bytes decide.
+    """Stores bytes and returns their block. `declared` is the type that the text claimed; the type is detected from the
+    bytes.
 
-    None, or a `MediaError` that says why, is a refusal: a text stands in.
+    None, or a `MediaError` with the reason, is a refusal: a text replaces the medium.
     """
 
     def __call__(self, data: bytes, name: str, declared: str, /) -> ContentBlock | None: ...
 
 
 Note = Callable[[str], None]
-"""Takes one sentence about what could not be kept."""
+"""Receives one sentence about a medium that could not be stored."""
 
 
 def store_nested_media(value: Any, lift: StoreLegacyMedia, note: Note | None = None) -> tuple[Any, list[ContentBlock]]:
@@ -33,7 +35,7 @@ def store_nested_media(value: Any, lift: StoreLegacyMedia, note: Note | None = N
 
 
 def store_data_url(text: str, lift: StoreLegacyMedia, note: Note | None = None) -> ContentBlock | None:
-    """Return the block for a text that is a `data:` URL as a whole; None where it is not."""
+    """Return the block for a text that is a `data:` URL as a whole; None if it is not."""
     url = data_url(text)
     if url is None:
         return None
@@ -44,7 +46,8 @@ def store_data_url(text: str, lift: StoreLegacyMedia, note: Note | None = None) 
 def lift_bytes(
     data: bytes | None, lift: StoreLegacyMedia, note: Note | None = None, *, kind: str, name: str, declared: str
 ) -> ContentBlock | str:
-    """Return the block for bytes, or the label that says why there is none. `data` is None where base64 was damaged."""
+    """Return the block for bytes, or a label with the reason why there is none. `data` is None if its base64 was
+    damaged."""
     named = f"{kind}: {name}" if name else kind
     if not data:
         problem = "its base64 data could not be decoded" if data is None else "it was empty"
@@ -78,7 +81,7 @@ def _without_bytes(value: Any, found: list[ContentBlock], lift: StoreLegacyMedia
 
 
 def _label_of(text: str, found: list[ContentBlock], lift: StoreLegacyMedia, note: Note | None) -> str:
-    """Return the label of the bytes that a string holds, or the string itself."""
+    """Return the label of the bytes that a string encodes, or the string itself."""
     block = store_data_url(text, lift, note)
     if block is None and looks_encoded(text) and (data := from_base64(text)):
         block = _lift_or_none(data, lift)
@@ -90,7 +93,7 @@ def _label_of(text: str, found: list[ContentBlock], lift: StoreLegacyMedia, note
 
 
 def _lift_or_none(data: bytes, lift: StoreLegacyMedia) -> ContentBlock | None:
-    """A string that only looked like a picture stays as it is."""
+    """Return the block for bytes, or None if they are not media after all: the string then stays unchanged."""
     try:
         return lift(data, "", "")
     except MediaError:

@@ -1,6 +1,6 @@
-"""Types as the shape of an answer: a JSON Schema for the model, and its JSON as a value of the type.
+"""Types for structured answers: the JSON Schema of a type for the model, and the answer's JSON as a value of the type.
 
-A type is a dataclass, a `TypedDict`, a `msgspec.Struct`, a Pydantic model, or what these are made of (`list[Row]`); a
+A type is a dataclass, a `TypedDict`, a `msgspec.Struct`, a Pydantic model, or a composite of these (`list[Row]`); a
 mapping is a JSON Schema itself.
 """
 
@@ -15,7 +15,7 @@ from loom.errors import ContentError, OutputInvalid
 
 
 def schema_of(output: Any) -> tuple[dict[str, Any], str]:
-    """Return the JSON Schema of a type and a name for it; raise `ContentError` where the type has none."""
+    """Return the JSON Schema of a type and a name for it; raise `ContentError` if the type has none."""
     if isinstance(output, Mapping):
         return dict(cast("Mapping[str, Any]", output)), "answer"
     name = str(getattr(output, "__name__", "answer"))
@@ -31,7 +31,7 @@ def schema_of(output: Any) -> tuple[dict[str, Any], str]:
 
 
 def _without_root_reference(schema: dict[str, Any]) -> dict[str, Any]:
-    """Services want an object at the root, not a reference to one."""
+    """Replace a reference at the root with its definition, because services require an object there."""
     reference = schema.get("$ref")
     if not isinstance(reference, str):
         return schema
@@ -43,16 +43,16 @@ def _without_root_reference(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def convert_output(value: Any, output: Any) -> Any:
-    """Return the JSON value of an answer as a value of the type; a schema leaves it as it is. Raise `OutputInvalid`
-    where the type refuses it."""
+    """Convert the JSON value of an answer to the type; with a JSON Schema, return it unchanged. Raise `OutputInvalid`
+    if it does not match the type."""
     if output is None or isinstance(output, Mapping):
         return value
     try:
         if hasattr(output, "model_validate"):
             return output.model_validate(value)
         return msgspec.convert(value, output)
-    except ValueError as error:  # both libraries' errors are of this kind
+    except ValueError as error:  # the errors of both libraries are ValueErrors
         raise OutputInvalid(
-            f"the answer is no {getattr(output, '__name__', output)}: {error}",
+            f"the answer does not match {getattr(output, '__name__', output)}: {error}",
             hint="The answer is in the session. Ask again, or make the type simpler.",
         ) from None

@@ -1,7 +1,7 @@
-"""Blocks of a provider's own kind: calls and results of the tools that it runs itself, its search results, documents of
-words. They go back to it as they came, and are text for everyone else.
+"""Provider-specific blocks: calls and results of tools that a provider runs itself, its search results, text documents.
+They are sent back to that provider unchanged, and as text to all others.
 
-They are stored as an `UnknownBlock`: `{"type": "provider_block", "provider": …, "block": the block as it came}`.
+They are stored as an `UnknownBlock`: `{"type": "provider_block", "provider": …, "block": the original block}`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _REQUIRED: Final[dict[str, dict[str, _Types]]] = {
         "id": (str,), "status": (str,), "container_id": (str,), "code": (str, NoneType), "outputs": (list, NoneType),
     },
 }  # fmt: skip
-"""What each kind of block must have, as the SDKs of Anthropic and OpenAI say."""
+"""The required fields of each kind of block, according to the SDKs of Anthropic and OpenAI."""
 _OPTIONAL: Final[dict[str, dict[str, _Types]]] = {
     "web_search_result": {"page_age": (str,)},
     "web_fetch_result": {"retrieved_at": (str,)},
@@ -90,8 +90,9 @@ def provider_block(provider: str, block: dict[str, Any]) -> UnknownBlock:
 
 
 def block_for(provider: str, own_types: tuple[str, ...], block: UnknownBlock) -> dict[str, Any] | None:
-    """Return the block as `provider` takes it back; None where it is not its own. `own_types` are the types that it
-    takes back, `*` for all that it made; blocks that were stored without their owner are recognised by these names."""
+    """Return the block in the form that `provider` accepts; None if it belongs to another provider. `own_types` are the
+    types that it accepts, `*` for all of its own; blocks that were stored without a provider are recognised by these
+    types."""
     if block.kind != PROVIDER_BLOCK:
         return block.data if block.kind in own_types else None
     inner = _object(block.data.get("block"))
@@ -100,9 +101,9 @@ def block_for(provider: str, own_types: tuple[str, ...], block: UnknownBlock) ->
 
 
 def restore_block(data: dict[str, Any], *, is_foreign: bool) -> dict[str, Any] | None:
-    """Return a block in the shape that its provider takes back; None where a required field is missing or is not what
-    it must be. A block that the provider itself gave is checked at its surface only, since it may be newer than this
-    version. Of one from a foreign file only the known fields go back: a provider refuses others."""
+    """Return a block in the form that its provider accepts; None if a required field is missing or invalid. A block
+    that the provider itself sent is checked only at its top level, because it may be newer than this version. Of a
+    block from a foreign file only the known fields are kept, because a provider refuses others."""
     kind = str(data.get("type"))
     if kind == "server_tool_use" and not _SERVER_CALL_ID.fullmatch(str(data.get("id"))):
         return None
@@ -114,15 +115,15 @@ def restore_block(data: dict[str, Any], *, is_foreign: bool) -> dict[str, Any] |
 
 
 def is_in_place(data: dict[str, Any], role: str) -> bool:
-    """Return whether a message of `role` may hold this block: only users supply documents and search results, and only
-    assistants call tools of the provider."""
+    """Return whether a message of `role` may contain this block: only users supply documents and search results, and
+    only assistants call tools of the provider."""
     return (role == "user") == (data.get("type") in ("document", "search_result"))
 
 
 def find_unpaired(blocks: Sequence[dict[str, Any]], taken: set[str], *, may_end_open: bool = False) -> frozenset[int]:
-    """Return the positions of calls that the provider ran without a result behind them, of results without their call,
-    and of calls whose id is in `taken`, to which all ids are added. The blocks are those of one message as it is sent;
-    with `may_end_open`, calls may still wait for their results."""
+    """Return the positions of server-side calls without a result after them, of results without their call, and of
+    calls whose id is in `taken`; all ids are added to `taken`. The blocks are those of one message as it is sent. With
+    `may_end_open`, calls without a result are allowed."""
     waiting: dict[str, int] = {}
     lost: set[int] = set()
     for position, data in enumerate(blocks):
@@ -138,7 +139,8 @@ def find_unpaired(blocks: Sequence[dict[str, Any]], taken: set[str], *, may_end_
 
 
 def _is_result_of(result: dict[str, Any], call: dict[str, Any]) -> bool:
-    """A `web_search_tool_result` answers `web_search`, a `tool_search_tool_result` answers `tool_search_tool_bm25`."""
+    """Return whether a result answers a call: `web_search_tool_result` answers `web_search`, `tool_search_tool_result`
+    answers `tool_search_tool_bm25`."""
     stem, name = str(result["type"]).removesuffix("_tool_result"), str(call.get("name"))
     return call["type"] == "mcp_tool_use" or name == stem or name.startswith(f"{stem}_tool_")
 
@@ -150,7 +152,7 @@ def _is_valid(value: Any, key: str, types: _Types) -> bool:
 
 
 def _known_fields(data: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the known fields of a block and of the blocks inside it; None where a required one is missing or wrong."""
+    """Return the known fields of a block and of the blocks inside it; None if a required one is missing or invalid."""
     kind = str(data.get("type"))
     if kind not in _REQUIRED:
         return None
@@ -170,7 +172,7 @@ def _known_fields(data: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _nested(outer: str, value: Any) -> Any:
-    """Return the blocks inside a block; None where one of them does not belong there."""
+    """Return the blocks inside a block; None if one of them is not allowed there."""
     items: list[Any] = _list(value) if isinstance(value, list) else [value]
     found = [_known_fields(_object(item)) for item in items]
     allowed = _INSIDE[outer][list if isinstance(value, list) else dict]
@@ -186,14 +188,14 @@ def _document_source(source: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def call_id_of(data: dict[str, Any]) -> tuple[str, str]:
-    """Return (the id of a call that the provider ran, the id of the call that this answers); empty where it is none."""
+    """Return the id of a server-side call, and the id of the call that this block answers; either may be empty."""
     kind = str(data.get("type", ""))
     own = str(data.get("id", "")) if kind in ("server_tool_use", "mcp_tool_use") else ""
     return own, str(data.get("tool_use_id", "")) if kind.endswith("_tool_result") else ""
 
 
 def provider_text(block: UnknownBlock) -> str:
-    """Return what such a block says, for models and people that cannot read it; empty for other unknown blocks."""
+    """Return the text of such a block, for models and people that cannot read it; empty for other unknown blocks."""
     data: Any = block.data.get("block") if block.kind == PROVIDER_BLOCK else block.data
     return _text(cast("dict[str, Any]", data))[:_MAX_WORDS] if isinstance(data, dict) else ""
 
@@ -202,7 +204,8 @@ def _text(data: dict[str, Any]) -> str:
     kind = str(data.get("type") or next(iter(data), ""))
     match kind:
         case "server_tool_use" | "mcp_tool_use":
-            return f"[{data.get('name', 'a tool')}: {_first_words(data.get('input'))}]"
+            arguments = ", ".join(str(value) for value in _object(data.get("input")).values())
+            return f"[{data.get('name', 'a tool')}: {arguments}]"
         case "web_search_call":
             action = _object(data.get("action"))
             return f"[web_search: {action.get('query') or action.get('url') or data.get('status', '')}]"
@@ -254,11 +257,6 @@ def _words(content: Any) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(str(text) for item in _list(content) if (text := _object(item).get("text")))
-
-
-def _first_words(value: Any) -> str:
-    found = _object(value)
-    return ", ".join(str(item) for item in found.values()) if found else ""
 
 
 def _object(value: Any) -> dict[str, Any]:

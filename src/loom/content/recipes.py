@@ -1,6 +1,6 @@
-"""Recipes: how derived bytes are made from a medium. Values; `formats.render` executes them.
+"""Recipes: how derived bytes are made from a medium. Plain values; `formats.render` executes them.
 
-Derived bytes are cached by (digest, recipe key), so a key names everything that changes the bytes, and a change in how
+Derived bytes are cached by (digest, recipe key), so the key contains everything that changes the bytes; a change in how
 a recipe is executed raises `RECIPES_VERSION`.
 """
 
@@ -19,7 +19,7 @@ DEFAULT_FORMATS: Final = ("image/png", "image/jpeg", "image/webp")
 
 
 class Fit(msgspec.Struct, frozen=True, tag="fit"):
-    """A picture within limits: longest side, bytes of the *base64* field, media types that the reader takes."""
+    """An image within limits: longest side, bytes of the *base64* field, media types that the model accepts."""
 
     max_side_px: int = 2048
     max_encoded_bytes: int = 5_000_000
@@ -31,14 +31,14 @@ class Fit(msgspec.Struct, frozen=True, tag="fit"):
 
 
 class Low(msgspec.Struct, frozen=True, tag="low"):
-    """The small form that older pictures are shown in."""
+    """The small form in which older images are sent."""
 
     side_px: int = 512
     formats: tuple[str, ...] = DEFAULT_FORMATS
 
 
 class Crop(msgspec.Struct, frozen=True, tag="crop"):
-    """A box of the upright original, in pixels (left, top, right, bottom), then fitted."""
+    """A box of the upright original, in pixels (left, top, right, bottom), resized to the limits."""
 
     box: tuple[int, int, int, int]
     max_side_px: int = 2048
@@ -52,13 +52,13 @@ class Crop(msgspec.Struct, frozen=True, tag="crop"):
 
 
 class Thumb(msgspec.Struct, frozen=True, tag="thumb"):
-    """A small preview for people: a picture, or the first page of a document."""
+    """A small preview for people: an image, or the first page of a document."""
 
     side_px: int = 256
 
 
 class Page(msgspec.Struct, frozen=True, tag="page"):
-    """One page of a document as a picture."""
+    """One page of a document as an image."""
 
     number: int
     dpi: int = 150
@@ -72,7 +72,7 @@ class Page(msgspec.Struct, frozen=True, tag="page"):
 
 
 class Slice(msgspec.Struct, frozen=True, tag="slice"):
-    """A new document of just these pages."""
+    """A new document with only these pages."""
 
     pages: str
 
@@ -81,7 +81,7 @@ class Slice(msgspec.Struct, frozen=True, tag="slice"):
 
 
 class Text(msgspec.Struct, frozen=True, tag="text"):
-    """The words of a document, with page, slide or sheet markers; `pages` empty means all."""
+    """The text of a document, with page, slide or sheet markers; empty `pages` means all."""
 
     pages: str = ""
 
@@ -91,17 +91,17 @@ class Text(msgspec.Struct, frozen=True, tag="text"):
 
 
 class Ocr(msgspec.Struct, frozen=True, tag="ocr"):
-    """The words that are drawn in a picture, or on one page of a document (`page` 0 means a picture)."""
+    """The text in an image, or on one page of a document (`page` 0 means an image)."""
 
     page: int = 0
 
 
 class Scenes(msgspec.Struct, frozen=True, tag="scenes"):
-    """When the picture of a video changes: a JSON list of the seconds at which its scenes begin."""
+    """The scenes of a video: a JSON list of the seconds at which they begin."""
 
 
 class Frame(msgspec.Struct, frozen=True, tag="frame"):
-    """The picture that a video shows at one moment."""
+    """The frame of a video at one time."""
 
     at_ms: int
     max_side_px: int = 1024
@@ -114,15 +114,15 @@ class Frame(msgspec.Struct, frozen=True, tag="frame"):
 
 
 class SoundTrack(msgspec.Struct, frozen=True, tag="sound"):
-    """The sound of a video or of a recording, as MP3 in the quality of speech."""
+    """The sound of a video or of a recording, as MP3 in speech quality."""
 
 
 class SpokenText(msgspec.Struct, frozen=True, tag="spoken"):
-    """What is said in a recording or a video. A configured program or service writes it down."""
+    """The transcript of a recording or a video, written by a configured program or service."""
 
 
 class EmbeddedImage(msgspec.Struct, frozen=True, tag="picture"):
-    """The n-th picture inside a document, counted from one, as it was stored there."""
+    """The n-th image inside a document, counted from one, in its stored form."""
 
     number: int
 
@@ -132,7 +132,7 @@ class EmbeddedImage(msgspec.Struct, frozen=True, tag="picture"):
 
 
 class Describe(msgspec.Struct, frozen=True, tag="describe"):
-    """Describe an image with a model. That model writes it; `formats.render` cannot."""
+    """A description of an image, written by a model; `formats.render` cannot make it."""
 
     by: str
     """The model's reference."""
@@ -157,7 +157,7 @@ Recipe: TypeAlias = (
 
 
 class Rendered(msgspec.Struct, frozen=True, kw_only=True):
-    """Derived bytes. `media_type` is what the encoder wrote."""
+    """Derived bytes. `media_type` is the type that the encoder wrote."""
 
     data: bytes
     media_type: str
@@ -165,13 +165,13 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     height: int | None = None
     pages: int | None = None
     pages_without_text: tuple[int, ...] = ()
-    """For the text of a PDF: which of its pages have no text layer, counted from one in the whole document."""
+    """For the text of a PDF: the pages without a text layer, counted from one in the whole document."""
     notices: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=4096)
 def recipe_key(recipe: Recipe) -> str:
-    """Return a short stable name, fit for a file name and a database column."""
+    """Return a short stable name for a recipe, suitable as a file name and in a database column."""
     fields = msgspec.structs.asdict(recipe)
     values = "_".join(_plain(value) for value in fields.values())
     return f"{recipe.__struct_config__.tag}{RECIPES_VERSION}" + (f"-{values}" if values else "")

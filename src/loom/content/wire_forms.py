@@ -1,8 +1,8 @@
-"""Wire forms: messages and request bodies as they were written for one protocol, so that they can go back to its
-provider unchanged. Values only.
+"""Wire forms: messages and request bodies in the exact form of one protocol, so that they can be sent to its provider
+unchanged. Plain values.
 
-A form is JSON with two kinds of holes: `{"$media": digest, "prefix": …}` where the base64 of a medium stood, and
-`{"$text": n}` for a long text that the n-th text block of its messages holds already.
+A form is JSON with two kinds of placeholders: `{"$media": digest, "prefix": …}` for the base64 of a medium, and
+`{"$text": n}` for a long text that the n-th text block of its messages already holds.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ _BYTE_HOLDERS: Final = ("source", "inlineData", "inline_data", "input_audio", "i
 
 
 class WireForm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Neighbouring messages as they came: `items` are the messages or items of the request that became them."""
+    """Neighbouring messages in their original form: `items` are the messages or items of the request from which they
+    were read."""
 
     provider: str
-    """Whose protocol it is, as `Model.opaque_owner` names it."""
+    """The owner of the protocol, as in `Model.opaque_owner`."""
     wire: str
     items: list[Any]
     messages: int = 1
@@ -37,23 +38,23 @@ class WireForm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BodyForm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A request body without its conversation, as it came. `head` are the items before the first message (system
-    prompts that stand among the messages)."""
+    """A request body in its original form, without its conversation. `head` are the items before the first message
+    (system prompts among the messages)."""
 
     provider: str
     wire: str
     fields: dict[str, Any]
     head: tuple[Any, ...] = ()
     names: tuple[str, ...] = ()
-    """All fields of the body, in their order."""
+    """The names of all fields of the body, in order."""
 
 
 class UnusableForm(Exception):
-    """The form holds bytes that are not stored, or are of another type than it says."""
+    """Raised if a form contains bytes that are not stored, or that have another type than it declares."""
 
 
 def texts_of(messages: Sequence[Message]) -> list[str]:
-    """Return the texts that holes of a form count, in order."""
+    """Return the texts that the placeholders of a form count, in order."""
     return [text for message in messages for block in message.blocks for text in _texts(block)]
 
 
@@ -66,9 +67,9 @@ def _texts(block: Block) -> Iterator[str]:
 
 
 def make_template(value: Any, media: Mapping[str, Media], texts: Sequence[str]) -> Any:
-    """Return JSON with holes for the media, by the text that encoded them, and for long texts.
+    """Return JSON with placeholders for media, found by their encoded text, and for long texts.
 
-    Raise `UnusableForm` where bytes would be left in it, or have another type than it declares.
+    Raise `UnusableForm` if bytes would remain in it, or have another type than it declares.
     """
     places = {text: at for at, text in reversed(list(enumerate(texts))) if len(text) > _LONG_CHARS}
     return _template(value, media, places, "")
@@ -95,7 +96,7 @@ def _template(value: Any, media: Mapping[str, Media], texts: Mapping[str, int], 
 
 
 def _lacks_bytes(holder: Any, media: Mapping[str, Media]) -> bool:
-    """Whether an object holds inline bytes that were not stored."""
+    """Return whether an object holds inline bytes that were not stored."""
     if not isinstance(holder, dict):
         return False
     fields = cast("dict[str, Any]", holder)
@@ -115,7 +116,8 @@ def _hole(text: str, found: Media, declared: str) -> dict[str, Any]:
 
 
 def fill_form(value: Any, embed: Callable[[str, str], Any], texts: Sequence[str]) -> Any:
-    """Return the JSON of a form with its holes filled; `embed` gets the digest and the prefix of a medium."""
+    """Return the JSON of a form with its placeholders filled; `embed` receives the digest and the prefix of a
+    medium."""
     match value:
         case dict():
             fields = cast("dict[str, Any]", value)
@@ -131,11 +133,11 @@ def fill_form(value: Any, embed: Callable[[str, str], Any], texts: Sequence[str]
 
 
 FORM_KEY: Final = "form"
-"""Where a stored message keeps its form, beside it."""
+"""The key under which a node's metadata holds its form."""
 
 
 def stored_form(meta: Mapping[str, Any]) -> WireForm | None:
-    """Return the form that was stored beside a message; None where there is none that can be read."""
+    """Return the form that was stored with a message; None if there is none that can be read."""
     try:
         return msgspec.convert(meta[FORM_KEY], WireForm) if FORM_KEY in meta else None
     except msgspec.ValidationError:

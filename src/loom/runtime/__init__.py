@@ -1,5 +1,5 @@
-"""Runtime: opens the store, the providers and the tools, and hands out what belongs together. The only place where the
-parts of Loom are put together."""
+"""Runtime: opens the store, the providers and the tools, and connects them. The only module where the parts of Loom are
+put together."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ MEDIA = "media"
 
 
 class Runtime:
-    """The composition root: it opens the store, the providers and the tools once, and hands out sessions.
+    """The composition root: it opens the store, the providers and the tools once, and creates sessions.
 
-    Use it as `async with Runtime.open(...) as runtime`. Everything is a keyword of `open`; its attributes cannot be
+    Use it as `async with Runtime.open(...) as runtime`. All options are keywords of `open`; attributes cannot be
     assigned.
     """
 
@@ -93,18 +93,18 @@ class Runtime:
         self.user_costs: Final = UserCosts(database)
         self.session_users: Final = SessionUsers(self.accounts, SessionMembers(database))
         self.workers: Final = workers
-        """The processes that decode files; they end with the last runtime that is open."""
+        """The processes that decode files; they end with the last open runtime."""
         given, own = split_providers(options.providers)
         if not isinstance(options.model, str):
             own[options.model.name] = Answering(options.model)
         self.models: Final = ModelAccess(
             self._current_config, given=given, own=own, database=database, renditions=lambda: self.stores.renditions
         )
-        """Which model a name means, and the provider that answers for it."""
+        """Resolves model names, and returns the provider of a model."""
         self.speech: Final = SpeechServices(self._current_config, self.models, lambda: self.stores)
-        """What writes down speech, and what speaks."""
+        """Transcribes and synthesises speech."""
         self.stores: Final = open_stores(config, database, media, self.speech.transcriber, self.models.calibrations)
-        """For maintenance: interfaces use `library`."""
+        """For maintenance; interfaces use `library`."""
         self.describers: Final = Describers(self._current_config, self.models, self.stores)
         self.settler: Final = Settler(
             self.stores.renditions,
@@ -129,11 +129,11 @@ class Runtime:
         self.upkeep: Final = Upkeep(
             self.stores, lambda: self._config.cleanup_after_days, self.models.files, self.models.resolve
         )
-        """What is deleted by itself."""
+        """The automatic cleanup."""
         self.library: Final = LocalLibrary(self, self.stores)
-        """What interfaces use: sessions, media, models and tools."""
+        """The API for interfaces: sessions, media, models and tools."""
         self.dispatch: Final = Dispatch(self.stores, self.models.cost_by_name)
-        """What a daemon uses besides."""
+        """The additional API for a daemon."""
         prompts = SystemPrompts(self._current_config, options.system, uses_files=options.instructions)
         self.sessions: Final = SessionFactory(
             self._current_config,
@@ -172,13 +172,13 @@ class Runtime:
     ) -> AbstractAsyncContextManager[Runtime]:
         """Open a runtime; without `config`, with the user's configuration.
 
-        `model` is asked where a session names none: a name, or a provider of your own. `tools` are names of built-in
-        tools, typed functions and `Tool` objects, or "all". `approve` decides on every call, once, instead of the
-        configured rules: it gets an `ApprovalRequest` and returns `Allow()`, `Deny(reason)` or `Ask()`.
-        `providers` answer for the platforms that they are given for. `store` and `media` say where sessions and bytes
-        are kept ("postgresql://…", "s3://bucket/prefix"). `system` begins every new session that names no other.
-        `mcp=False` leaves out the configured MCP servers, a `McpServers` replaces them. Without `instructions`,
-        neither the default system prompt nor AGENTS.md begin a session. `limits` replace the configured ones of turns.
+        `model` is the default model of sessions: a name, or a custom provider. `tools` are names of built-in tools,
+        typed functions and `Tool` objects, or "all". `approve` decides on every call, once, instead of the configured
+        rules: it receives an `ApprovalRequest` and returns `Allow()`, `Deny(reason)` or `Ask()`. `providers` replace
+        the providers of the platforms that they are given for. `store` and `media` are the locations of sessions and
+        bytes ("postgresql://…", "s3://bucket/prefix"). `system` is the default system prompt of new sessions.
+        `mcp=False` disables the configured MCP servers; a `McpServers` replaces them. Without `instructions`, new
+        sessions get neither the default system prompt nor AGENTS.md. `limits` replace the configured limits of turns.
         """
         config = _configured(config, store, media)
         name = model if isinstance(model, str) else model.name
@@ -238,7 +238,7 @@ class Runtime:
         return self._config
 
     def reconfigure(self, config: Config) -> None:
-        """Take keys, models and context settings from `config` from now on; stores, rules and tools stay."""
+        """Use the keys, models and context settings of `config` from now on; stores, rules and tools stay."""
         self._config = config
 
     @property
@@ -266,11 +266,11 @@ class Runtime:
         tools: Sequence[str | Tool] | None = None,
         agent: str = "",
     ) -> LocalSession:
-        """Open an earlier session by its id, or begin a new one, in the working directory unless `workspace` is given.
+        """Open an existing session by its id, or create one, in the working directory unless `workspace` is given.
 
         `tools` are those that messages sent through this object may call: names of the runtime's tools, and `Tool`
-        objects of the session's own; None means all of the runtime's. `agent`
-        names an agent of the configuration; an earlier session belongs to it from now on.
+        objects for this session only; None means all of the runtime's. `agent` names a configured agent; an existing
+        session is assigned to it.
         """
         if session_id:
             return await self.sessions.open(session_id, tools=tools, agent=agent)
@@ -286,7 +286,8 @@ class Runtime:
         return ClientConversations(stores.forest, stores.sessions, records, stores.media, self.library.intake)
 
     def services(self, tools: Collection[str] | None = None, own: Mapping[str, Tool] | None = None) -> Services:
-        """Return what sessions are given that may use `tools` (None: all), and `own` ones besides the runtime's."""
+        """Return the services of sessions that may use `tools` (None: all), and `own` tools in addition to the
+        runtime's."""
         config = self._config
         shared = None if tools is None else [name for name in tools if name not in (own or {})]
         return Services(
@@ -330,8 +331,8 @@ class Runtime:
         )
 
     def gateway_services(self) -> Services:
-        """Return what answers of the gateway are given: a client repeats its history, so nothing ages, and it waits for
-        OCR and descriptions only so long."""
+        """Return the services for answers of the gateway. A client repeats its history, so nothing ages, and OCR and
+        descriptions are awaited only for a limited time."""
         services = self.services()
         return msgspec.structs.replace(
             services,
@@ -345,11 +346,11 @@ class Runtime:
             await check_budget(self.stores.database, self.models.cost_by_name, budget, session_id)
 
     async def charge(self, session_id: str, model: Model, usage: Usage) -> None:
-        """Add what an answer has cost to what the owners of a session have spent."""
+        """Add the cost of an answer to what the owners of a session have spent."""
         await self.user_costs.charge(session_id, self.models.cost(model, usage) or 0.0)
 
     def nudge(self, session_id: str) -> None:
-        """Another process has sent a command to a turn that may run here (`requests`): look at once."""
+        """Wake the turn of a session, because another process has sent it a command."""
         found = self._locks.get(session_id)
         if found is not None:
             found.wake.set()
@@ -373,14 +374,14 @@ def _configured(config: Config | None, store: str, media: str) -> Config:
         return load_config(flags={"store.url": store or None, "media.url": media or None})
     if store or media:
         raise ConfigError(
-            "config= says where things are kept.",
-            hint="Set store.url and media.url there, or leave it out.",
+            "store= and media= cannot be combined with config=.",
+            hint="Set store.url and media.url in the configuration instead.",
         )
     return config
 
 
 async def _open_store(url: str, own: Path) -> Database:
-    """Return the store at an address, else the user's own file; only here is it said where that lies."""
+    """Open the store at `url`, or the user's own file. Only the error for the latter names the path."""
     try:
         return await open_database(url or str(own))
     except StoreError as error:

@@ -1,4 +1,4 @@
-"""recall and ask_agent: tools that see the whole conversation, and that hand tasks to other agents."""
+"""The tools `recall`, which searches the whole conversation, and `ask_agent`, which hands tasks to other agents."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 MAX_TASKS: Final = 8
 MAX_FOUND: Final = 20
 PARENT: Final = "parent_session"
-"""The setting of a sub-agent's session that names the session that asked."""
+"""The setting of a sub-agent's session with the id of the session that started it."""
 _AROUND_CHARS: Final = 200
 _SHORT_NODE: Final = 12
 
 
 @runtime_checkable
 class SessionContext(Protocol):
-    """A context that knows its session."""
+    """A tool context that belongs to a session."""
 
     @property
     def session_id(self) -> str: ...
@@ -40,19 +40,19 @@ class SessionContext(Protocol):
 
     @property
     def tool_names(self) -> Collection[str]:
-        """The tools that the turn may call."""
+        """The names of the tools that the turn may call."""
         ...
 
 
 def recall_tool(runtime: Runtime) -> Tool:
-    """Return the tool that searches everything that was said in the session, on all branches."""
+    """Return the tool that searches all messages of the session, on all branches."""
 
     async def recall(context: ToolContext, query: str = "", message: str = "") -> ToolResult:
-        """Find what was said earlier in this conversation and is no longer in view: all branches, also what a summary
-        stands for. Give words to search for, or the id of a message to read it whole.
+        """Find earlier messages of this conversation that are no longer in view: on all branches, including those that
+        a summary replaced. Give words to search for, or the id of a message to read all of it.
 
-        query: words that the message holds, in any order
-        message: the id of a message, as a search gave it
+        query: words that the message contains, in any order
+        message: the id of a message, from a search result
         """
         session_id = _session_of(context).session_id
         nodes = [node for node in (await runtime.stores.forest.read_tree(session_id)).nodes if node.message is not None]
@@ -64,7 +64,10 @@ def recall_tool(runtime: Runtime) -> Tool:
         found = [(node, text) for node in nodes if all(word in (text := _words(node)).casefold() for word in words)]
         if not found:
             return text_result(f"no earlier message contains {query!r}")
-        lines = [f"{_short(node)} {node.source}: {_snippet(text, words)}" for node, text in found[-MAX_FOUND:]]
+        lines = [
+            f"{node.id.rpartition(':')[2][:_SHORT_NODE]} {node.source}: {_snippet(text, words)}"
+            for node, text in found[-MAX_FOUND:]
+        ]
         more = f"\n({len(found) - MAX_FOUND} earlier ones are not listed)" if len(found) > MAX_FOUND else ""
         return text_result("\n".join(lines) + more)
 
@@ -75,10 +78,6 @@ def _words(node: Node) -> str:
     message = node.message
     blocks = message.blocks if message is not None else ()
     return "\n".join(text_of(block) for block in blocks if not isinstance(block, ThinkingBlock | UnknownBlock))
-
-
-def _short(node: Node) -> str:
-    return node.id.rpartition(":")[2][:_SHORT_NODE]
 
 
 def _whole(nodes: Sequence[Node], wanted: str) -> str:
@@ -100,12 +99,12 @@ def ask_agent_tool(runtime: Runtime) -> Tool:
 
     async def ask_agent(context: ToolContext, tasks: list[str], agent: str = "", session: str = "") -> ToolResult:
         """Hand tasks to other agents and get their answers. Each works in a session of its own, with its own tools and
-        budget, sees nothing of this conversation, and cannot ask you back: say all that it must know. Several tasks
-        run at the same time, so they must not change the same files.
+        budget, sees nothing of this conversation, and cannot ask you questions: include everything it must know.
+        Several tasks run at the same time, so they must not change the same files.
 
         tasks: what to do and what to answer, each complete in itself
         agent: a configured agent; empty means one like you
-        session: continue an earlier session of an agent with one task, by the id that it gave
+        session: continue an earlier session of an agent with one task, by the id that it returned
         """
         if not 1 <= len(tasks) <= MAX_TASKS:
             raise ToolError(f"{len(tasks)} tasks; 1 to {MAX_TASKS} can be handed over at once")
@@ -132,15 +131,15 @@ def _session_of(context: ToolContext) -> SessionContext:
 
 
 async def _open(runtime: Runtime, context: ToolContext, agent: str, session: str, task: str) -> LocalSession:
-    """Open the session of a sub-agent: an earlier one that the same session began, or a new one. A sub-agent has no
-    tool that the turn that asks does not have, and asks no further agents."""
+    """Open the session of a sub-agent: an earlier one that the same session started, or a new one. A sub-agent has only
+    tools that the calling turn has, and cannot call further agents."""
     asking = _session_of(context)
     parent = await runtime.stores.sessions.get(asking.session_id)
     tools = [name for name in asking.tool_names if name != "ask_agent"]
     if session:
         stored = await runtime.stores.sessions.get(session)
         if stored.settings.get(PARENT) != parent.id:
-            raise NotFound("That is not a session of an agent of yours.", hint="Use the id that ask_agent gave.")
+            raise NotFound("That session does not belong to one of your agents.", hint="Use the id from ask_agent.")
         return await runtime.session(session, tools=tools)
     named = agent or str(parent.settings.get(AGENT, ""))
     model = (agent_model(find_agent(runtime.config, agent)) if agent else "") or asking.model
@@ -151,11 +150,11 @@ async def _open(runtime: Runtime, context: ToolContext, agent: str, session: str
 
 
 async def ask_for_server(runtime: Runtime, context: ToolContext, asked: SampleRequest) -> SampleAnswer:
-    """Ask the model of a turn what an MCP server wants to know. The request is a session of its own, below the one that
-    called the server: it is stored, counted and visible like any other."""
+    """Answer a sampling request of an MCP server with the model of the turn. The request is a session of its own, below
+    the one that called the server, so it is stored, counted and visible like any other."""
     asking = _session_of(context)
     created = await runtime.stores.sessions.create(
-        title=f"Request of the MCP server {asked.server}",
+        title=f"Request from the MCP server {asked.server}",
         model=asking.model,
         system=asked.system,
         settings={PARENT: asking.session_id},
@@ -171,7 +170,7 @@ async def ask_for_server(runtime: Runtime, context: ToolContext, asked: SampleRe
 
 
 async def _run_task(context: ToolContext, session: LocalSession, task: str) -> str:
-    """Run one task to its end; show what it does, and let the user decide on what it wants to do."""
+    """Run one task to its end; show its progress, and pass its approval requests to the user."""
     answer: list[str] = []
     async with session.stream(task) as events:
         async for event in events:
@@ -179,7 +178,7 @@ async def _run_task(context: ToolContext, session: LocalSession, task: str) -> s
                 case TextDelta(text=text):
                     answer.append(text)
                 case ToolStarted(call=call):
-                    answer.clear()  # words before a call are not the answer
+                    answer.clear()  # text before a call is not the answer
                     await context.emit(f"{session.id}: {call.name}")
                 case ApprovalRequested():
                     await _pass_on(context, session, event)
@@ -191,8 +190,8 @@ async def _run_task(context: ToolContext, session: LocalSession, task: str) -> s
 
 
 async def _pass_on(context: ToolContext, session: LocalSession, asked: ApprovalRequested) -> None:
-    """Ask the user what a sub-agent asks, values included, and answer it with what they say."""
-    action, why = f"{asked.call.name}: {asked.action}", f"an agent asks (session {session.id})"
+    """Pass an approval request of a sub-agent to the user, including values to enter, and answer it."""
+    action, why = f"{asked.call.name}: {asked.action}", f"requested by an agent (session {session.id})"
     try:
         said = await context.confirm(action, why=why, schema=asked.values)
     except ToolError as error:

@@ -18,11 +18,11 @@ from loom.runtime.session_settings import ALL_TOOLS, matching_tools, tools_of
 from loom.tools.base import Tool
 
 AGENT: Final = "agent"
-"""The setting of a session that names its agent."""
+"""The session setting that names the agent of the session."""
 
 
 def with_agents(config: Config, agents: Mapping[str, AgentEntry | Mapping[str, Any]]) -> Config:
-    """Return the configuration with these agents beside its own; raise ConfigError where one has an unknown field.
+    """Return the configuration with additional agents; raise `ConfigError` if one has an unknown field.
 
     An agent is a mapping with the fields of `[agents.NAME]`: `model`, `system`, `tools`, `description` …
     """
@@ -43,7 +43,7 @@ def with_agents(config: Config, agents: Mapping[str, AgentEntry | Mapping[str, A
 
 
 def find_agent(config: Config, name: str) -> AgentEntry:
-    """Return a configured agent; raise ConfigError with the names that there are."""
+    """Return a configured agent; raise `ConfigError` with the known names if there is none."""
     found = config.agents.get(name)
     if found is None:
         known = f"Configured: {', '.join(sorted(config.agents))}." if config.agents else "Add a table [agents.NAME]."
@@ -52,19 +52,19 @@ def find_agent(config: Config, name: str) -> AgentEntry:
 
 
 def agent_model(entry: AgentEntry) -> str:
-    """Return the reference of its model; empty means the default model."""
+    """Return the reference of the agent's model; empty means the default model."""
     if entry.model or not entry.brain.model:
         return entry.model
     return f"{entry.brain.provider}/{entry.brain.model}" if entry.brain.provider else entry.brain.model
 
 
 def agent_tools(entry: AgentEntry, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
-    """Return those of the tools that the agent may use."""
+    """Return the tools that the agent may use."""
     return tools if entry.tools is None else matching_tools(tools, entry.tools)
 
 
 def session_services(services: Services, settings: Mapping[str, Any], config: Config) -> Services:
-    """Return the services of a session with these settings: what its agent and its own choice of tools leave."""
+    """Return the services of a session with these settings, restricted to the tools of its agent and of the session."""
     if name := str(settings.get(AGENT, "")):
         services = agent_services(services, config.agents.get(name), config)
     if (patterns := tools_of(settings)) != ALL_TOOLS:
@@ -74,7 +74,7 @@ def session_services(services: Services, settings: Mapping[str, Any], config: Co
 
 def agent_services(services: Services, entry: AgentEntry | None, config: Config) -> Services:
     """Return the services of a session that belongs to an agent. An agent that is no longer configured (None) has no
-    tools: a restriction must not end because its entry was removed."""
+    tools: removing its entry must not remove its restrictions."""
     if entry is None:
         return msgspec.structs.replace(services, tools={})
 
@@ -91,7 +91,7 @@ def agent_services(services: Services, entry: AgentEntry | None, config: Config)
 
 
 def _agent_limits(limits: TurnLimits, entry: AgentEntry) -> TurnLimits:
-    """Return the limits of an agent's turns; its budget can only be smaller than that of every turn."""
+    """Return the limits of an agent's turns; they are never higher than the general limits."""
     steps = limits.steps if entry.max_steps is None else min(limits.steps, entry.max_steps)
     usd = [value for value in (limits.usd, entry.max_usd) if value is not None]
     return msgspec.structs.replace(limits, steps=steps, usd=min(usd) if usd else None)
@@ -106,7 +106,7 @@ def _agent_rule(rule: Rule, entry: AgentEntry, config: Config) -> Rule:
         return policy
 
     def decide(tool: str, subject: str) -> Action | None:
-        """A rule given in code decides; the agent's can only be stricter."""
+        """Let a rule given in code decide; the agent's rules can only be stricter."""
         own, given = policy(tool, subject), rule(tool, subject)
         return own if own == "deny" or (own == "ask" and given != "deny") else given
 
@@ -114,7 +114,7 @@ def _agent_rule(rule: Rule, entry: AgentEntry, config: Config) -> Rule:
 
 
 def apply_vision(model: Model, vision: bool | str) -> Model:
-    """Return the model with or without images, or as it is with "auto"."""
+    """Return the model with or without image support; "auto" leaves it unchanged."""
     known = model.capabilities
     if vision == "auto" or vision is known.vision:
         return model

@@ -1,4 +1,4 @@
-"""Attachments by name: a file, pages of a file, a URL, the clipboard; and how many pages are read at once."""
+"""Attachments by name: a file, pages of a file, a URL, the clipboard; and a limit for the pages of a document."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from loom.content.inputs import Attachment
 from loom.errors import LoomError, NotFound, Unreadable
 
 PIPED: Final = "stdin"
-"""The name of what was piped into a command."""
+"""The name of input that was piped into a command."""
 _PAGES: Final = re.compile(r"(.+)#([1-9][0-9]{0,6}(?:-[1-9][0-9]{0,6})?)")
 _LONGEST_PATH: Final = 4_096
 _NO_CLIPBOARD: Final = "scp the file and @mention it, or open loom web --lan"
@@ -32,8 +32,8 @@ _POWERSHELL_SECONDS: Final = 20
 
 
 def attachment(name: str) -> Attachment:
-    """Return the attachment that a name means: a file, pages of a file (`report.pdf#3-7`), or a URL. Raise `Unreadable`
-    if there is none."""
+    """Return the attachment that a name refers to: a file, pages of a file (`report.pdf#3-7`), or a URL. Raise
+    `Unreadable` if there is none."""
     if name.startswith(("http://", "https://")):
         return Attachment(source=name)
     found = attachment_from_word(name)
@@ -57,7 +57,8 @@ def existing_file(word: str) -> Attachment | None:
 
 
 def attachment_from_word(word: str) -> Attachment | None:
-    """The same; raise `ContentError` if a file exists but the text behind its # is not a range of pages."""
+    """Return the file that a word names, like `existing_file`; raise `ContentError` if the file exists but the text
+    after its # is not a page range."""
     found = existing_file(word)
     file, _, pages = word.rpartition("#")
     if found is None and file and _is_file(file):
@@ -73,7 +74,8 @@ def _is_file(word: str) -> bool:
 
 
 def limit_pages(blocks: Sequence[ContentBlock], pages_per_read: int) -> tuple[list[ContentBlock], list[str]]:
-    """Return the blocks with at most `pages_per_read` pages of each document, and how to get the other pages."""
+    """Return the blocks with at most `pages_per_read` pages of each document, and notices on how to get the other
+    pages."""
     shown: list[ContentBlock] = []
     notices: list[str] = []
     for block in blocks:
@@ -90,8 +92,8 @@ def limit_pages(blocks: Sequence[ContentBlock], pages_per_read: int) -> tuple[li
 
 
 def read_clipboard() -> list[Attachment]:
-    """Return the image or the files on the clipboard. Raise `LoomError` without a clipboard, as over SSH, `NotFound` if
-    it holds neither."""
+    """Return the image or the files on the clipboard. Raise `LoomError` if there is no clipboard, as over SSH,
+    `NotFound` if it holds neither."""
     if os.environ.get("SSH_CONNECTION"):
         raise LoomError("No clipboard available.", hint=_NO_CLIPBOARD)
     if os.environ.get("WSL_DISTRO_NAME") and shutil.which("powershell.exe"):
@@ -99,9 +101,9 @@ def read_clipboard() -> list[Attachment]:
     grab: Any = importlib.import_module("PIL.ImageGrab")
     try:
         found: Any = grab.grabclipboard()
-    except importlib.import_module("PIL").UnidentifiedImageError:  # some programs give whatever they have
+    except importlib.import_module("PIL").UnidentifiedImageError:  # some programs return arbitrary data
         found = None
-    except (NotImplementedError, OSError):  # no program that could ask, or it failed: ChildProcessError is an OSError
+    except (NotImplementedError, OSError):  # no clipboard program, or it failed: ChildProcessError is an OSError
         raise LoomError("No clipboard available.", hint=f"Install wl-clipboard or xclip; or {_NO_CLIPBOARD}") from None
     if isinstance(found, list):
         return [Attachment(source=Path(str(name))) for name in cast("list[Any]", found)]
@@ -113,7 +115,7 @@ def read_clipboard() -> list[Attachment]:
 
 
 def _read_windows_clipboard() -> list[Attachment]:
-    """Return the clipboard of Windows, from inside its Linux subsystem."""
+    """Return the content of the Windows clipboard, from inside its Linux subsystem."""
     command = ["powershell.exe", "-NoProfile", "-NonInteractive", "-STA", "-Command", _POWERSHELL]
     try:
         ran = subprocess.run(command, capture_output=True, check=True, timeout=_POWERSHELL_SECONDS)

@@ -1,4 +1,4 @@
-"""Calibrations: how far the estimates of each model are off, learned from every session and kept in the store."""
+"""Calibrations: the correction of each model's token estimates, learned from all sessions and kept in the store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _FIRST_SAMPLES: Final = 4
 
 
 class ModelCalibrations:
-    """Read once for a runtime. Written when an answer changes a ratio by more than 2 %."""
+    """The calibrations of all models. They are read once per runtime, and written when an answer changes a ratio by
+    more than 2 %."""
 
     def __init__(self, facts: ModelFacts) -> None:
         self._facts = facts

@@ -1,9 +1,9 @@
-"""Conversations of clients that send their whole history with each request: stored as sessions, told apart from what is
-stored already.
+"""Conversations of clients that send their whole history with each request: stored as sessions, and matched with what
+is already stored.
 
-Such a client sends everything again, without what it was not given (opaque data) and sometimes without what it does
-not keep (thinking). Messages that are stored are used as they are stored, so that each model gets back what it
-produced; the rest is appended. Nothing is copied: a message and its place decide its node.
+Such a client sends everything again, without data that it never received (opaque data) and sometimes without data that
+it does not keep (thinking). Messages that are already stored are used in their stored form, so that each model gets
+back what it produced; the others are appended. Nothing is duplicated: a message and its parent determine its node.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from loom.store.session_rows import StoredSession
 from loom.store.sessions import Sessions
 
 INLINE_NOTICE: Final = "[Loom: {}]\n\n"
-"""Begins an answer to tell the user, once a session, that something was reduced for the model."""
+"""The line before an answer that tells the user, once per session, that content was reduced for the model."""
 _INLINE: Final = re.compile(r"\A\[Loom: [^\]\n]*\]\n\n")
 _TITLE_CHARS: Final = 60
 _MAX_KEPT: Final = 1_000
@@ -46,8 +46,8 @@ _MAX_PATHS: Final = 64
 
 
 class ReadConversation(msgspec.Struct, frozen=True, kw_only=True):
-    """A client's conversation in our form. `forms` are its messages as they came, by the position of the first message
-    of each; `head` the system prompts among them."""
+    """A client's conversation as messages. `forms` are the messages in their original form, by the position of the
+    first message of each; `head` are the system prompts among them."""
 
     system: str
     messages: tuple[Message, ...]
@@ -57,7 +57,7 @@ class ReadConversation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClientConversations:
-    """Sessions of such clients."""
+    """The sessions of such clients."""
 
     def __init__(
         self, forest: Forest, sessions: Sessions, records: GatewayRecords, media: MediaStore, intake: MediaIntake
@@ -67,10 +67,10 @@ class ClientConversations:
         self._media = media
         self._intake = intake
         self._kept: OrderedDict[str, str] = OrderedDict()
-        """The digest that was stored for one that came, where intake made a smaller copy."""
+        """Maps a received digest to the stored one, if intake made a smaller copy."""
         self._readings = PrefixReadings()
         self._paths: OrderedDict[str, tuple[Node, ...]] = OrderedDict()
-        """By the last node: those of the conversations that go on now."""
+        """The paths of recent conversations, by their last node."""
         self.records = records
 
     # Read ------------------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class ClientConversations:
         )
 
     async def _accept(self, part: InlinePart) -> StoredUpload:
-        """Store a medium, or find it: clients send all of them again with each request."""
+        """Store a medium, or find it in the store: clients send all media again with each request."""
         try:
             return await self._intake.reuse(self._kept.get(part.digest, part.digest), part.name)
         except NotFound:
@@ -117,8 +117,8 @@ class ClientConversations:
     # Store -----------------------------------------------------------------------------------------------------------
 
     async def place(self, key: str, system: str, messages: Sequence[Message], *, model: str) -> tuple[str, Snapshot]:
-        """Store the new messages of the conversation `key`; return its session, and as it is down to the last of them.
-        The session continues with the system prompt of the newest request."""
+        """Store the new messages of the conversation `key`; return the id of its session, and a snapshot down to the
+        last message. The session uses the system prompt of the newest request."""
         session = await self.records.session_of(key)
         if not session:
             created = await self._sessions.create(
@@ -132,19 +132,19 @@ class ClientConversations:
         return session, snapshot_of(stored, root.system or "", tuple(map(placed_node, nodes)))
 
     async def learn(self, session: str, change: SessionChange) -> None:
-        """Keep what an answer or a refusal has taught of the model."""
+        """Store what an answer or a refusal revealed about the model."""
         await self._sessions.update(
             session, settings=change.settings, quarantine=change.quarantine, watermark=change.watermark
         )
 
     async def append(self, session: str, messages: Sequence[Message], meta: Mapping[str, Any] | None = None) -> str:
-        """Append what is new of a history and return the node of its last message."""
+        """Append the new messages of a history; return the node of its last message."""
         return (await self._append(await self._sessions.get(session), messages, meta))[-1].id
 
     async def _append(
         self, stored: StoredSession, messages: Sequence[Message], meta: Mapping[str, Any] | None = None
     ) -> tuple[Node, ...]:
-        """Append what is new of a history and return the path to its last message. The head moves there, unless a
+        """Append the new messages of a history; return the path to its last message. The head moves there, unless a
         parallel request has moved it: then both are branches."""
         session, head = stored.id, stored.head_id
         found = self._paths.get(head)
@@ -186,7 +186,7 @@ class ClientConversations:
         return (await self._forest.node(node)).message
 
     async def file_part(self, client: str, file_id: str) -> StoredPart | None:
-        """Return a file that the client uploaded, to stand in a request; None for another id."""
+        """Return a file that the client uploaded, for use in a request; None if the client has no such file."""
         found = await self.records.file(client, file_id)
         if found is None:
             return None
@@ -203,7 +203,7 @@ class ClientConversations:
 
 
 def count_common(messages: Sequence[Message], path: Sequence[Node]) -> int:
-    """Return how many messages, from the first on, are the ones on a stored path."""
+    """Return how many messages, from the first one, are the same as on a stored path."""
     common = 0
     for message, node in zip(messages, path, strict=False):
         if node.message is None or not is_same(message, node.message):
@@ -213,22 +213,22 @@ def count_common(messages: Sequence[Message], path: Sequence[Node]) -> int:
 
 
 def has_notice(message: Message) -> bool:
-    """Whether a client sends back the line that told its user of a reduction; it is not the model's."""
+    """Return whether a message contains the line about a reduction, which the model did not write."""
     if message.role != "assistant":
         return False
     return any(isinstance(block, TextBlock) and _INLINE.match(block.text) for block in message.blocks)
 
 
 def is_same(sent: Message, stored: Message) -> bool:
-    """Return whether a client's message is the stored one, apart from what clients do not keep."""
+    """Return whether a client's message is the stored one, apart from parts that clients do not keep."""
     if sent.role != stored.role:
         return False
     return sent == stored or (sent.role == "assistant" and _visible(sent) == _visible(stored))
 
 
 def _visible(message: Message) -> tuple[object, ...]:
-    """Return words and calls, in order. Neighbouring texts are one: protocols join and split them. The line that tells
-    the user of a reduction is not the model's."""
+    """Return the text and the calls of a message, in order. Neighbouring texts are joined, because protocols join and
+    split them. The line about a reduction is removed."""
     found: list[object] = []
     words: list[str] = []
     for block in message.blocks:
@@ -236,7 +236,7 @@ def _visible(message: Message) -> tuple[object, ...]:
             case TextBlock(text=text):
                 words.append(_INLINE.sub("", text, count=1))
             case ThinkingBlock() | UnknownBlock():
-                continue  # clients of other protocols are not given blocks of a provider's own kind
+                continue  # clients of other protocols do not receive provider-specific blocks
             case ToolCall():
                 found += _joined(words)
                 words = []

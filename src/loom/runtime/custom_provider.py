@@ -1,4 +1,4 @@
-"""Providers of your own: a name, capabilities, and a function that answers.
+"""Custom providers: a name, capabilities, and a method that answers prompts.
 
 class Echo:
     name = "echo"
@@ -28,8 +28,8 @@ _LIMITS: Final = Limits(context_tokens=128_000, max_output_tokens=32_000)
 
 
 class CustomProvider(Protocol):
-    """It is asked with prompts that fit its capabilities. It gives pieces of text, or model events (`loom.events`)
-    where it does more than speak; an answer that ends without an exception is whole."""
+    """A provider implemented by the user's program. It receives prompts that fit its capabilities, and yields text, or
+    model events (`loom.events`) for anything else. An answer that ends without an exception is complete."""
 
     @property
     def name(self) -> str: ...
@@ -41,12 +41,13 @@ class CustomProvider(Protocol):
 
 
 def register_provider(provider: CustomProvider) -> None:
-    """From now on `NAME` and `NAME/MODEL` mean this provider, in every runtime of this process."""
+    """Register a provider for all runtimes of this process: `NAME` and `NAME/MODEL` refer to it from now on. Raise
+    `ConfigError` if the name is invalid or taken."""
     name = provider.name
     if _NAME.fullmatch(name) is None:
-        raise ConfigError(f"a provider's name has small letters, digits, _ and -, not {name!r}")
+        raise ConfigError(f"a provider's name has lower-case letters, digits, _ and -, not {name!r}")
     if name in catalog.platforms() or name in catalog.ALIASES:
-        raise ConfigError(f"{name} is a service that Loom knows.", hint="Choose another name.")
+        raise ConfigError(f"{name} is the name of a built-in service.", hint="Choose another name.")
     REGISTERED[name] = Answering(provider)
 
 
@@ -66,7 +67,7 @@ def custom_model(reference: str, own: Mapping[str, Answering]) -> Model | None:
 
 
 class Answering:
-    """A custom provider behind the agent's interface."""
+    """Adapts a custom provider to the `Provider` port."""
 
     def __init__(self, own: CustomProvider) -> None:
         self.own = own
@@ -91,4 +92,4 @@ class Answering:
 
 
 REGISTERED: Final[dict[str, Answering]] = {}
-"""By name, for every runtime of this process."""
+"""The registered providers by name, for every runtime of this process."""

@@ -1,7 +1,8 @@
 """Turns as DBOS workflows, named SESSION/TURN; the value of every step is in DBOS's tables.
 
-The session's lease decides which process runs a turn. So each process has a queue of its own, and a turn that another
-process left is resumed on the queue of the process that holds the lease now; steps that are recorded are not repeated.
+The session's lease decides which process runs a turn. So each process has its own queue, and a turn that another
+process left unfinished is resumed on the queue of the process that holds the lease now. Recorded steps are not
+repeated.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ if TYPE_CHECKING:
 _WORKFLOW: Final = "loom.turn"
 _SCHEMA: Final = "loom_dbos"
 _VERSION: Final = "1"
-"""Of what is recorded. DBOS continues a workflow only with the version that began it."""
+"""The version of the recorded data. DBOS continues a workflow only with the version that started it."""
 _POLL_SECONDS: Final = 0.1
 _MAX_VALUE_BYTES: Final = 2_000
 _OPEN: Final = ["PENDING", "ENQUEUED"]
 
 _bodies: dict[str, _Body] = {}
-"""The turns that run in this process, by the id of their workflow. DBOS knows one set of workflows per process."""
+"""The turns that run in this process, by the id of their workflow. DBOS has one set of workflows per process."""
 
 
 class _Body:
-    """A turn's body, until its workflow runs it, and how it ended."""
+    """A turn's body until its workflow runs it, and its outcome."""
 
     def __init__(self, run: Callable[[], Awaitable[None]]) -> None:
         self.run = run
@@ -55,7 +56,7 @@ class _Body:
 
 
 class DbosSteps:
-    """Use `open_dbos`. `queue` is the queue that only this process listens to."""
+    """Steps that DBOS records; created by `open_dbos`. Only this process listens to `queue`."""
 
     def __init__(self, dbos: type[DBOS], workflow: Callable[[str], Coroutine[Any, Any, str]], queue: str) -> None:
         self._dbos = dbos
@@ -89,8 +90,8 @@ class DbosSteps:
             await self._dbos.start_workflow_async(self._workflow, name)
 
     async def _open_workflow(self, turn: str) -> str:
-        """Return the id of the turn's workflow. One that was ended by hand, in a dashboard, gets a successor: whether a
-        turn goes on is decided in its session."""
+        """Return the id of the turn's workflow. A workflow that was ended by hand, in a dashboard, gets a successor,
+        because the session decides whether a turn continues."""
         name, count = turn, 1
         while (status := await self._dbos.get_workflow_status_async(name)) is not None and status.status not in _OPEN:
             count += 1
@@ -126,7 +127,8 @@ class DbosSteps:
             await self._dbos.cancel_workflow_async(status.workflow_id)
 
     async def end_orphans(self, is_running: Callable[[str, str], Awaitable[bool]]) -> None:
-        """End the workflows of turns that are over in their session: a process was killed between the two writes."""
+        """End the workflows of turns that are over in their session, because a process was killed between the two
+        writes."""
         for status in await self._dbos.list_workflows_async(name=_WORKFLOW, status=_OPEN, load_input=False):
             session, _, turn = status.workflow_id.partition("/")
             if not await is_running(session, turn.partition("-")[0]):
@@ -134,7 +136,7 @@ class DbosSteps:
 
 
 async def _run_workflow(name: str) -> str:
-    """Return the workflow of one turn. A body that raises leaves it open."""
+    """Run the body of one turn as a workflow. If the body raises, the workflow stays open."""
     body = _bodies.get(name)
     if body is None:
         raise RuntimeError("this turn runs in another process; the holder of its session's lease continues it")
@@ -150,7 +152,8 @@ async def _run_workflow(name: str) -> str:
 
 @asynccontextmanager
 async def open_dbos(url: str) -> AsyncGenerator[DbosSteps]:
-    """Launch DBOS in the database at `url`, in a schema of its own."""
+    """Launch DBOS in the database at `url`, in its own schema. Raise `ConfigError`, `ExtraMissing` or `Unreachable` if
+    that is not possible."""
     if not url.startswith(("postgresql://", "postgres://")):
         raise ConfigError(
             'turn.engine = "dbos" needs a PostgreSQL store.',
@@ -170,7 +173,7 @@ async def open_dbos(url: str) -> AsyncGenerator[DbosSteps]:
             key="turn",
             hint="Close it first, or open one runtime only: DBOS can be launched once per process.",
         )
-    process = secrets.token_hex(16)  # never that of a process that ended: DBOS recovers nothing by itself
+    process = secrets.token_hex(16)  # a new id for every process, so that DBOS recovers nothing by itself
     queue = f"loom-{process}"
     async with _is_open:
         logging.getLogger("dbos").setLevel(logging.ERROR)
@@ -198,7 +201,7 @@ async def open_dbos(url: str) -> AsyncGenerator[DbosSteps]:
             if recording := [it.task for it in _bodies.values() if it.task is not None and it.done.done()]:
                 await asyncio.wait(recording)
             await asyncio.to_thread(dbos.DBOS.destroy)
-            # DBOS made its own threads the loop's, and has ended them.
+            # DBOS replaced the loop's default threads with its own, and has ended them.
             asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(thread_name_prefix="asyncio"))
 
 

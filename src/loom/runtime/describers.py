@@ -1,4 +1,4 @@
-"""Describers: the models that describe images in words, each with what it has described."""
+"""Describers: the models that describe images, one object for each model."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Describers:
 
     @property
     def default(self) -> str:
-        """The model that describes images for text-only models; empty: images are not described."""
+        """The model that describes images for text-only models; empty if images are not described."""
         return self._config().context.describer
 
     def current(self) -> Describer | None:
-        """Return the configured describer; None where images are not described."""
+        """Return the configured describer; None if images are not described."""
         return self.by(self.default) if self.default else None
 
     def by(self, model: str) -> Describer:

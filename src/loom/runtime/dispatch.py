@@ -1,5 +1,5 @@
-"""What a daemon needs beside `Library` and `Session`: which sessions have work, which process runs them, and the log of
-events that it forwards."""
+"""The API for a daemon besides `Library` and `Session`: which sessions have work, which process runs them, and the
+event log that it forwards."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from loom.store.queue import MessageQueue
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
-    """`model` is empty if no model wrote the message."""
+    """The parent and the author of a node. `model` is empty if no model wrote the message."""
 
     parent: str | None
     model: str = ""
 
 
 class SessionBrief(msgspec.Struct, frozen=True):
-    """What a list of sessions shows of one while its turns run."""
+    """The facts about a session that a list of sessions shows while its turns run."""
 
     state: SessionState
     title: str
@@ -34,7 +34,8 @@ class SessionBrief(msgspec.Struct, frozen=True):
 
 
 class Dispatch:
-    """`price` returns US dollars for the name of a model and its usage; None if the price is not known."""
+    """The stores that a daemon uses. `price` returns US dollars for the name of a model and its usage; None if the
+    price is not known."""
 
     def __init__(self, stores: SessionStores, price: Callable[[str, Usage], float | None]) -> None:
         self.events: EventLog = stores.events
@@ -44,12 +45,13 @@ class Dispatch:
         self._stores = stores
 
     async def brief(self, session_id: str, queued: Collection[str]) -> SessionBrief:
-        """`queued` are the sessions with queued messages, read before."""
+        """Return the state, title and revision of a session. `queued` are the ids of sessions with queued messages,
+        read before."""
         found = await self._stores.sessions.get(session_id)
         return SessionBrief(state_of(found, queued), found.title, found.rev)
 
     async def node_facts(self, node: str) -> NodeFacts:
-        """Return the parent and the author of a node; nothing of one that was deleted."""
+        """Return the parent and the author of a node; both are empty if it was deleted."""
         try:
             found = await self._stores.forest.node(node)
         except NotFound:
@@ -57,7 +59,7 @@ class Dispatch:
         return NodeFacts(found.parent_id, model_of(found))
 
     async def find_call(self, session_id: str, call_id: str) -> ToolCall | None:
-        """Return a call on the path of a session."""
+        """Return a call on the path of a session; None if there is none."""
         try:
             head = (await self._stores.sessions.get(session_id)).head_id
             path = await self._stores.forest.path(head)

@@ -1,4 +1,4 @@
-"""DraftMedia: the media of a message that is not sent. They are kept in a folder that vanishes."""
+"""DraftMedia: the media of a message that is not sent, in a temporary folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DraftMedia:
         self.renditions: Renditions[Any] = Renditions(self, DerivedCache(self._own.place), FormatRenderer(limits))
 
     async def ingest(self, *content: Content, fetch: Fetch | None = None) -> Ingested:
-        """Return bytes and paths become blocks; `fetch` reads addresses."""
+        """Store content and return its blocks; `fetch` reads URLs."""
         return await ingest(list(content), self, limits=self._limits, fetch=fetch)
 
     async def put(self, data: bytes, digest: str = "") -> str:

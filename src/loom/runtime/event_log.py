@@ -1,5 +1,5 @@
-"""The event log of sessions. A stored message is in the log as the id of its node: its words are kept once, in the
-forest, and filled in when the log is read."""
+"""The event log of sessions. A stored message is in the log as the id of its node: its content is kept once, in the
+forest, and inserted when the log is read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loom.store.events import Events, StoredEvent
 from loom.store.forest import Forest
 
 OnEvents: TypeAlias = Callable[[str, int, Sequence[tuple[str, bytes]]], None]
-"""Receives the events (type and JSON) of a session that are on disk, and the number of the last."""
+"""Receives the id of a session, the number of the last event, and the events (type and JSON) that are on disk."""
 
 _RECENT_MESSAGES: Final = 256
 _LOOKED_BACK: Final = 1_000
@@ -28,7 +28,7 @@ class EventLog:
         self._forest = forest
         self._subscribers: list[OnEvents] = []
         self._recent: OrderedDict[str, Message] = OrderedDict()
-        """Messages that were stored a moment ago: followers of a session read them first from the log."""
+        """Messages that were just stored, so that subscribers of a session can read them without the forest."""
 
     def subscribe(self, subscriber: OnEvents) -> None:
         """Call `subscriber` with all events that are written in this process."""
@@ -38,7 +38,7 @@ class EventLog:
         self._subscribers.remove(subscriber)
 
     def publish(self, session_id: str, seq: int, events: Sequence[Event]) -> None:
-        """Hand stored events to the subscribers."""
+        """Pass stored events to the subscribers."""
         for event in events:
             if isinstance(event, MessageStored):
                 self._recent[event.node] = event.message
@@ -51,12 +51,12 @@ class EventLog:
             subscriber(session_id, seq, encoded)
 
     async def append(self, session_id: str, events: Sequence[Event], *, fence: int | None = None) -> int:
-        """Write events; return the number of the last. `publish` shows them."""
+        """Write events; return the number of the last one. `publish` shows them."""
         encoded = [(event.type, encode_event(event, for_log=True)) for event in events]
         return await self._events.append(session_id, encoded, fence=fence)
 
     async def after(self, session_id: str, seq: int, limit: int = 1000) -> tuple[StoredEvent, ...]:
-        """Return the events that follow number `seq`, in order, with the messages that they refer to."""
+        """Return the events after number `seq`, in order, with the messages that they refer to."""
         stored = await self._events.after(session_id, seq, limit)
         nodes = {
             event.seq: node
@@ -82,8 +82,8 @@ class EventLog:
         return await self._events.heads(session_ids)
 
     async def find_batch(self, session_id: str, batch: Sequence[bytes], after: int) -> int | None:
-        """Return the number of the last event of a batch if the log holds it behind number `after`, else None. The same
-        words may stand before it: models repeat themselves."""
+        """Return the number of the last event of a batch if the log contains it after number `after`, else None. The
+        last match counts, because models repeat themselves."""
         if not batch:
             return None
         head = await self._events.head(session_id)
@@ -100,7 +100,7 @@ class EventLog:
             if node not in found:
                 try:
                     message = (await self._forest.node(node)).message
-                except (Corrupt, NotFound):  # the log says so in its place
+                except (Corrupt, NotFound):  # the log has a notice in its place
                     continue
                 if message is not None:
                     found[node] = message

@@ -1,4 +1,4 @@
-"""What a message stands for: slash commands (the user's own, and prompts of MCP servers) and mentioned resources."""
+"""Expansion of a message: slash commands (the user's own, and prompts of MCP servers) and mentioned resources."""
 
 from __future__ import annotations
 
@@ -29,18 +29,19 @@ _ATTACHED: Final = ("image", "pdf", "office", "audio")
 
 
 def list_commands(runtime: Runtime, workspace: Path) -> tuple[CommandView, ...]:
-    """Return the slash commands of a workspace: the user's own, and prompts of servers that are ready. Read files."""
+    """Return the slash commands of a workspace: the user's own, and prompts of servers that are ready. It reads
+    files."""
     own = find_commands(runtime.config, workspace).values()
     found = [CommandView(name=it.name, description=it.description, text=it.text) for it in own]
     for prompt in runtime.mcp.prompts():
-        name = _name(prompt)  # its text is what the session replaces by the prompt
+        name = _name(prompt)  # the session replaces this text with the prompt
         found.append(CommandView(name=name, description=prompt.description, text=f"/{name} $ARGUMENTS"))
     return tuple(found)
 
 
 async def expand_message(runtime: Runtime, content: Sequence[Content], workspace: Path) -> list[Content]:
-    """Return the content with a slash command replaced by what it stands for, and resources that the text mentions
-    (`@SERVER:URI`) in front of it. Raise ToolError if a server does not give them."""
+    """Return the content with its slash command expanded, and with the resources that the text mentions (`@SERVER:URI`)
+    before it. Raise `ToolError` if a server does not return them."""
     leaves = list(flatten(list(content)))
     texts = [leaf.text if isinstance(leaf, TextBlock) else leaf for leaf in leaves if isinstance(leaf, str | TextBlock)]
     if len(texts) == 1 and texts[0].startswith("/"):
@@ -58,7 +59,7 @@ async def expand_message(runtime: Runtime, content: Sequence[Content], workspace
 
 def _mentioned_media(names: Sequence[str], leaves: Sequence[Content], workspace: Path) -> list[Attachment]:
     """Return the images, documents and recordings of the workspace that the text mentions and that are not attached
-    already. Text files stay mentions: the agent is kept informed of them."""
+    yet. Text files stay mentions: they are tracked instead."""
     sources = [leaf.source if isinstance(leaf, Attachment) else leaf for leaf in leaves]
     attached = {os.path.realpath(source) for source in sources if isinstance(source, Path)}
     attached |= {leaf.media.source for leaf in leaves if isinstance(leaf, ImageBlock | DocumentBlock | AudioBlock)}
@@ -66,7 +67,7 @@ def _mentioned_media(names: Sequence[str], leaves: Sequence[Content], workspace:
     for name in names:
         place, pages = place_of(workspace, name), ""
         if place is None:
-            with suppress(ContentError):  # pages that are written wrongly: the turn says so
+            with suppress(ContentError):  # an invalid page range: the turn reports it
                 file, pages = split_pages(name)
                 place = place_of(workspace, file)
         if place is None or is_folder(workspace, place):
@@ -78,7 +79,7 @@ def _mentioned_media(names: Sequence[str], leaves: Sequence[Content], workspace:
                 if kind in _ATTACHED and is_new and opened.inside and not opened.sensitive:
                     found.append(Attachment(source=opened.path, pages=pages))
         except MediaError:
-            continue  # it cannot be read: the turn says so
+            continue  # it cannot be read: the turn reports it
     return found
 
 
@@ -100,7 +101,7 @@ def _name(prompt: ServerPrompt) -> str:
 
 
 class _Attach:
-    """Stores what a server sends as an attachment of the user's message."""
+    """Stores content of a server as an attachment of the user's message."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime

@@ -1,7 +1,7 @@
-"""A session as a file: Markdown, one HTML page with its pictures inside, JSON with everything in it, or a zip of these
-with every medium as a file. `loom import` reads JSON and zip back exactly.
+"""A session as a file: Markdown, one HTML page with its images inside, JSON with everything in it, or a zip of these
+with every medium as a file. `loom import` restores JSON and zip exactly.
 
-The HTML page holds no script and asks no server for anything; every word in it is escaped. In the zip, media are named
+The HTML page contains no script and loads nothing from a server; all text in it is escaped. In the zip, media are named
 by their digest: the name of a file never becomes a path.
 """
 
@@ -20,7 +20,7 @@ import msgspec
 
 from loom.agent.file_undo import UNDONE
 from loom.agent.tracked_files import KNOWN_FILES, TRACKED
-from loom.content.archive import ArchivedMedium, ArchivedNode, SessionArchive, encode_archive
+from loom.content.archive import ArchivedMedium, SessionArchive, encode_archive
 from loom.content.blocks import (
     AudioBlock,
     Block,
@@ -53,11 +53,11 @@ FORMS: Final[tuple[ExportFormat, ...]] = ("md", "html", "json", "zip")
 
 ARCHIVE_FILE: Final = "conversation.json"
 LOCAL_SETTINGS: Final = frozenset({"running", "always", "parent_session", TRACKED, KNOWN_FILES, UNDONE})
-"""Settings of a session that mean something on this machine only; and permissions, which no file may bring along."""
+"""Session settings that are valid only on this machine, and permissions, which a file must not grant."""
 NOT_CARRIED: Final = (
     "the event log, queued messages and the running turn",
     "the workspace folder, and the files that tools tracked in it for undo",
-    "permissions that were always given",
+    "permissions that were granted permanently",
 )
 
 _SIDE_PX: Final = 1_200
@@ -68,7 +68,7 @@ _ENDINGS: Final = {
     "audio/wav": ".wav",
     "video/quicktime": ".mov",
 }
-"""Where systems differ, or do not know."""
+"""Extensions that systems define differently, or not at all."""
 _POLICY: Final = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _STYLE: Final = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:48rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}"
@@ -79,9 +79,9 @@ _STYLE: Final = (
 
 
 async def export_session(runtime: Runtime, session: StoredSession, form: ExportFormat) -> bytes:
-    """Return a session as a file. JSON and zip hold all of it, with every branch, and come back exactly; Markdown and
-    HTML show the conversation up to the head. Configured secrets are masked: what was stored before a key was
-    configured leaves no other way either."""
+    """Return a session as a file. JSON and zip contain all of it, with every branch, and can be restored exactly;
+    Markdown and HTML show the conversation up to the head. Configured secrets are masked, including those stored before
+    they were configured."""
     match form:
         case "zip":
             return await _zip_export(runtime, session)
@@ -93,7 +93,7 @@ async def export_session(runtime: Runtime, session: StoredSession, form: ExportF
 
 
 async def export_page(runtime: Runtime, session: StoredSession, node_id: str, form: Literal["md", "html"]) -> bytes:
-    """Return the conversation down to a node for people to read."""
+    """Return the conversation down to a node, for people to read."""
     root, *nodes = await runtime.stores.forest.path(node_id)
     system, title = system_prompt_of(session.settings, root.system), session.title
     system = system.replace(session.workspace, WORKSPACE) if len(session.workspace) > 1 else system
@@ -106,9 +106,10 @@ async def read_archive(runtime: Runtime, session_id: str) -> SessionArchive:
     archive = await SessionExchange(runtime.stores.database, runtime.secrets.mask).read(
         session_id, without=LOCAL_SETTINGS
     )
-    files = {digest: "" for node in archive.nodes for digest in sorted(_digests(node))}
-    for node in archive.nodes:
-        files |= {media.digest: media_file(media) for media in _media(node)}
+    messages = [decode_message(bytes(node.message)) for node in archive.nodes if node.parent is not None]
+    files = {digest: "" for message in messages for digest in sorted(digests_of(message))}
+    for message in messages:
+        files |= {media.digest: media_file(media) for media in media_of(message)}
     media = tuple(
         ArchivedMedium(digest=digest, file=file or f"media/{digest.partition(':')[2]}")
         for digest, file in sorted(files.items())
@@ -116,16 +117,8 @@ async def read_archive(runtime: Runtime, session_id: str) -> SessionArchive:
     return msgspec.structs.replace(archive, media=media, left_out=(*NOT_CARRIED, *archive.left_out))
 
 
-def _digests(node: ArchivedNode) -> frozenset[str]:
-    return digests_of(decode_message(bytes(node.message))) if node.parent is not None else frozenset()
-
-
-def _media(node: ArchivedNode) -> tuple[Media, ...]:
-    return media_of(decode_message(bytes(node.message))) if node.parent is not None else ()
-
-
 async def _load(runtime: Runtime, digest: str) -> bytes | None:
-    """None where the bytes are gone, or damaged; the export names them."""
+    """Return the bytes of a medium; None if they are gone or damaged. The export names them."""
     try:
         return await runtime.stores.media.load(digest)
     except (NotFound, Corrupt):
@@ -160,7 +153,7 @@ async def _zip_export(runtime: Runtime, session: StoredSession) -> bytes:
 
 
 def _add_file(packed: zipfile.ZipFile, name: str, data: bytes, method: int = zipfile.ZIP_DEFLATED) -> None:
-    """Without the time of the export: equal sessions give equal files."""
+    """Add a file without a timestamp, so that equal sessions give equal exports."""
     info = zipfile.ZipInfo(name)
     info.compress_type = method
     info.external_attr = 0o644 << 16
@@ -168,13 +161,13 @@ def _add_file(packed: zipfile.ZipFile, name: str, data: bytes, method: int = zip
 
 
 def media_file(media: Media) -> str:
-    """`media/9f2c….png`"""
+    """Return the name of a medium in the zip: `media/9f2c….png`."""
     ending = _ENDINGS.get(media.media_type) or mimetypes.guess_extension(media.media_type, strict=False) or ""
     return f"media/{media.digest.partition(':')[2]}{ending}"
 
 
 def speaker(node: Node) -> str:
-    """`you`, `tool`, or the name of the model."""
+    """Return `you`, `tool`, or the name of the model."""
     if node.message is None or node.message.role == "user":
         return "you"
     return "tool" if node.message.role == "tool" else str(node.meta.get("model") or "model")

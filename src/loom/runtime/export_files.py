@@ -1,4 +1,4 @@
-"""The files of an export: a zip, also one that was cut off, a folder, or a single file and what lies beside it."""
+"""The files of an export: a zip, also a truncated one, a folder, or a single file and the files beside it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ReadBytes = Callable[[int], bytes]
 
 
 class ExportFiles:
-    """Files by their names. `notices` say what could not be read."""
+    """Files by name. `notices` name the files that could not be read."""
 
     def __init__(self, files: dict[str, ReadBytes], notices: Sequence[str] = ()) -> None:
         self._files = files
@@ -36,7 +36,7 @@ class ExportFiles:
         return tuple(self._files)
 
     def read(self, name: str, max_bytes: int = MAX_MEMBER_BYTES) -> bytes | None:
-        """Return the bytes of a file; None where there is none, or it cannot be read."""
+        """Return the bytes of a file; None if there is no such file, or it cannot be read."""
         reader = self._files.get(name)
         if reader is None:
             return None
@@ -51,26 +51,23 @@ class ExportFiles:
         return data
 
     def find(self, pointer: str) -> bytes | None:
-        """Return the file that a conversation points at: by its path, by its name, or by an id that its name begins
-        with (`file-AbC` → `file-AbC-photo.png`)."""
+        """Return the file that a conversation refers to: by its path, by its name, or by an id with which its name
+        begins (`file-AbC` → `file-AbC-photo.png`)."""
         wanted = pointer.strip("/").rpartition("/")[2].lower()
         if not wanted:
             return None
         name = self._by_end.get(wanted)
         if name is None:
-            name = next((full for end, full in self._by_end.items() if _has_id(end, wanted)), None)
+            prefixes = tuple(f"{wanted}{mark}" for mark in "-._") if len(wanted) >= 8 else ()
+            name = next((full for end, full in self._by_end.items() if end.startswith(prefixes)), None)
         if name is None and "/" in pointer:
             folder = f"{wanted}/"
             name = next((full for full in self._files if folder in full.lower()), None)
         return None if name is None else self.read(name)
 
 
-def _has_id(name: str, file_id: str) -> bool:
-    return len(file_id) >= 8 and name.startswith(file_id) and name[len(file_id) : len(file_id) + 1] in ("-", ".", "_")
-
-
 def zip_files(source: Path | bytes) -> ExportFiles:
-    """Open a zip. One whose end is missing is read from its beginning, as far as it goes."""
+    """Open a zip. If its end is missing, read it from the beginning, as far as possible."""
     opened = source.open("rb") if isinstance(source, Path) else io.BytesIO(source)
     try:
         packed = zipfile.ZipFile(opened)
@@ -91,7 +88,7 @@ def _member(packed: zipfile.ZipFile, info: zipfile.ZipInfo) -> ReadBytes:
 def _cut_zip(file: BinaryIO) -> ExportFiles:
     found = {name: _whole(data) for name, data in _local_members(file)}
     if not found:
-        raise Unreadable("It is a damaged zip, and no file in it can be read.", hint="Download the export again.")
+        raise Unreadable("The zip is damaged, and no file in it can be read.", hint="Download the export again.")
     return ExportFiles(found, ["the zip is damaged; what could be read of it is imported"])
 
 
@@ -100,7 +97,7 @@ def _whole(data: bytes) -> ReadBytes:
 
 
 def _local_members(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
-    """Members one after another by their own headers. The last one may be a part."""
+    """Yield the members by their own headers. The last one may be incomplete."""
     file.seek(0)
     data = file.read(MAX_JSON_BYTES)
     at = data.find(_LOCAL)
@@ -124,7 +121,7 @@ def _local_members(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
 
 
 def folder_files(folder: Path, limits: IntakeLimits, *, depth: int = 8) -> ExportFiles:
-    """The files of a folder and the folders in it. Files that hold keys by their name are not read."""
+    """Return the files of a folder and its subfolders. Files whose names suggest keys are not read."""
 
     def reader(name: str) -> ReadBytes:
         def read(_: int) -> bytes:

@@ -1,4 +1,4 @@
-"""The file at an address that the user named."""
+"""The file at a URL that the user named."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from loom.content.inputs import Attachment
 
 
 async def fetch_file(url: str) -> Attachment:
-    """Return the file at `url`: of all private hosts, only that one may be asked."""
+    """Fetch the file at `url`. Of all private hosts, only that of the URL is allowed."""
     from loom.tools.download import download
     from loom.tools.egress import Egress, destination_of
 

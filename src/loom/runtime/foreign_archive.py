@@ -1,4 +1,4 @@
-"""A conversation of another product as an archive, which the store takes like one of our own."""
+"""A conversation of another product as an archive, which the store imports like one of our own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from loom.store.nodes import encode_root, node_id_of, root_id_of
 
 
 def archive_of(found: ForeignConversation, tree: LegacyTree) -> tuple[SessionArchive, tuple[str, ...]]:
-    """Return the archive of a conversation, and notices. There is one root: the system prompt above the head."""
+    """Return the archive of a conversation, and notices. It has one root, with the system prompt of the path to the
+    head."""
     known = {node.id: node for node in tree.nodes}
     end = known.get(found.head) or known.get(tree.head or "")
     prompts = [found.system, end.system if end is not None else ""]
@@ -59,5 +60,5 @@ def archive_of(found: ForeignConversation, tree: LegacyTree) -> tuple[SessionArc
 
 
 def _seconds(value: object) -> float:
-    """Seconds since 1970; zero where there is none."""
+    """Return seconds since 1970; zero if there is no time."""
     return max(seconds_of(value), 0.0)

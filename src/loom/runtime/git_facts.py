@@ -1,4 +1,4 @@
-"""What git says about a workspace when a session begins: the last commit, and how many files are changed."""
+"""Git facts about a workspace when a session starts: the last commit, and how many files are changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COMMAND: Final = (
 
 async def read_git_facts(workspace: Path, sandbox: Sandbox, *, is_trusted: bool) -> str:
     """Return one line; empty if there is no repository or git does not answer in time. A repository can configure
-    programs that git runs, so that git runs behind the fence, or in a trusted folder."""
+    programs that git runs, so git runs only in the sandbox or in a trusted folder."""
     if not is_trusted and not sandbox.is_active:
         return ""
     try:

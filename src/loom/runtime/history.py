@@ -1,8 +1,8 @@
 """History: a session as one snapshot that the stream of events continues without a gap.
 
-A message is stored before its event, and the record of a session holds its head and the number of its last event side
-by side. So the nodes that are read after it include every message that the events up to that number report; what the
-running turn has streamed since its last stored message is in the events, and part of the history.
+A message is stored before its event, and the row of a session holds both its head and the number of its last event. So
+the nodes that are read afterwards include every message that the events up to that number report. What the running turn
+has streamed since its last stored message is taken from the events.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class LiveState(msgspec.Struct, frozen=True, kw_only=True):
 
 async def read_history(stores: SessionStores, views: Views, session_id: str, query: MessageQuery) -> History:
     """Return a page of the messages above a node, and the state of the session. The envelopes of the running turn are
-    the events as they are stored."""
+    the stored events."""
     stored = await stores.sessions.get(session_id)
     head = query.head or stored.head_id
     page = await stores.forest.page(session_id, head, before=query.before, limit=query.limit)
@@ -102,7 +102,7 @@ async def live_state_of(stores: SessionStores, stored: StoredSession, head_id: s
     running = running_turn(stored)
     is_next = head.parent_id == last_node if last_node else bool(turn)  # a turn begins at a question of the user
     if is_next and head.source != "user":
-        since.clear()  # the head holds their words already; its event is about to be written
+        since.clear()  # the head already contains their text; its event is about to be written
     return LiveState(
         turn=turn or running.get("turn", ""),
         model=model or running.get("model", "") or stored.model,
@@ -116,12 +116,12 @@ def _decode_event(event: StoredEvent) -> object:
         return None
     try:
         return decode_event(event.data)
-    except ContentError:  # damaged: it is shown as such
+    except ContentError:  # a damaged event is shown as damaged
         return None
 
 
 async def _recent(stores: SessionStores, stored: StoredSession) -> list[StoredEvent]:
-    """Return the events from the last stored message, or the last start or end of a turn, on."""
+    """Return the events since the last stored message, or since the last start or end of a turn."""
     end = stored.last_seq
     reach = _FIRST_LOOK
     while True:

@@ -1,4 +1,4 @@
-"""Imports: conversations of a file become sessions. The command, the API and the page all call this."""
+"""Imports: store the conversations of a file as sessions. The command, the API and the web client all call this."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ async def import_file(
 ) -> ImportReport:
     """Store every conversation of a file as a session. Importing the same file twice changes nothing.
 
-    `roots` are the folders from which old blocks may still take their files. Raise `LoomError` if there is nothing to
-    import.
+    Old blocks may refer to files inside the folders `roots`. Raise `LoomError` if there is nothing to import.
     """
     name = name or (source.name if isinstance(source, Path) else "The file")
     reader = TranscriptReader(runtime.stores.media, runtime.config.media_limits(), roots=roots)
@@ -53,7 +52,8 @@ async def import_file(
 
 
 async def store_transcript(runtime: Runtime, found: Transcript) -> ImportedSession:
-    """As a session. Messages that are there already are shared; a session that is there already is found again."""
+    """Store a conversation as a session. Messages that are already stored are shared; an existing session is found
+    again."""
     if found.archive is None:
         return await _store_path(runtime, found)
     archive, notices = _portable(runtime, found.archive)
@@ -79,7 +79,7 @@ async def store_transcript(runtime: Runtime, found: Transcript) -> ImportedSessi
 
 
 async def _store_path(runtime: Runtime, found: Transcript) -> ImportedSession:
-    """A conversation without branches, and with its own forms where it was written for a provider."""
+    """Store a conversation without branches, with its original forms if it was written for a provider."""
     stored = await runtime.library.import_messages(
         found.messages,
         title=found.title,
@@ -101,7 +101,8 @@ async def _store_path(runtime: Runtime, found: Transcript) -> ImportedSession:
 
 
 def _session_options(request: RequestBody | None) -> dict[str, Any]:
-    """The options of a request body that hold for a whole session: not the call or the JSON that one answer must be."""
+    """Return the options of a request body that apply to a whole session: not the tool choice or the schema of one
+    answer."""
     if request is None:
         return {}
     once = ("tool_choice", "tool_name", "output_schema")
@@ -110,8 +111,8 @@ def _session_options(request: RequestBody | None) -> dict[str, Any]:
 
 
 def _portable(runtime: Runtime, archive: SessionArchive) -> tuple[SessionArchive, list[str]]:
-    """The archive without settings that no file may bring along, and without those that this Loom cannot read: a
-    session that was imported must open."""
+    """Return the archive without settings that a file must not set, and without those that this Loom cannot read, so
+    that the imported session can be opened."""
     notices: list[str] = []
     session = archive.session
     settings = {name: value for name, value in session.settings.items() if name not in LOCAL_SETTINGS}
@@ -133,7 +134,7 @@ def _portable(runtime: Runtime, archive: SessionArchive) -> tuple[SessionArchive
 
 
 def _can_open(session: ArchivedSession, name: str) -> bool:
-    """Whether compiling can read one part of the state."""
+    """Return whether compiling can read one part of the state."""
     state: dict[str, Any] = {part: getattr(session, part) if part == name else {} for part in _STATE}
     stored = StoredSession(
         id="",
@@ -158,5 +159,5 @@ def _can_open(session: ArchivedSession, name: str) -> bool:
 
 
 def _folder(workspace: str) -> str:
-    """Return the folder in which its tools worked, if it is on this machine."""
+    """Return the workspace of the conversation if it exists on this machine."""
     return workspace if workspace and Path(workspace).is_dir() else ""

@@ -1,10 +1,10 @@
-"""Media inside a request body: taken out of the JSON before it is read, so that each is decoded once per session and
-not once per request, and can be written back at the socket.
+"""Media inside a request body: taken out of the JSON before it is read, so that each is decoded once per session
+instead of once per request, and can be written back at the socket.
 
-In the place of the base64 stands a mark, itself base64, that decodes to a token which only this process can make: the
-same bytes have the same one in every request, so that a history can be compared with the one before. Importers hand the
-token on like any bytes; it is looked up instead of decoded. Only structural positions are touched: a text that holds
-base64 stays a text.
+A mark replaces the base64. It is base64 itself and decodes to a token that only this process can create. Equal bytes
+have the same mark in every request, so that a history can be compared with the previous one. Importers pass the token
+on like any bytes; it is looked up instead of decoded. Only fields for media are changed: a text that contains base64
+stays a text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MAX_NESTING: Final = 12
 
 
 class InlinePart(Protocol):
-    """Bytes of a body that wait on disk, in memory or in the store."""
+    """Bytes of a body, on disk, in memory or in the store."""
 
     @property
     def digest(self) -> str: ...
@@ -66,7 +66,7 @@ class StoredPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FindFile: TypeAlias = Callable[[str], Awaitable[StoredPart | None]]
-"""Returns the file that a client uploaded under this id; None for a file of someone else."""
+"""Returns the file that a client uploaded under this id; None if the client has no such file."""
 
 
 class InlineMedia:
@@ -75,19 +75,19 @@ class InlineMedia:
     def __init__(self) -> None:
         self._waiting: dict[str, InlinePart] = {}
         self.parts: dict[str, InlinePart] = {}
-        """By mark: those that stand where media stand."""
+        """The media in media fields, by mark."""
         self.is_sound = True
-        """Whether everything that stands where media stand is base64."""
+        """Whether all media fields contain valid base64."""
 
     def add(self, part: InlinePart) -> str:
-        """Return the mark that stands for `part`, which a scanner has taken out of the JSON text."""
+        """Return the mark for `part`, which a scanner has taken out of the JSON text."""
         code = hmac.digest(_SECRET, f"{part.digest} {part.name}".encode("utf-8", "surrogatepass"), "sha256")
         mark = binascii.b2a_base64(_HEAD + code, newline=False).decode()
         self._waiting[mark] = part
         return mark
 
     async def take(self, body: dict[str, Any], find_file: FindFile) -> None:
-        """Put marks in the place of media, and of files that the client has uploaded. Changes `body`."""
+        """Replace media, and files that the client has uploaded, with marks. Changes `body`."""
         for block in _blocks([body.get("messages"), body.get("input")], 0):
             if block.get("type") not in _MEDIA_TYPES and "source" not in block:
                 continue
@@ -98,7 +98,8 @@ class InlineMedia:
             await self._put_back(body)
 
     def _take(self, holder: dict[str, Any], key: str) -> None:
-        head, comma, encoded = _split(holder[key])
+        text: str = holder[key]
+        head, comma, encoded = text.rpartition(",") if text[:5] == "data:" else ("", "", text)
         if encoded in self._waiting:
             self.parts[encoded] = self._waiting.pop(encoded)
         if encoded in self.parts:
@@ -108,7 +109,7 @@ class InlineMedia:
         except (binascii.Error, ValueError):
             data = b""
         if not data:
-            self.is_sound = False  # the importer forgives more, and says what it did
+            self.is_sound = False  # the importer accepts more, and reports it
             return
         mark = self.add(MemoryPart(data))
         self.parts[mark] = self._waiting.pop(mark)
@@ -130,7 +131,7 @@ class InlineMedia:
             holder |= {"filename": part.name, "file_data": f"data:{part.media_type};base64,{mark}"}
 
     async def _put_back(self, body: dict[str, Any]) -> None:
-        """Base64 that is no medium is text again."""
+        """Restore base64 that is not in a media field."""
         texts = {
             mark: binascii.b2a_base64(await part.read_all(), newline=False) for mark, part in self._waiting.items()
         }
@@ -155,17 +156,12 @@ class InlineMedia:
 
 
 def token_of(mark: str) -> bytes:
-    """Return what an importer decodes a mark to."""
+    """Return the bytes to which an importer decodes a mark."""
     return binascii.a2b_base64(mark)
 
 
-def _split(text: str) -> tuple[str, str, str]:
-    """Return the head of a data URL, the comma, and the base64; empty ones for bare base64."""
-    return text.rpartition(",") if text[:5] == "data:" else ("", "", text)
-
-
 def _blocks(value: Any, depth: int) -> Iterator[dict[str, Any]]:
-    """Yield every object where a block can stand: in messages, their contents, and results of tools."""
+    """Yield every object that may be a block: in messages, their contents, and tool results."""
     if depth > _MAX_NESTING:
         return
     for item in get_list(value):
@@ -183,7 +179,7 @@ def _blocks(value: Any, depth: int) -> Iterator[dict[str, Any]]:
 
 
 def _media_fields(block: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield where a block holds base64: the object and the name of its field."""
+    """Yield each base64 field of a block: the object and the name of the field."""
     source = get_object(block.get("source"))
     if source.get("type") == "base64":
         yield from _text_field(source, "data")

@@ -78,7 +78,7 @@ _PAGE = 100
 
 
 class LocalLibrary:
-    """`intake`, `forms` and `views` are shared with the sessions, and with the daemon."""
+    """The library of this process. It shares `intake`, `forms` and `views` with the sessions and the daemon."""
 
     def __init__(self, runtime: Runtime, stores: SessionStores) -> None:
         self.stores = stores
@@ -124,12 +124,12 @@ class LocalLibrary:
         hits = await self.search(query, limit=limit * _HITS_PER_SESSION)
         found: list[StoredSession] = []
         for session_id in list(dict.fromkeys(hit.session for hit in hits))[:limit]:
-            with suppress(NotFound, Corrupt):  # deleted since, or damaged, which the whole list shows
+            with suppress(NotFound, Corrupt):  # deleted since, or damaged, which the full list shows
                 found.append(await self.stores.sessions.get(session_id))
         return found
 
     async def info(self, session_id: str) -> SessionView:
-        """Return a session as it is now, without opening it."""
+        """Return the current view of a session, without opening it."""
         queued = await self.views.queued_sessions()
         return await self.views.session(await self.stores.sessions.get(session_id), queued)
 
@@ -187,7 +187,8 @@ class LocalLibrary:
         forms: Mapping[int, WireForm] | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> ImportView:
-        """`forms` are messages as they came, by their position; `options` hold for the whole session."""
+        """Store messages as a session. `forms` are messages in their original form, by position; `options` apply to the
+        whole session. Raise `ContentError` if there are no messages."""
         if not messages:
             raise ContentError("The conversation has no messages.")
         folder = await asyncio.to_thread(existing_folder, workspace) or str(Path.cwd())
@@ -217,7 +218,7 @@ class LocalLibrary:
         return await import_file(self._runtime, source, name, roots=roots)
 
     async def _count_shared(self, root_id: str, messages: Sequence[Message]) -> int:
-        """Return how many messages, from the first on, are stored already."""
+        """Return how many messages, from the first one, are already stored."""
         at = root_id
         for count, message in enumerate(messages):
             known = next((node for node in await self.stores.forest.children(at) if node.message == message), None)
@@ -265,7 +266,7 @@ class LocalLibrary:
         return await export_page(self._runtime, await self.stores.sessions.get(found.session_id), found.node, "html")
 
     async def search(self, text: str, *, limit: int = 20, per_session: int = 3) -> tuple[SearchResult, ...]:
-        """`per_session` is the maximum for one session."""
+        """Search all messages; return at most `per_session` results for one session."""
         from loom.store.search import MessageSearch
 
         found = await MessageSearch(self._runtime.stores.database).find(text, limit=limit, per_session=per_session)
@@ -289,8 +290,8 @@ class LocalLibrary:
         seconds: float | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> IndexReport:
-        """Read the text of media that no search has seen yet, the newest first, for at most `seconds`. Images are read
-        with `pictures`; `on_progress` receives how many of how many are done."""
+        """Extract the text of media that are not indexed yet, newest first, for at most `seconds`. With `pictures`,
+        images are read by OCR; `on_progress` receives how many are done, and the total."""
         from loom.store.text_index import index_media
 
         return await index_media(
@@ -322,7 +323,7 @@ class LocalLibrary:
     # Media -----------------------------------------------------------------------------------------------------------
 
     async def ingest(self, *content: Content) -> Ingested:
-        """Bytes, paths and addresses become blocks whose bytes are in the store."""
+        """Store content and return its blocks."""
         limits = self._runtime.config.media_limits()
         return await ingest(list(content), self._runtime.stores.media, limits=limits, fetch=fetch_file)
 
@@ -353,7 +354,7 @@ class LocalLibrary:
 
     @property
     def request_media(self) -> MediaSource:
-        """Where the media of a request are read while it is written."""
+        """The source from which the media of a request are read while it is written."""
         return self._runtime.stores.renditions
 
     def draft_media(self) -> AbstractContextManager[DraftMedia]:
@@ -361,11 +362,11 @@ class LocalLibrary:
         return draft_media(self._runtime.config.media_limits(), self._runtime.stores.media)
 
     def follow_renditions(self, show: Callable[[str], None] | None) -> None:
-        """Report on `show` which rendition is being made; None ends it."""
+        """Report the rendition in progress to `show`; None stops the reports."""
         self._runtime.stores.renditions.on_progress = show
 
     async def is_scan(self, block: DocumentBlock) -> bool:
-        """Return whether the text of a document was read, and no page has any."""
+        """Return whether the text of a document was extracted, and no page has any."""
         text = await self._runtime.stores.derived.get(block.media.digest, Text(pages=block.pages))
         return text is not None and bool(text.pages) and len(text.pages_without_text) == text.pages
 
@@ -379,7 +380,7 @@ class LocalLibrary:
         renditions: Renditions[Any] | None = None,
         sampling: Sampling | None = None,
     ) -> NextRequest:
-        """Compile the next request of a conversation that is not stored, with `renditions` made elsewhere. Nothing is
+        """Compile the next request of a conversation that is not stored, with `renditions` of another store. Nothing is
         sent."""
         runtime = self._runtime
         services = runtime.services()

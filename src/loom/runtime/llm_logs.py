@@ -1,6 +1,6 @@
 """`logs.db` of the program `llm`: conversations with their prompts, replies, attachments and tool calls.
 
-Two generations of tables are read: `threads` with messages and parts, and `responses` before them.
+Two generations of tables are supported: `threads` with messages and parts, and the older `responses`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from loom.errors import Unreadable
 
 
 def read_logs(file: Path) -> list[dict[str, Any]]:
-    """One dictionary for each conversation: kind, title, model, system and messages as OpenAI would write them."""
+    """Return one dictionary for each conversation: kind, title, model, system, and messages in OpenAI's format. Raise
+    `Unreadable` if the file is not such a database."""
     try:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:
             database.row_factory = sqlite3.Row
@@ -59,7 +60,8 @@ def _conversations(database: sqlite3.Connection, tables: set[str]) -> Iterator[d
 
 
 def _exchange(database: sqlite3.Connection, tables: set[str], response: sqlite3.Row) -> Iterator[dict[str, Any]]:
-    """What one row stands for: results of earlier calls, the prompt with its attachments, the reply with its calls."""
+    """Yield the messages of one row: results of earlier calls, the prompt with its attachments, the reply with its
+    calls."""
     if "tool_results" in tables:
         for row in _of(database, "tool_results", response["id"]):
             yield {"role": "tool", "tool_call_id": row["tool_call_id"], "name": row["name"], "content": row["output"]}
@@ -92,7 +94,7 @@ def _exchange(database: sqlite3.Connection, tables: set[str], response: sqlite3.
 
 
 def _of(database: sqlite3.Connection, table: str, response: str) -> Iterator[sqlite3.Row]:
-    yield from database.execute(f"SELECT * FROM {table} WHERE response_id = ? ORDER BY id", (response,))  # noqa: S608  one of two names of ours
+    yield from database.execute(f"SELECT * FROM {table} WHERE response_id = ? ORDER BY id", (response,))  # noqa: S608  one of our two table names
 
 
 def _fragments(database: sqlite3.Connection, tables: set[str], response: str) -> list[str]:
@@ -106,7 +108,7 @@ def _fragments(database: sqlite3.Connection, tables: set[str], response: str) ->
 
 
 def _attachment(row: sqlite3.Row) -> dict[str, Any]:
-    """As an OpenAI part: the bytes decide what it becomes."""
+    """Return an attachment as an OpenAI part; its type is detected from the bytes later."""
     kind = row["type"] or "application/octet-stream"
     inline = base64.b64encode(row["content"] or b"").decode()
     url = f"data:{kind};base64,{inline}" if inline else row["url"]

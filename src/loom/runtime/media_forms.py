@@ -1,5 +1,5 @@
-"""Media forms: stored media in the form that an interface shows: whole, small, page by page, as text, or exactly as a
-model would be sent them."""
+"""Media forms: stored media in the form that an interface shows: original, small, page by page, as text, or exactly as
+a model would receive them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from loom.runtime import Runtime
 
 RENDERS_AT_ONCE: Final = 2
-"""Renditions that exist already do not wait."""
+"""The limit for rendering; renditions that are cached do not wait."""
 BLOCK_BYTES: Final = 1_000_000
 PAGE_THUMB_PX: Final = 240
 THUMB_PX: Final = 320
@@ -41,7 +41,8 @@ class MediaForms:
         self._renders = asyncio.Semaphore(RENDERS_AT_ONCE)
 
     async def open(self, digest: str, form: str, session: SessionTurns | None = None) -> MediaBytes:
-        """Open a medium in a form of `Session.open_media`; `sent:MODEL` is that of the next request of `session`."""
+        """Open a medium in a form of `Session.open_media`; `sent:MODEL` is the form in the next request of
+        `session`."""
         if not _FORM.fullmatch(form):
             raise ContentError(
                 f"Unknown form of a medium: {form[:80]!r}.",
@@ -85,7 +86,7 @@ class MediaForms:
                 return Thumb(side_px=THUMB_PX)
 
     async def derive(self, digest: str, media_type: str, recipe: Recipe) -> MediaBytes:
-        """Open what a recipe makes of a medium. It is made once and cached."""
+        """Open the rendition of a medium. It is rendered once and cached."""
         renditions = self._runtime.stores.renditions
         ref = MediaRef(digest=digest, media_type=media_type, size_bytes=0, recipe=recipe)
         made = await self._render(ref, recipe)
@@ -107,11 +108,12 @@ class MediaForms:
                     file.close()
             made = await derived.get(ref.digest, recipe)
         if made is None:
-            raise NotFound("The rendition was removed from the cache a moment ago.", hint="Ask again.")
+            raise NotFound("The rendition was removed from the cache a moment ago.", hint="Try again.")
         return made
 
     async def _open_sent(self, digest: str, model: str, session: SessionTurns | None) -> MediaBytes:
-        """Open the bytes that a model would be sent: in the next request of a session, or in a message of its own."""
+        """Open the bytes that a model would receive: in the next request of a session, or in a message with only this
+        medium."""
         runtime = self._runtime
         if session is not None:
             if not await session.path():
@@ -123,7 +125,9 @@ class MediaForms:
             request = await runtime.library.next_request(snapshot, await runtime.models.resolve_live(model), tools=())
         ref = next((ref for ref in request.prompt.media() if ref.digest == digest), None)
         if ref is None:
-            raise NotSent(f"{request.input.model.reference} is not sent these bytes: it gets their text, or nothing.")
+            raise NotSent(
+                f"{request.input.model.reference} does not receive these bytes: it gets their text, or nothing."
+            )
         return MediaBytes(
             media_type=ref.media_type,
             size_bytes=ref.size_bytes,

@@ -1,7 +1,6 @@
-"""Media intake: bytes from interfaces become blocks whose bytes are in the store. What a client claims about them is
-not trusted.
+"""Media intake: store bytes from interfaces and return their blocks. What a client claims about them is not trusted.
 
-Only a few files are decoded at once, so that memory stays bounded however many arrive.
+Only a few files are decoded at the same time, so that memory stays bounded.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ IntakeKind: TypeAlias = Literal["image", "document", "audio", "video", "text"]
 
 
 class SpooledUpload(Protocol):
-    """Bytes that wait on disk until there is memory for them."""
+    """Bytes on disk that are read once there is memory for them."""
 
     async def read_all(self) -> bytes: ...
 
 
 class StoredUpload(msgspec.Struct, frozen=True, kw_only=True):
-    """A file in the store. `media` are the facts of the bytes that were stored, also for a text."""
+    """A file in the store. `media` describes the stored bytes, also for a text."""
 
     media: Media
     block: ContentBlock
@@ -82,7 +81,7 @@ class MediaIntake:
     ) -> StoredUpload:
         """Decode a file, store it, and return its facts and its block. A file that is refused is not stored.
 
-        A PDF that needs the `password` is stored without it.
+        A PDF that needs the `password` is stored decrypted.
         """
         name = clean_name(clean_text(name))
         async with self._turn:
@@ -90,8 +89,8 @@ class MediaIntake:
             return await self._store_upload(whole, name, source, password)
 
     async def reuse(self, digest: str, name: str = "") -> StoredUpload:
-        """Return the same for bytes that are in the store already, and keep them from the next sweep; raise `NotFound`
-        if they are not."""
+        """Return the facts and the block of bytes that are already stored, and protect them from the next cleanup.
+        Raise `NotFound` if they are not stored."""
         await self.keep(digest)
         name = clean_name(clean_text(name))
         found = self._known.get(digest)
@@ -102,12 +101,12 @@ class MediaIntake:
         return _with_name(msgspec.structs.replace(found, is_new=False), name)
 
     async def keep(self, digest: str) -> None:
-        """Keep stored bytes from the next sweep; raise `NotFound` if there are none."""
+        """Protect stored bytes from the next cleanup; raise `NotFound` if they are not stored."""
         if not is_digest(digest) or not await self._media.refresh(digest):
             raise NotFound("File not found in the store.", hint="Upload it: POST /v1/media.")
 
     async def file(self, workspace: Path, path: str) -> StoredUpload:
-        """Store a file of a workspace. Files outside it, and files that hold keys by their name, are refused."""
+        """Store a file of a workspace. Files outside it, and files whose names suggest keys, are refused."""
 
         def read() -> tuple[bytes, str]:
             with open_file(workspace, path) as opened:
@@ -120,7 +119,7 @@ class MediaIntake:
             return await self._store_upload(data, clean_name(Path(source).name), source)
 
     async def media_type(self, digest: str) -> str:
-        """Return the type of stored bytes, whether or not intake would accept them today."""
+        """Return the type of stored bytes, even if intake would not accept them today."""
         found = self._known.get(digest)
         if found is not None:
             return found.media.media_type
@@ -154,7 +153,7 @@ def _media(admitted: Accepted, data: bytes, name: str) -> Media:
 
 
 def _with_name(taken: StoredUpload, name: str) -> StoredUpload:
-    """Return the same bytes under another name."""
+    """Return the upload with another name."""
     if not name or name == taken.media.name:
         return taken
     media = msgspec.structs.replace(taken.media, name=name)

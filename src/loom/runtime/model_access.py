@@ -1,4 +1,4 @@
-"""ModelAccess: which model a name means, what is known of it, and the provider that answers for it."""
+"""ModelAccess: resolves model names, collects what is known about a model, and returns its provider."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ MIN_UPLOAD_BYTES: Final = 1_000_000
 
 
 class ModelAccess:
-    """`config` returns the settings of now. `given` answer for known platforms, `own` are platforms of their own;
-    `renditions` returns where the media of requests are read. The network client is loaded when it is needed."""
+    """Access to models. `config` returns the current settings. `given` are providers for known platforms, `own` are new
+    platforms; `renditions` returns the source of media for requests. The network client is loaded when it is needed."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class ModelAccess:
         self._own: ChainMap[str, Answering] = ChainMap(own, REGISTERED)
         self._database = database
         self.calibrations: Final = ModelCalibrations(ModelFacts(database))
-        """How far the estimates of models are off."""
+        """The corrections of the models' token estimates."""
         self._renditions = renditions
         self._http: Provider | None = None
         self._discovery: Discovery | None = None
@@ -79,13 +79,13 @@ class ModelAccess:
         return resolve_model(reference or self._config().model or BUILT_IN_MODEL, self._config(), self._own)
 
     async def resolve_live(self, reference: str = "") -> Model:
-        """The same as `resolve`, with what its endpoint says of it and what refusals have taught."""
+        """Return the model like `resolve`, with the facts that its endpoint reports and that refusals have revealed."""
         model = self.resolve(reference)
         return model if self._is_given(model) else await self._discover().resolve_live(model)
 
     async def default(self) -> str:
-        """Return the default model: the configured one, a service whose key is there, a server on this machine,
-        the built-in model."""
+        """Return the default model: the configured one, that of a service with a key, one of a server on this machine,
+        or the built-in model."""
         config = self._config()
         if config.model:
             return config.model
@@ -97,26 +97,26 @@ class ModelAccess:
         return next(iter([*seeing, *local]), BUILT_IN_MODEL)
 
     async def local_servers(self) -> tuple[LocalServer, ...]:
-        """Return the model servers on this machine; none where LOOM_OFFLINE is set."""
+        """Return the model servers on this machine; none if LOOM_OFFLINE is set."""
         return await reachable_servers()
 
     def sampling(self, model: Model) -> Sampling:
         return sampling_for(model, self._config())
 
     def cost(self, model: Model, usage: Usage) -> float | None:
-        """Return US dollars; None where the price is not known."""
+        """Return the price in US dollars; None if it is not known."""
         return price(model, usage)
 
     def cost_by_name(self, reference: str, usage: Usage) -> float | None:
-        """The same for the name of a model."""
+        """Return the price in US dollars for the name of a model; None if it is not known."""
         return price(self.resolve(reference), usage)
 
     async def calibration(self, reference: str) -> Calibration | None:
-        """Return how far the estimates of a model are off; None if no answer of it was billed yet."""
+        """Return the correction of a model's token estimates; None if it has not reported usage yet."""
         return (await self.calibrations.load()).get(reference)
 
     async def learn(self, model: Model, kind: str) -> None:
-        """Remember that a model does not take a kind of media."""
+        """Store that a model does not support a kind of media."""
         if not self._is_given(model) and kind in {row.accepted_prefix for row in MEDIA_KINDS.values()}:
             await self._discover().learn(model, without=kind)
 
@@ -139,13 +139,13 @@ class ModelAccess:
         return self._http
 
     def key(self, model: Model) -> str | None:
-        """Return a model's own key, else that of its service."""
+        """Return the model's own key, otherwise that of its service."""
         config = self._config()
         own = config.secret("models", model.alias, "api_key") if model.alias else ""
         return own or key_for(model.provider, config)
 
     def network(self) -> Connections:
-        """Return the one client of all requests."""
+        """Return the HTTP client that all requests share."""
         if self._connections is None:
             from loom.providers.connections import Connections
 
@@ -157,12 +157,12 @@ class ModelAccess:
             await self._connections.close()
 
     def _headers(self, model: Model) -> dict[str, str]:
-        """Return what the user adds to the requests to a model's host."""
+        """Return the headers that the user adds to requests to a model's host."""
         config = self._config()
         return config.secrets("models", model.alias, "headers") if model.alias in config.models else {}
 
     def _is_given(self, model: Model) -> bool:
-        """Return whether there is no endpoint to ask: the built-in model, or a provider given by hand."""
+        """Return whether the model has no endpoint: the built-in model, or a provider given by the caller."""
         return model.provider in ("loom", *self._given, *self._own)
 
     def _discover(self) -> Discovery:
@@ -175,7 +175,7 @@ class ModelAccess:
     # Files at providers ----------------------------------------------------------------------------------------------
 
     async def apply(self, prompt: Prompt, *, upload: bool) -> Prompt:
-        """Return the prompt with large media as files that its provider has, uploaded now with `upload`."""
+        """Return the prompt with large media as files at its provider; with `upload`, upload them now."""
         if all(ref.size_bytes < MIN_UPLOAD_BYTES for ref in prompt.media()):
             return prompt
         return await self.files().apply(prompt, upload=upload)
@@ -185,7 +185,7 @@ class ModelAccess:
         await self.files().forget(model, file_ids)
 
     def files(self) -> ProviderUploads:
-        """Return what talks to the file services of providers."""
+        """Return the client for the file services of providers."""
         if self._uploads is None:
             from loom.providers.files import ProviderUploads
 
@@ -195,7 +195,7 @@ class ModelAccess:
 
 
 def lost_files(error: ProviderError, prompt: Prompt) -> tuple[str, ...]:
-    """Return the uploaded files of a prompt that a refusal says are gone."""
+    """Return the uploaded files of a prompt that, according to a refusal, are gone."""
     from loom.providers.files import lost_files as find_lost_files
 
     return find_lost_files(error, prompt)

@@ -1,4 +1,4 @@
-"""Model resolution: which model a name means, the default model, its key and its price."""
+"""Model resolution: which model a name refers to, the default model, its key and its price."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ if TYPE_CHECKING:
 BUILT_IN_MODEL: Final = "loom/spark"
 """The model that answers without a key and without a network."""
 FIRST_CHOICES: Final = catalog.first_choices()
-"""The model to begin with where a service's key is there and nothing is configured; in this order."""
+"""The default models of services, in this order, for users who have a key and configured nothing else."""
 LOCAL_KINDS: Final = ("lm-studio", "llama.cpp")
-"""Servers of the compatible kind that have a usual port, and so a name of their own: `lm-studio/qwen3-vl`."""
+"""Compatible servers with a usual port, and therefore a name of their own: `lm-studio/qwen3-vl`."""
 _PROBE_SECONDS: Final = 2.5
 _CONFIGURED: Final = tuple(name for name in OPTION_NAMES if name in ModelEntry.__struct_fields__)
 """The options that a model's settings may set."""
 
 
 def resolve_model(reference: str, config: Config, own: Mapping[str, Answering] = REGISTERED) -> Model:
-    """Configured names first, then custom providers; `spark` alone means the built-in model."""
+    """Return the model of a name: configured names first, then custom providers, then platforms. `spark` is the
+    built-in model. Raise `ConfigError` if there is none."""
     if reference == "spark":
         reference = BUILT_IN_MODEL
     entry = config.models.get(reference)
@@ -71,7 +72,8 @@ def resolve_model(reference: str, config: Config, own: Mapping[str, Answering] =
 
 
 def _has_plugins() -> bool:
-    """Providers of installed packages are looked for when a name means nothing else."""
+    """Register the providers of installed packages, which are searched only if a name is not known otherwise; return
+    whether there are any."""
     from loom.runtime.plugins import register_plugin_providers
 
     return register_plugin_providers()
@@ -90,7 +92,8 @@ def _price_of(entry: ModelEntry) -> Price | None:
 
 
 def _platform_of(name: str, config: Config) -> str:
-    """Return whose model a bare name is, where a family of the catalogue tells: `gpt-5.5` is OpenAI's."""
+    """Return the platform of a bare model name by the families of the catalogue: `gpt-5.5` is OpenAI's. Raise
+    `ConfigError` if there is none."""
     for platform in FIRST_CHOICES:
         families = catalog.platforms()[platform].get("families", [])
         if any(re.fullmatch(family["match"], name, re.IGNORECASE) for family in families):
@@ -105,7 +108,7 @@ def _platform_of(name: str, config: Config) -> str:
 
 
 def sampling_for(model: Model, config: Config) -> Sampling:
-    """Return how a configured model is to answer."""
+    """Return the configured sampling options of a model."""
     entry = config.models.get(model.alias) if model.alias else None
     if entry is None:
         return Sampling()
@@ -113,7 +116,7 @@ def sampling_for(model: Model, config: Config) -> Sampling:
 
 
 def price(model: Model, usage: Usage) -> float | None:
-    """US dollars for this usage; None where the price is not known."""
+    """Return the price of this usage in US dollars; None if it is not known."""
     from loom.providers import prices
 
     found = prices.cost(model, usage)
@@ -121,7 +124,7 @@ def price(model: Model, usage: Usage) -> float | None:
 
 
 def key_for(provider: str, config: Config, environ: Mapping[str, str] | None = None) -> str | None:
-    """Return the key of a service: the configured one, else the variable that the service itself names."""
+    """Return the key of a service: the configured one, otherwise that of its environment variable."""
     environ = os.environ if environ is None else environ
     keys = config.secrets("keys")
     own = next((keys[name] for name in key_names(provider) if keys.get(name)), None)
@@ -129,7 +132,7 @@ def key_for(provider: str, config: Config, environ: Mapping[str, str] | None = N
 
 
 def key_names(provider: str) -> tuple[str, ...]:
-    """Return the names under which the key of a service may be kept: one key opens all doors of a house."""
+    """Return the names under which the key of a service may be stored: platforms of one vendor share a key."""
     platform = catalog.ALIASES.get(provider, provider)
     facts = catalog.platforms().get(platform, {})
     extended = "" if "key_env" in facts else facts.get("extends", "")
@@ -137,8 +140,8 @@ def key_names(provider: str) -> tuple[str, ...]:
 
 
 async def reachable_servers() -> tuple[LocalServer, ...]:
-    """Model servers on this machine. Where no port of theirs is open, nothing is asked and next to no time lost;
-    LOOM_OFFLINE keeps even that from happening."""
+    """Return the model servers on this machine. Without an open port nothing is requested, so this is fast; with
+    LOOM_OFFLINE not even ports are checked."""
     if os.environ.get("LOOM_OFFLINE", "0") not in ("", "0"):
         return ()
     from loom.providers.endpoints import USUAL_PLACES
@@ -158,12 +161,12 @@ async def reachable_servers() -> tuple[LocalServer, ...]:
 
 
 async def _is_open(base_url: str) -> bool:
-    """Return whether something listens there; on this machine that is known at once."""
+    """Return whether something listens on the port. On this machine that is known at once."""
     place = urlsplit(base_url)
     try:
         async with asyncio.timeout(_PROBE_SECONDS):
             _, writer = await asyncio.open_connection(place.hostname, place.port)
-    except OSError:  # TimeoutError is one
+    except OSError:  # includes TimeoutError
         return False
     writer.close()
     return True

@@ -1,4 +1,4 @@
-"""What a runtime is given besides its configuration: the keywords of `Runtime.open`, as one value."""
+"""The options of a runtime besides its configuration: the keywords of `Runtime.open`, as one value."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cas
 
 import msgspec
 
-from loom.agent.approvals import Action, Rule
+from loom.agent.approvals import Rule
 from loom.agent.gate import Approve, StringRule, is_string_rule
 from loom.agent.services import TurnLimits
 from loom.compile.ports import Provider
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 ToolChoice: TypeAlias = Literal["all"] | Mapping[str, Tool] | Iterable[str | Tool | Callable[..., Any]]
 """Tools by name, `Tool` objects and typed functions, mixed; "all", alone or among them, means every built-in tool."""
 ProviderChoice: TypeAlias = Mapping[str, Provider | CustomProvider]
-"""By the name of a platform: who answers for its models. A name that Loom does not know is a new platform."""
+"""Providers by the name of a platform. A name that Loom does not know is a new platform."""
 
 _MCP_TOOL: Final = re.compile(r"(.+)__(.+)")
 
 
 class RuntimeKeywords(TypedDict, total=False):
-    """The keywords of `Runtime.open`, for functions that hand them on."""
+    """The keywords of `Runtime.open`, for functions that pass them on."""
 
     model: str | CustomProvider
     tools: ToolChoice
@@ -47,7 +47,7 @@ class RuntimeKeywords(TypedDict, total=False):
 
 
 class RuntimeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The same keywords, as a runtime keeps them."""
+    """The keywords of `Runtime.open`, as a runtime stores them."""
 
     model: str | CustomProvider
     tools: Any
@@ -62,7 +62,7 @@ class RuntimeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChosenTools(msgspec.Struct, frozen=True):
-    """The tools that sessions may use, and which of the MCP servers' besides (None: all)."""
+    """The tools that sessions may use, and which tools of MCP servers (None: all)."""
 
     tools: Mapping[str, Tool]
     mcp: frozenset[str] | None = None
@@ -101,20 +101,16 @@ def choose_tools(choice: ToolChoice, built_in: Callable[[], Mapping[str, Tool]])
 
 
 def approval_of(approve: Approve | StringRule | None, config: Config) -> tuple[Rule, Approve | None]:
-    """Return the rule and the function that decide on calls; with a function, the configured rules say nothing."""
+    """Return the rule and the function that decide on calls; with a function, the configured rules do not apply."""
     if approve is None:
         return approval_rule(config), None
     if is_string_rule(approve):
         return cast("Rule", approve), None
-    return _no_rule, cast("Approve", approve)
-
-
-def _no_rule(_tool: str, _subject: str) -> Action | None:
-    return None
+    return lambda _tool, _subject: None, cast("Approve", approve)
 
 
 def split_providers(choice: ProviderChoice) -> tuple[dict[str, Provider], dict[str, Answering]]:
-    """Return those that answer for known platforms, by `Model.provider`, and those that are platforms of their own."""
+    """Split providers into those of known platforms, by `Model.provider`, and those of new platforms."""
     known: dict[str, Provider] = {}
     own: dict[str, Answering] = {}
     for name, provider in choice.items():
@@ -128,5 +124,5 @@ def split_providers(choice: ProviderChoice) -> tuple[dict[str, Provider], dict[s
 
 
 def _is_custom(provider: Provider | CustomProvider) -> TypeIs[CustomProvider]:
-    """Return whether `provider` says what it takes: then it may also give plain text."""
+    """Return whether `provider` declares capabilities; such a provider may also yield plain text."""
     return hasattr(provider, "capabilities")

@@ -1,4 +1,4 @@
-"""Plan: what the next request would carry, for several models side by side."""
+"""Plan: the next request for several models, side by side."""
 
 from __future__ import annotations
 
@@ -24,27 +24,28 @@ class Planned(msgspec.Struct, frozen=True):
         return self.request.receipt
 
     def row(self, name: str) -> ReceiptRow:
-        """Return what became of the block of that name: a file's name, or the beginning of a text."""
+        """Return the row of a block by its name: that of a file, or the beginning of a text. Raise `ContentError` if
+        there is none."""
         rows = self.receipt.rows
         found = [row for row in rows if row.label.startswith(name)] or [row for row in rows if name in row.label]
         if not found:
             known = ", ".join(row.label for row in rows)
-            raise ContentError(f"nothing is called {name!r}; there are: {known}")
+            raise ContentError(f"no block is called {name!r}; the blocks are: {known}")
         return found[-1]
 
     def wire(self) -> dict[str, Any]:
-        """Return the exact JSON of the request; each medium as its digest and size."""
+        """Return the exact JSON of the request, with each medium as its digest and size."""
         from loom.providers.http import WIRES
         from loom.providers.media_body import elide_media
 
         model = self.request.prompt.model
         if model.wire not in WIRES:
-            raise ConfigError(f"{model.reference} has no wire: it answers inside Loom.", hint="Choose another model.")
+            raise ConfigError(f"{model.reference} runs inside Loom and has no wire.", hint="Choose another model.")
         return elide_media(WIRES[model.wire].encode(self.request.prompt))
 
 
 class Plan:
-    """The receipts in the order of the models; `plan["openai/gpt-5.5"]` is the whole request for that one."""
+    """The receipts in the order of the models; `plan["openai/gpt-5.5"]` is the whole request for that model."""
 
     def __init__(self, planned: Sequence[tuple[str, Planned]]) -> None:
         self._planned = tuple(planned)
@@ -67,7 +68,7 @@ class Plan:
         return html_table(head, rows)
 
     def table(self) -> str:
-        """Return one line for each block, one column for each model: the form in which it is shown, and its tokens."""
+        """Return one line for each block and one column for each model: the rendition, and its tokens."""
         lines = self._lines()
         widths = [max(len(line[column]) for line in lines) for column in range(len(self) + 1)]
         return "\n".join(
@@ -99,6 +100,6 @@ class Plan:
 
 
 async def plan_request(session: SessionTurns, models: Sequence[str] = (), content: Sequence[Content] = ()) -> Plan:
-    """Nothing is sent by looking."""
+    """Compile the next request for each of the models. Nothing is sent."""
     found = [(name, Planned(await session.next_request(name, content=content))) for name in models or ("",)]
     return Plan(found)

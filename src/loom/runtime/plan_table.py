@@ -1,4 +1,4 @@
-"""Plan table: what several models would be sent, side by side. One row for each block."""
+"""Plan table: what several models would receive, side by side, with one row for each block."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from loom.models import Model
 from loom.prompt import Receipt, Rendition
 
 MAX_MESSAGE_CHARACTERS = 2_000
-"""A sentence that is longer holds something else, such as the whole of a bad value."""
+"""A longer message probably contains a whole bad value, so it is truncated."""
 
 
 def problem_text(error: LoomError) -> ProblemText:
-    """Return the words of an error with everything that looks like a key masked; hints are Loom's own words."""
+    """Return the texts of an error, with everything that looks like a key masked in its message; hints are Loom's own
+    text."""
     message, hint = clean_text(redact(error.message)), clean_text(error.hint)
     return ProblemText(error.code, message[:MAX_MESSAGE_CHARACTERS], hint[:MAX_MESSAGE_CHARACTERS])
 

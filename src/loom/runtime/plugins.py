@@ -6,8 +6,8 @@
     [project.entry-points."loom.providers"]
     echo = "my_package:Echo"                  # a provider as `register_provider` takes it, or its class
 
-Only packages of this installation are loaded, never a folder that is worked on. One that fails is listed with its
-reason (`loom doctor`) and harms nothing else.
+Only packages of this installation are loaded, never the workspace. A plugin that fails is listed with the reason
+(`loom doctor`) and affects nothing else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROVIDERS: Final = "loom.providers"
 
 
 class InstalledPlugin(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry point; `problem` says why it is not used."""
+    """An entry point; `problem` is the reason why it is not used."""
 
     group: str
     name: str
@@ -62,12 +62,12 @@ def register_plugin_providers() -> bool:
 
 
 def installed_plugins() -> tuple[InstalledPlugin, ...]:
-    """Return every entry point for tools and providers: those in use, and why others are not."""
+    """Return every entry point for tools and providers, with the reason if it is not used."""
     return (*_load(TOOLS).listed, *_load(PROVIDERS).listed)
 
 
 def reload_plugins() -> None:
-    """Look for plugins again, for instance after a package was installed."""
+    """Search for plugins again, for instance after a package was installed."""
     for cached in (_load, plugin_tools, register_plugin_providers):
         cached.cache_clear()
 
@@ -104,7 +104,8 @@ def _check(group: str, value: Any) -> None:
 
 
 def _is_offered(group: str) -> bool:
-    """Look into the metadata on the path: to import the library for it takes ten times as long, on every start."""
+    """Search the metadata on the path directly: importing the library for it would take ten times as long, on every
+    start."""
     mark = f"[{group}]".encode()
     for place in dict.fromkeys(sys.path):
         for file in Path(place or ".").glob("*.dist-info/entry_points.txt"):

@@ -1,6 +1,7 @@
-"""A session of the database as the agent sees it. While the lease is held, every write carries its fence.
+"""A session of the database as the agent's `SessionRecord`. While the lease is held, every write carries its fencing
+token.
 
-A database that is away for a moment does not end a turn: it is waited for as long as the lease holds.
+A database that is unavailable for a moment does not end a turn: writes are retried as long as the lease is valid.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ _log = logging.getLogger(__name__)
 
 
 class SessionStores(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of the store that a session is kept in."""
+    """The stores of sessions."""
 
     sessions: Sessions
     forest: Forest
@@ -74,7 +75,7 @@ class SessionStores(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Path(msgspec.Struct, frozen=True):
-    """A path that was read. Nodes never change, so a longer one only adds to it."""
+    """A path that was read. Nodes never change, so a longer path only adds to it."""
 
     head: str
     system: str
@@ -82,7 +83,7 @@ class _Path(msgspec.Struct, frozen=True):
 
 
 class StoredRecord:
-    """`holder` names this process in leases."""
+    """A session record in the database. `holder` is the name of this process in leases."""
 
     def __init__(self, stores: SessionStores, session_id: str, holder: str) -> None:
         self._stores = stores
@@ -141,7 +142,7 @@ class StoredRecord:
             raise NotFound("That message is not part of this session.", hint="Look at its tree: `loom tree`.")
 
     async def has_ended(self, turn: str) -> bool:
-        with contextlib.suppress(Corrupt, ContentError):  # an end that cannot be read is written once more
+        with contextlib.suppress(Corrupt, ContentError):  # an end that cannot be read is written again
             found = await self._stores.events.last_of(self.id, ("turn_finished", "turn_failed"))
             match decode_event(found.data) if found is not None else None:
                 case TurnFinished(turn=ended) | TurnFailed(turn=ended):
@@ -185,15 +186,19 @@ class StoredRecord:
             return await self._stores.journal.commit(self.id, change, encode, fence=self._fence, known=self._known_path)
 
         async def was_written() -> CommitResult | None:
-            """A lost connection hides whether the transaction was committed; its events tell."""
+            """Return the result of a write whose connection was lost, if the log contains its events; None if it was
+            not committed."""
             if not shown:
                 return None
             batch = [encode_event(event, for_log=True) for event in shown]
             seq = await self._stores.events.find_batch(self.id, batch, self._seq)
             if seq is None:
                 return None
-            is_released = change.lease != "keep" and not await self._is_ours()
-            return CommitResult(nodes=tuple(nodes), seq=seq, is_released=is_released)
+            lease = self._lease
+            is_kept = change.lease == "keep" or (
+                lease is not None and (await self._stores.leases.read_state(lease)).is_ours
+            )
+            return CommitResult(nodes=tuple(nodes), seq=seq, is_released=not is_kept)
 
         committed = await self._while_leased(write, was_written)
         if committed.is_released and self._lease is not None:
@@ -231,7 +236,8 @@ class StoredRecord:
     async def _while_leased(
         self, write: Callable[[], Awaitable[T]], was_written: Callable[[], Awaitable[T | None]]
     ) -> T:
-        """Write; where a lost connection hides whether that happened, look, and write again if it did not."""
+        """Write. If a lost connection leaves it unknown whether the write was committed, check that, and write again if
+        it was not."""
         is_retry = False
         while True:
             try:
@@ -292,9 +298,6 @@ class StoredRecord:
             with contextlib.suppress(StoreError):  # it expires by itself
                 await self._stores.leases.release(lease)
 
-    async def _is_ours(self) -> bool:
-        return self._lease is not None and (await self._stores.leases.read_state(self._lease)).is_ours
-
     async def send_command(self, kind: CommandKind, data: Mapping[str, Any]) -> None:
         await self._stores.requests.put(self.id, kind, data)
 
@@ -319,7 +322,7 @@ class StoredRecord:
 
 
 class _OpenStepReader:
-    """Folds the events of a step that was left without an end. Events that cannot be read are noted."""
+    """Folds the events of an unfinished step. Events that cannot be read are noted."""
 
     def __init__(self) -> None:
         self.is_damaged = False

@@ -1,4 +1,4 @@
-"""SecretValues: the values that no result, event, log or export may show."""
+"""SecretValues: values that must not appear in any result, event, log or export."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class SecretValues:
 
     @property
     def values(self) -> frozenset[str]:
-        """The secrets of the current configuration, and those in the environment."""
+        """The secrets of the current configuration and of the environment."""
         config = self._config()
         if self._read is None or self._read[0] is not config:
             from loom.tools.secret_mask import environment_secrets

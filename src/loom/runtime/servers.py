@@ -1,4 +1,4 @@
-"""What the configuration says of tools from elsewhere, and of what tools may do without asking."""
+"""Configured MCP servers, the sandbox, hooks and approval rules."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from loom.tools.sandbox import Sandbox, SandboxSettings
 
 
 def trusted_by(config: Config, cwd: Path) -> Callable[[Path], bool]:
-    """Return whether servers of a folder, `cwd` or above it, may be started. It reads files."""
+    """Return a function that tells whether servers of a folder (`cwd` or above) may be started. It reads files."""
     return lambda folder: config.is_trusted(folder) or config.trust_decision(cwd) == "trusted"
 
 
 def mcp_servers(config: Config, cwd: Path, notice: Callable[[str], None]) -> McpServers:
-    """Return the configured servers and, in a trusted folder, the project's; one of the user's own wins over its name.
-    One that lacks a variable is left out and told: the others, and all that needs none of them, work without it."""
+    """Return the configured servers and, in a trusted folder, those of the project; a server of the user takes
+    precedence over one of the project with the same name. A server that lacks a variable is left out with a notice; the
+    others still work."""
     own: list[ServerSpec] = []
     for name, entry in config.mcp.servers.items():
         try:
@@ -49,7 +50,7 @@ def mcp_servers(config: Config, cwd: Path, notice: Callable[[str], None]) -> Mcp
 
 
 def login_file(config: Config) -> TokenFile:
-    """Return the file with the logins at MCP servers; it stands beside the file of API keys."""
+    """Return the file with the logins at MCP servers, beside the file of API keys."""
     return TokenFile(keys_file(config.provenance.environ).with_name("mcp-logins.json"))
 
 
@@ -69,7 +70,7 @@ def _spec(config: Config, name: str, entry: McpServer) -> ServerSpec:
 
 
 def sandbox_for(config: Config) -> Sandbox:
-    """Return the configured fence; Loom's own folders, where keys and tokens are, are hidden behind it."""
+    """Return the configured sandbox. It hides Loom's own folders, which contain keys and tokens."""
     found = config.sandbox
     own = (config.data_folder(), config.state_folder(), user_folder(os.environ, Path.cwd()))
     return Sandbox(
@@ -110,5 +111,5 @@ def tool_hooks(config: Config) -> ToolHooks:
 
 
 def approval_rule(config: Config) -> Rule:
-    """Return the user's and the project's rules as one."""
+    """Return the rules of the user and of the project as one."""
     return ApprovalPolicy(config.approval, config.project_approval)

@@ -1,4 +1,4 @@
-"""LocalSession: the whole `Session` protocol on the stores of this process. Its turns are run by `SessionTurns`."""
+"""LocalSession: the `Session` protocol on the stores of this process. `SessionTurns` runs its turns."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class LocalSession(SessionTurns):
         stored = await self._stored()
         found = await self._stores.forest.read_tree(self.id)
         if found.damaged:
-            await self._stores.forest.path(stored.head_id)  # raises an error that names the damage, if it is there
+            await self._stores.forest.path(stored.head_id)  # raises an error that names the damage if it is on the path
         return TreeView(stored.root_id, stored.head_id, tuple(tree_node(node) for node in found.nodes))
 
     async def children(self, node: str) -> tuple[MessageView, ...]:
@@ -91,7 +91,7 @@ class LocalSession(SessionTurns):
         return usage_of(await self._library.views.messages(nodes, {}), stored.head_id)
 
     async def read_path(self) -> tuple[Node, ...]:
-        """Return the nodes of the messages from the root to the head, with everything that is stored of each."""
+        """Return the nodes of the messages from the root to the head, with everything stored for each."""
         nodes = await self._stores.forest.path((await self._stored()).head_id)
         return tuple(node for node in nodes if node.message is not None)
 
@@ -107,7 +107,7 @@ class LocalSession(SessionTurns):
         return await self._stores.sessions.get(self.id)
 
     async def _own_node(self, node: str) -> str:
-        """Return the full id of a node of this session."""
+        """Return the full id of a node of this session; raise `NotFound` if the session has no such node."""
         found = (await self._stores.forest.node(node)).id
         if not await self._stores.sessions.keeps(self.id, found):
             raise NotFound("That message is not part of this session.", hint="Look at its tree.")
@@ -201,7 +201,7 @@ class LocalSession(SessionTurns):
     async def fork(self, node: str | None = None, *, title: str | None = None) -> LocalSession:
         at = await self._own_node(node) if node else None
         made = await self._stores.sessions.fork(self.id, at, title=title)
-        if running_turn(made):  # the turn that runs there is not the fork's
+        if running_turn(made):  # the running turn belongs to the original session
             await self._stores.sessions.update(made.id, settings={"running": None})
         return await self._library.open(made.id, tools=self._tools)
 
@@ -327,10 +327,10 @@ class LocalSession(SessionTurns):
             stored = await self._stored()
             self._check_rev(stored, rev)
             kept = {key: value for key, value in {**stored.overrides, **changes}.items() if value is not None}
-            with suppress(Conflict):  # another client changed it meanwhile: merge again with what it is now
+            with suppress(Conflict):  # another client changed it meanwhile: merge again with its changes
                 await self._stores.sessions.update(self.id, rev=stored.rev, overrides=kept)
                 return await self.info()
-        raise Conflict("This session is changed by other clients all the time.", hint="Try again.")
+        raise Conflict("Other clients keep changing this session.", hint="Try again.")
 
     # Content ---------------------------------------------------------------------------------------------------------
 
@@ -350,12 +350,12 @@ class LocalSession(SessionTurns):
         workspace = (await self._stored()).workspace
         return await asyncio.to_thread(find_files, Path(workspace) if workspace else Path.cwd(), query)
 
-    async def export(self, format: ExportFormat = "md") -> bytes:  # noqa: A002  the name of the option everywhere
+    async def export(self, format: ExportFormat = "md") -> bytes:  # noqa: A002  the option has this name everywhere
         return await self._library.export(await self._stored(), format)
 
 
 def existing_folder(written: str) -> str:
-    """Return the absolute path of a folder; raise `ContentError` if it does not exist. Empty stays empty."""
+    """Return the absolute path of a folder; raise `ContentError` if it does not exist. An empty path stays empty."""
     if not written:
         return ""
     try:
@@ -364,7 +364,7 @@ def existing_folder(written: str) -> str:
             return str(folder)
     except (OSError, ValueError, RuntimeError):
         pass
-    raise ContentError("A workspace is the absolute path of a folder that exists.")
+    raise ContentError("The workspace must be the absolute path of an existing folder.")
 
 
 def _without_auto(overrides: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""SessionFactory: opens earlier sessions and begins new ones, with their tools, agent and system prompt."""
+"""SessionFactory: opens existing sessions and creates new ones, with their tools, agent and system prompt."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ UNMATCHED_RULE: Final = "the approval rule for {!r} matches no tool and does not
 
 
 class SessionFactory:
-    """`services` returns what sessions are given that may use some tools (None: all), and tools of their own;
-    `holder` is the name of this process in leases."""
+    """Opens and creates sessions. `services` returns the services for a selection of tools (None: all) and additional
+    tools; `holder` is the name of this process in leases."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class SessionFactory:
     async def open(
         self, session_id: str, *, tools: Sequence[str | Tool] | None = None, agent: str = ""
     ) -> LocalSession:
-        """Open an earlier session; with `agent`, it belongs to that agent from now on."""
+        """Open an existing session; with `agent`, assign it to that agent."""
         names, services = await self._tools_and_services(tools)
         if agent:
             find_agent(self._config(), agent)
@@ -77,14 +77,14 @@ class SessionFactory:
         tools: Sequence[str | Tool] | None = None,
         agent: str = "",
     ) -> LocalSession:
-        """Begin a session, in the working directory unless `workspace` is given."""
+        """Create a session, in the working directory unless `workspace` is given."""
         names, services = await self._tools_and_services(tools)
         config = self._config()
         settings: dict[str, Any] = {AGENT: agent} if agent else {}
         if agent:
             model = model or agent_model(find_agent(config, agent))
         model = model or config.model or BUILT_IN_MODEL
-        self._models.resolve(model)  # before anything is stored
+        self._models.resolve(model)  # fail before anything is stored
         place = await asyncio.to_thread(_workspace, workspace)
         if not system:
             offered = session_services(services, settings, config).select_tools(names)
@@ -123,14 +123,14 @@ class SessionFactory:
         return names, self._services(names, own)
 
     def record(self, session_id: str) -> StoredRecord:
-        """Return a session as turns of this process see it."""
+        """Return the record of a session for turns of this process."""
         return StoredRecord(self._stores, session_id, self._holder)
 
     async def system_for(
         self, system: str, workspace: Path, *, tools: Collection[str] | None = None, agent: str = ""
     ) -> str:
-        """Return the system prompt that a new session would begin with: `system` or the default one, and what
-        AGENTS.md says."""
+        """Return the system prompt of a new session: `system` or the default one, followed by the contents of
+        AGENTS.md."""
         if not system:
             offered = self._services(None, None).select_tools(tools)
             if agent:
@@ -139,13 +139,13 @@ class SessionFactory:
         return with_instructions(system, (await self._prompts.instructions(workspace)).files)
 
     def unmatched_rules(self, services: Services | None = None) -> list[str]:
-        """Return the tool patterns of approval rules that match no tool, so that they do nothing."""
+        """Return the tool patterns of approval rules that match no tool and therefore have no effect."""
         rule = (services or self._services(None, None)).rule
         return rule.unmatched_rules(self._toolbox.all_names()) if isinstance(rule, ApprovalPolicy) else []
 
 
 def _workspace(written: str) -> Path:
-    """Return a folder whose name can be kept with a session: text, as all that is stored."""
+    """Return the resolved folder; raise `ConfigError` if its name is not UTF-8 and cannot be stored."""
     place = Path(written).resolve()
     try:
         str(place).encode()

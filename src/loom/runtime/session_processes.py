@@ -1,5 +1,4 @@
-"""SessionProcesses: the background processes of all sessions. They end with their session, at the latest with the
-runtime."""
+"""SessionProcesses: the background processes of all sessions. They end with their session, or with the runtime."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ class SessionProcesses:
         return self._by_session.setdefault(session_id, BackgroundProcesses())
 
     def list_all(self) -> dict[str, tuple[BackgroundProcess, ...]]:
-        """Return the processes of every session, by session."""
+        """Return the processes of every session, by session id."""
         return {session_id: found.list_processes() for session_id, found in self._by_session.items()}
 
     async def end(self, session_id: str) -> None:

@@ -1,4 +1,4 @@
-"""What a session sets for itself besides its model and options: the system prompt and the tools."""
+"""Settings of a session besides its model and options: the system prompt and the tools."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from loom.agent.plan_mode import PLAN_MODE
 
 SYSTEM: Final = "system"
 TOOLS: Final = "tools"
-"""Settings of a session."""
+"""The names of session settings."""
 ALL_TOOLS: Final = ("*",)
 T = TypeVar("T")
 
 
 def system_prompt_of(settings: Mapping[str, Any], root: str | None) -> str:
-    """Return the system prompt: the one that the session sets, else the one that it began with."""
+    """Return the system prompt: the one set for the session, otherwise the one that it started with."""
     return str(settings.get(SYSTEM) or root or "")
 
 
 def tools_of(settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the patterns of the tools that a session may use; none if what is stored cannot be read."""
+    """Return the patterns of the tools that a session may use; none if the stored value cannot be read."""
     try:
         return msgspec.convert(settings.get(TOOLS, ALL_TOOLS), tuple[str, ...])
     except msgspec.ValidationError:
@@ -36,7 +36,7 @@ def matching_tools(tools: Mapping[str, T], patterns: Sequence[str]) -> Mapping[s
 
 
 def settings_change(system: str | None, tools: Sequence[str] | None, plan_mode: bool | None = None) -> dict[str, Any]:
-    """Return the change of a session's settings; None keeps what is set, and the default is not stored."""
+    """Return the change of a session's settings; None keeps the current value, and defaults are not stored."""
     change: dict[str, Any] = {}
     if system is not None:
         change[SYSTEM] = system or None

@@ -1,4 +1,4 @@
-"""SessionUsers: which users a session is shared with, by their names."""
+"""SessionUsers: the users who share a session, by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SessionUsers:
         self.members = members
 
     async def list(self, session_id: str) -> dict[str, MemberAccess]:
-        """Return the users of a session by name, and what they may do; `everyone` stands for all users."""
+        """Return the users of a session by name, with their access; `everyone` means all users."""
         names = {account.id: account.name for account in await self._accounts.list()} | {EVERYONE: EVERYONE_NAME}
         found = await self.members.list(session_id)
         return {names[member.account]: member.access for member in found if member.account in names}
@@ -26,7 +26,7 @@ class SessionUsers:
         await self.members.set(session_id, await self._account(name), access)
 
     async def unshare(self, session_id: str, name: str) -> frozenset[str]:
-        """Take access away; return the ids of the accounts that had it by this name."""
+        """Remove the access of a user; return the ids of the accounts that had it by this name."""
         account = await self._account(name)
         await self.members.remove(session_id, account)
         if account != EVERYONE:

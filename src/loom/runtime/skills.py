@@ -1,7 +1,7 @@
-"""Skills and own commands: folders with `SKILL.md`, and Markdown files that are slash commands.
+"""Skills and custom commands: folders with `SKILL.md`, and Markdown files that are slash commands.
 
-The folders are also those of other agents (`.claude`, `.agents`, `.codex`, `.opencode`), so that existing files work.
-What a project brings counts only in a trusted folder; the user's own always does.
+The folders of other agents (`.claude`, `.agents`, `.codex`, `.opencode`) are searched, too, so that existing files
+work. Files of a project are used only in a trusted folder; the user's own always are.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PLACE: Final = re.compile(r"\$(?:ARGUMENTS\b|([1-9])(?!\d))")
 
 
 class Skill(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent can read up on when it needs it."""
+    """Instructions that an agent can read when it needs them."""
 
     name: str
     description: str
@@ -41,8 +41,8 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """A slash command: its text is sent, with what is written behind the command in place of `$ARGUMENTS`, and its
-    words, quoted as in a shell, in place of `$1` to `$9`."""
+    """A slash command. Its text is sent, with the arguments in place of `$ARGUMENTS`, and single words, quoted as in a
+    shell, in place of `$1` to `$9`."""
 
     name: str
     description: str
@@ -52,7 +52,7 @@ class OwnCommand(msgspec.Struct, frozen=True, kw_only=True):
         """Return the message for these arguments."""
         try:
             words = shlex.split(arguments)
-        except ValueError:  # a quotation mark that is none
+        except ValueError:  # an unbalanced quotation mark
             words = arguments.split()
 
         def value(found: re.Match[str]) -> str:
@@ -64,7 +64,7 @@ class OwnCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_skills(config: Config, workspace: Path) -> dict[str, Skill]:
-    """Return the skills by name; one of the workspace wins over one of the user's of the same name."""
+    """Return the skills by name; a skill of the workspace takes precedence over one of the user with the same name."""
     found: dict[str, Skill] = {}
     for place in _places(config, workspace, SKILL_FOLDERS):
         for folder in _entries(place):
@@ -77,7 +77,7 @@ def find_skills(config: Config, workspace: Path) -> dict[str, Skill]:
 
 
 def find_commands(config: Config, workspace: Path) -> dict[str, OwnCommand]:
-    """Return the user's and the workspace's slash commands by name; a file `a/b.md` is the command `a:b`."""
+    """Return the slash commands of the user and of the workspace by name; a file `a/b.md` is the command `a:b`."""
     found: dict[str, OwnCommand] = {}
     for place in _places(config, workspace, COMMAND_FOLDERS):
         for file in sorted(place.rglob("*.md"))[:MAX_SKILLS]:
@@ -89,7 +89,7 @@ def find_commands(config: Config, workspace: Path) -> dict[str, OwnCommand]:
 
 
 def skill_lines(skills: Iterable[Skill]) -> str:
-    """Return what the system prompt says about skills; empty where there are none."""
+    """Return the part of the system prompt about skills; empty if there are none."""
     lines = [f"- {skill.name}: {skill.description or 'no description'}" for skill in skills]
     head = "# Skills\nInstructions for special tasks. Read one with use_skill before you do what it is for.\n"
     return head + "\n".join(lines) if lines else ""
@@ -101,7 +101,7 @@ def skill_tool(config: Config) -> Tool:
     async def use_skill(context: ToolContext, name: str) -> ToolResult:
         """Read the instructions of a skill.
 
-        name: as the list of skills gives it
+        name: the name of the skill, from the list of skills
         """
         skills = find_skills(config, context.workspace)
         found = skills.get(name)
@@ -127,12 +127,12 @@ def _places(config: Config, workspace: Path, kinds: Sequence[str]) -> Iterator[P
 def _entries(place: Path) -> list[Path]:
     try:
         return sorted(Path(entry.path) for entry in os.scandir(place) if entry.is_dir())
-    except OSError:  # not there, or not ours to read
+    except OSError:  # missing, or not readable
         return []
 
 
 def _read(file: Path) -> tuple[dict[str, Any], str]:
-    """Return the facts between the two lines `---` at the beginning, and the text behind them."""
+    """Return the metadata between the two lines `---` at the beginning, and the text after them."""
     try:
         with file.open("rb") as stream:
             text = clean_text(stream.read(MAX_FILE_BYTES).decode("utf-8", "replace"))
@@ -147,6 +147,6 @@ def _read(file: Path) -> tuple[dict[str, Any], str]:
 
     try:
         facts = cast("dict[str, Any]", yaml_reader.parse(head, file.name))
-    except ConfigError:  # written by hand, and meant for another reader: the text still counts
+    except ConfigError:  # written for another program: the text is still used
         facts = {}
     return facts, rest.lstrip("-").lstrip("\n")

@@ -1,4 +1,4 @@
-"""Who writes down and who speaks: the service or the program that the configuration names."""
+"""Speech: the configured services or programs that transcribe and synthesise it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from loom.runtime.stores import Stores
 
 
 class SpeechServices:
-    """Chosen when it is needed, by the configuration of that moment; `stores` returns where transcripts are kept."""
+    """Transcribes and speaks, with the service that is configured at the time of the call; `stores` returns where
+    transcripts are kept."""
 
     def __init__(self, config: Callable[[], Config], models: ModelAccess, stores: Callable[[], Stores]) -> None:
         self._config, self._models, self._stores = config, models, stores
 
     async def transcribe(self, data: bytes, name: str = "") -> str:
-        """Return what is said in a recording or a video, with times where they are known. Kept by digest.
+        """Return the transcript of a recording or a video, with times if they are known. It is stored by digest.
 
-        Raises `ConfigError` where neither `audio.transcriber` nor `audio.transcribe_command` is set.
+        Raise `ConfigError` if neither `audio.transcriber` nor `audio.transcribe_command` is set.
         """
         if self.transcriber() is None:
             raise ConfigError(
@@ -41,11 +42,11 @@ class SpeechServices:
         return await stores.renditions.text(media.digest, entry)
 
     async def speak(self, text: str) -> bytes:
-        """Return `text` as sound (MP3 or WAV). Raises `ConfigError` where no speech is configured."""
+        """Return `text` as audio (MP3 or WAV). Raise `ConfigError` if no speech is configured."""
         return await self.speaker().speak(text)
 
     def transcriber(self) -> Transcriber | None:
-        """Return what writes down speech; None where nothing is configured."""
+        """Return the configured transcriber; None if there is none."""
         audio = self._config().audio
         if audio.transcribe_command:
             return ProgramTranscriber(audio.transcribe_command, self._config().media_limits())
@@ -56,7 +57,7 @@ class SpeechServices:
         return ServiceTranscriber(self._models.resolve(audio.transcriber), self._models.key, self._models.network())
 
     def speaker(self) -> Speaker:
-        """Return what speaks. Raises `ConfigError` where nothing is configured."""
+        """Return the configured speaker. Raise `ConfigError` if there is none."""
         audio = self._config().audio
         if audio.speak_command:
             return ProgramSpeaker(audio.speak_command, self._config().media_limits())

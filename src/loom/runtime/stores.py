@@ -1,4 +1,4 @@
-"""Stores: everything that a runtime keeps, opened together. Interfaces use `Library` and `Session` instead."""
+"""Stores: all stores of a runtime, opened together. Interfaces use `Library` and `Session` instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SystemPrompts: the system prompt that a session begins with, and the files of instructions in it."""
+"""SystemPrompts: the system prompt of a new session, and the instruction files in it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from loom.runtime.skills import find_skills, skill_lines
 
 
 class SystemPrompts:
-    """`given` is the prompt that the runtime was given. Without `uses_files`, neither the default prompt nor AGENTS.md
-    begin a session."""
+    """Builds system prompts. `given` is the prompt that the runtime was given. Without `uses_files`, new sessions get
+    neither the default prompt nor AGENTS.md."""
 
     def __init__(self, config: Callable[[], Config], given: str, *, uses_files: bool) -> None:
         self._config = config
@@ -26,13 +26,13 @@ class SystemPrompts:
         self._uses_files = uses_files
 
     async def instructions(self, workspace: Path) -> Instructions:
-        """Return what AGENTS.md and the like say in a workspace."""
+        """Return the instructions of AGENTS.md and similar files for a workspace."""
         if not self._uses_files:
             return Instructions()
         return await asyncio.to_thread(self._read_instructions, workspace)
 
     def _read_instructions(self, workspace: Path) -> Instructions:
-        """Read the instructions of a workspace, and say what it brings besides that is not used."""
+        """Read the instructions of a workspace, with a notice about its other files that are not used."""
         config = self._config()
         own = user_folder(config.provenance.environ, workspace)
         decision = config.trust_decision(workspace)
@@ -45,12 +45,14 @@ class SystemPrompts:
         unused = () if config.is_trusted(workspace) else unused_kinds(TrustRecords(own).files(workspace))
         if decision != "unknown" or not unused:
             return found
-        notice = f"This folder brings {', '.join(unused)}: not used until you trust it. Run: loom trust add {workspace}"
+        notice = (
+            f"This folder contains {', '.join(unused)}, not used until you trust it. Run: loom trust add {workspace}"
+        )
         return msgspec.structs.replace(found, notices=(*found.notices, notice))
 
     async def default(self, workspace: Path, tools: Collection[str], *, agent: str = "") -> str:
-        """Return the prompt of a session for which none is given: the agent's, the runtime's or the configured one,
-        else the default prompt where there are tools; and what the settings append to it."""
+        """Return the prompt of a session without one: that of the agent, the runtime or the configuration, otherwise
+        the default prompt if there are tools; followed by the text that the settings append."""
         config = self._config()
         if self._given and not agent:
             return self._given

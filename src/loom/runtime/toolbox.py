@@ -1,4 +1,4 @@
-"""Toolbox: the tools that sessions may use: built-in ones, those of the program and of packages, and those of MCP
+"""Toolbox: the tools that sessions may use: built-in tools, those of the program and of packages, and those of MCP
 servers."""
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from loom.tools.mcp import McpServers
 
 
 class Toolbox:
-    """`choice` is what the runtime was given; `own` returns the tools that work on the whole runtime. Without
-    `uses_mcp`, the tools of servers are left out."""
+    """The tools of a runtime. `choice` is the selection that the runtime was given; `own` returns tools that use the
+    runtime. Without `uses_mcp`, the tools of MCP servers are left out."""
 
     def __init__(
         self,
@@ -55,7 +55,8 @@ class Toolbox:
         return plugin_tools() | own | known
 
     def available_tools(self, names: Collection[str] | None = None) -> Mapping[str, Tool]:
-        """Return the tools that sessions may use, or those of them that have these names."""
+        """Return the tools that sessions may use, or only those called `names`. Raise `ConfigError` for an unknown
+        name."""
         found = self._all()
         if names is None:
             return found
@@ -78,12 +79,12 @@ class Toolbox:
         return self.available_tools()
 
     async def wait_ready(self, names: Collection[str] | None = None) -> None:
-        """Wait until the tools of MCP servers are known, if any of theirs may be among `names` (None: all tools)."""
+        """Wait until the tools of MCP servers are known, if any of `names` (None: all tools) may be one of theirs."""
         if self._uses_mcp and (names is None or not self._chosen.tools.keys() >= set(names)):
             await self._mcp.wait_ready()
 
     def resolve(self, choice: Iterable[str | Tool | Callable[..., Any]]) -> tuple[str | Tool, ...]:
-        """Return what a session may call by this program's own word: names of its tools, and further tools."""
+        """Return the tools that the program chose for a session: names of the runtime's tools, and additional tools."""
         chosen = self._chosen.tools
         named = {item: None for item in choice if isinstance(item, str)}
         mine = [item for item in named if item in chosen or (item not in self.built_in() and "__" in item)]
@@ -91,9 +92,9 @@ class Toolbox:
         return (*mine, *choose_tools(others, self.built_in).tools.values())
 
     def unused_tools(self, workspace: Path) -> frozenset[str]:
-        """Return the tools that have no use in a workspace: `use_skill` without skills. Read files."""
+        """Return the tools that are of no use in a workspace: `use_skill` if there are no skills. It reads files."""
         return frozenset() if find_skills(self._config(), workspace) else frozenset({"use_skill"})
 
     def all_names(self) -> list[str]:
-        """Return the names of all tools that an approval rule may mean."""
+        """Return the names of all tools that an approval rule may refer to."""
         return [*self.built_in(), *self._chosen.tools, *self._mcp.tools]

@@ -1,4 +1,4 @@
-"""Read transcripts of other programs, and find what a provider would reject in them."""
+"""Transcripts of other programs: read them, and find problems that a provider would reject."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ _OTHER_FILES: Final = frozenset(
 
 
 class Transcript(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation as it was found, upgraded. `messages` is the path to its head; `archive` holds all of it where
-    there are branches, times or settings besides. `notices` tell what was repaired or left out; `pairs`, which calls
-    and results lack each other: a receipt says so, too, in the words of its model."""
+    """A conversation that was read and converted. `messages` is the path to its head; `archive` contains all of it if
+    there are branches, times or settings. `notices` report repairs and omissions. `pairs` report calls and results that
+    lack each other; the receipt of a model reports these, too."""
 
     kind: str
     title: str = ""
@@ -62,14 +62,14 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
     pairs: tuple[str, ...] = ()
     forms: dict[int, WireForm] = {}
-    """Messages as they came, for their own provider."""
+    """Messages in their original form, for their own provider."""
     head: tuple[Any, ...] = ()
     request: RequestBody | None = None
-    """What a request body says besides the conversation; None where the file is no such body."""
+    """The fields of a request body besides the conversation; None if the file is not such a body."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to import. The head of a session may stand above all messages."""
+        """Whether there is nothing to import. The head of a session may be above all messages."""
         return not self.messages and (self.archive is None or len(self.archive.nodes) < 2)
 
     @property
@@ -86,7 +86,7 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RawTranscript(msgspec.Struct, kw_only=True):
-    """The messages of a file, in order, in whatever shape they have."""
+    """The messages of a file, in order, not yet converted."""
 
     kind: str
     messages: list[Any] = msgspec.field(default_factory=list[Any])
@@ -98,8 +98,8 @@ class RawTranscript(msgspec.Struct, kw_only=True):
 
 
 class TranscriptReader:
-    """Reads files with conversations. `media` receives the bytes in them; `roots` are the folders from which old blocks
-    may still take their files."""
+    """Reads files with conversations. `media` receives the bytes in them; old blocks may refer to files inside the
+    folders `roots`."""
 
     def __init__(self, media: MediaWriter, limits: IntakeLimits, *, roots: Sequence[Path] = ()) -> None:
         self._media = media
@@ -153,7 +153,8 @@ class TranscriptReader:
         if value is None:
             return await self._from_lines(data, name)
         if isinstance(value, dict) and is_archive(cast("dict[str, Any]", value)):
-            # Exactly as it is, unless it had to be closed: parsing and writing would change the texts of nodes.
+            # Pass the bytes on unchanged, unless they had to be repaired: parsing and writing would change the texts of
+            # nodes.
             whole = data if not notices else msgspec.json.encode(value)
             return [await self._own(whole, files, notices)]
         conversations = conversations_of(value)
@@ -184,7 +185,7 @@ class TranscriptReader:
         return [await self._upgrade(raw) for raw in found]
 
     async def _own(self, data: bytes, files: FileFinder, notices: Sequence[str]) -> Transcript:
-        """What `loom sessions export` wrote."""
+        """Read an archive that `loom sessions export` wrote."""
         read = decode_archive(data)
         archive, problems = read.archive, [*notices, *read.notices]
         missing = 0
@@ -195,7 +196,7 @@ class TranscriptReader:
             elif not await self._media.refresh(medium.digest):
                 missing += 1
         if missing:
-            problems.append(f"{count_text(missing, 'medium', 'media')} not in the export; text stands in")
+            problems.append(f"{count_text(missing, 'medium', 'media')} not in the export; replaced with text")
         conversation = conversation_of(archive)
         return Transcript(
             kind="Loom",
@@ -249,13 +250,13 @@ class TranscriptReader:
 
 
 class FileFinder(Protocol):
-    """Returns a file of an export by what a conversation calls it."""
+    """Returns a file of an export by the name that a conversation uses for it."""
 
     def find(self, pointer: str) -> bytes | None: ...
 
 
 class _Beside:
-    """The files in the folder of a single file; looked at only where a conversation points at one."""
+    """The files in the folder of a single file; they are read only if a conversation refers to one."""
 
     def __init__(self, folder: Path | None, limits: IntakeLimits) -> None:
         self._folder = folder
@@ -271,12 +272,12 @@ class _Beside:
 
 
 async def read_transcripts(file: Path, shelf: MediaWriter, *, limits: IntakeLimits) -> list[Transcript]:
-    """Every conversation of a file of this machine; bytes that were inside are in the store."""
+    """Return every conversation of a local file; the bytes in it are stored."""
     return await TranscriptReader(shelf, limits, roots=(file.parent, Path.cwd())).read(file)
 
 
 def _check_file(file: Path) -> bool:
-    """Whether it is a folder. Raise `Unreadable` if there is nothing that can be read."""
+    """Return whether the path is a folder. Raise `Unreadable` if it cannot be read."""
     try:
         size = file.stat().st_size
         if file.is_dir():
@@ -299,8 +300,8 @@ def _head(file: Path) -> bytes:
 
 
 def _conversation_files(names: Sequence[str]) -> list[str]:
-    """The files of an export that hold conversations: those that are called so, else all JSON that is not known to hold
-    something else."""
+    """Return the files of an export that contain conversations: those with such a name, otherwise all JSON files that
+    are not known to contain something else."""
     called = sorted(name for name in names if _CONVERSATIONS.fullmatch(name.rpartition("/")[2]))
     others = (name for name in names if name.endswith((".json", ".jsonl")) and "/" not in name.strip("/"))
     return called or [name for name in others if name not in _OTHER_FILES]
@@ -316,14 +317,14 @@ def _bytes_of(medium: ArchivedMedium, files: FileFinder) -> bytes | None:
 
 
 def _parse_json(data: bytes) -> tuple[Any, list[str]]:
-    """The value of a JSON text. One that ends too early is read as far as it goes. None where it is no JSON."""
+    """Return the value of a JSON text; None if it is not JSON. A truncated text is read as far as possible."""
     for decode in (msgspec.json.decode, _lenient):
         with suppress(ValueError, RecursionError):
             return decode(data), []
     lines = data.lstrip().splitlines()
     with suppress(ValueError, RecursionError):
         if len(lines) > 1 and isinstance(msgspec.json.decode(lines[0]), dict):
-            return None, []  # lines of JSON
+            return None, []  # JSON lines
     with suppress(ValueError, RecursionError):
         closed = close_cut_json(data.decode("utf-8", "ignore"))
         if closed is not None:
@@ -332,13 +333,14 @@ def _parse_json(data: bytes) -> tuple[Any, list[str]]:
 
 
 def _lenient(data: bytes) -> Any:
-    """What other writers let through: halves of characters, NaN, UTF-16."""
+    """Decode JSON with the deviations of other writers: lone surrogates, NaN, UTF-16."""
     value = json.loads(data, parse_constant=lambda _: None)
     return msgspec.json.decode(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def _lines(data: bytes) -> tuple[list[dict[str, Any]], list[str]]:
-    """The objects of a JSONL file. A line that is not whole is said and left out: programs die while they write."""
+    """Return the objects of a JSONL file, and notices. An incomplete line is skipped with a notice, because programs
+    may be killed while they write."""
     found: list[dict[str, Any]] = []
     notices: list[str] = []
     lines = data.splitlines()
@@ -358,7 +360,8 @@ def _lines(data: bytes) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def _claude_code(lines: list[dict[str, Any]]) -> RawTranscript:
-    """One path: up from the last message by `parentUuid`. Side conversations of other agents are not part of it."""
+    """Return one path: from the last message up by `parentUuid`. Side conversations of other agents are not part of
+    it."""
     found = RawTranscript(kind="Claude Code")
     entries = [line for line in lines if line.get("type") in ("user", "assistant") and not line.get("isSidechain")]
     for line in lines:
@@ -373,7 +376,7 @@ def _claude_code(lines: list[dict[str, Any]]) -> RawTranscript:
 
 
 def _path(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """From the last entry upwards; where the chain is broken, everything as it stands in the file."""
+    """Return the path from the root to the last entry; if the chain is broken, all entries in the order of the file."""
     by_id = {_text(entry.get("uuid")): entry for entry in entries if entry.get("uuid")}
     if not entries or len(by_id) < len(entries):
         return entries
@@ -391,7 +394,7 @@ def _path(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _codex(lines: list[dict[str, Any]]) -> RawTranscript:
-    """`response_item` lines hold what was said; `compacted` begins anew with a summary of what was before."""
+    """Return the messages of `response_item` lines; `compacted` replaces earlier ones with a summary."""
     found = RawTranscript(kind="Codex")
     for line in lines:
         payload = line.get("payload")
@@ -419,14 +422,15 @@ def _codex(lines: list[dict[str, Any]]) -> RawTranscript:
 
 
 def _request(whole: Any) -> RequestBody | None:
-    """Tools and options of a request body. Loom's own export has none."""
+    """Return the tools and options of a request body; None for Loom's own export, which has none."""
     body = _fields(whole)
     is_body = any(isinstance(body.get(key), list | str) for key in ("messages", "input", "contents"))
     return read_request_body(body) if is_body and "loom" not in body else None
 
 
 def _pairs(messages: Sequence[Message]) -> Iterable[str]:
-    """Named by their call: the numbers in other notices are those of the file, whose messages may have been joined."""
+    """Yield problems with calls and results. They name the call, because the numbers in other notices are those of the
+    file, whose messages may have been joined."""
     for broken in broken_pairs(messages):
         if broken.problem == "orphan":
             yield f"a result has no call ({broken.call_id[:40]}); sent to models as text"
@@ -458,7 +462,7 @@ _TYPES: Final = ("media_type", "mime_type", "mimeType")
 
 
 def find_problems(messages: Any) -> list[str]:
-    """Sentences for people: empty texts, and bytes that are not what their declaration says."""
+    """Return notices about empty texts, and about bytes whose type differs from the declared one."""
     empty = 0
     lies: dict[tuple[str, str], int] = {}
     for block in _objects(messages):
@@ -478,7 +482,7 @@ def find_problems(messages: Any) -> list[str]:
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """Every JSON object inside, whatever its depth."""
+    """Yield every JSON object inside, at any depth."""
     waiting = [value]
     while waiting:
         at = waiting.pop()
@@ -491,7 +495,7 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _type_of(encoded: str) -> str:
-    """By the first bytes; empty where it is no base64."""
+    """Return the media type by the first bytes; empty if it is not base64."""
     head = encoded[:_HEAD_CHARACTERS]
     try:
         data = base64.b64decode(head[: len(head) // 4 * 4])

@@ -1,7 +1,7 @@
-"""Upkeep: what is deleted by itself. Media without references after `cleanup_after_days`, and files that providers hold
-for sessions that are gone.
+"""Upkeep: automatic cleanup. It deletes media without references after `cleanup_after_days`, and files at providers of
+sessions that are gone.
 
-A daemon looks every hour, a command when it ends. Whichever process claims the work first does it for all.
+A daemon checks every ten minutes, a command when it ends. The process that claims the work first does it for all.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ _SWEEP_SECONDS: Final = 24 * 3600.0
 _UPLOADS_SECONDS: Final = 3600.0
 _CHECK_SECONDS: Final = 600.0
 _PATIENCE_SECONDS: Final = 5.0
-"""How long deleting a session, or the end of a command, waits for a provider; what is left is tried again later."""
+"""How long deleting a session, or the end of a command, waits for a provider; the rest is retried later."""
 _log = logging.getLogger(__name__)
 
 
 class Upkeep:
-    """`uploads` opens what talks to the providers' file services; `resolve` returns the model of a reference."""
+    """Cleans up the stores. `uploads` opens the client for the providers' file services; `resolve` returns the model of
+    a reference."""
 
     def __init__(
         self,
@@ -51,7 +52,8 @@ class Upkeep:
         self._times = UpkeepTimes(stores.database)
 
     async def sweep(self, *, max_bytes: int | None = None) -> SweepReport:
-        """Delete media that no message refers to and that are old enough, or too many, here and at providers."""
+        """Delete media that no message refers to and that are old enough, or exceed `max_bytes`, here and at
+        providers."""
 
         async def referenced() -> set[str]:
             return set(await self._stores.sessions.referenced_digests())
@@ -69,14 +71,15 @@ class Upkeep:
         return msgspec.structs.replace(report, uploads_deleted=deleted, uploads_left=left)
 
     async def delete_uploads_of(self, digests: Collection[str]) -> None:
-        """Delete the providers' copies of media that no session refers to any more. What cannot be deleted now stays
-        noted, and is tried again."""
+        """Delete the providers' copies of media that no session refers to any more. Those that cannot be deleted now
+        are recorded and retried."""
         in_use = await self._stores.sessions.media_in_use(digests)
         if await self._records.condemn([digest for digest in digests if digest not in in_use]):
             await self._try_uploads()
 
     async def run_if_due(self) -> None:
-        """Do what is due, where no other process has begun it. A failure is logged: the next one tries again."""
+        """Do the work that is due and that no other process has claimed. A failure is logged, and the work is retried
+        later."""
         try:
             if await self._times.claim("sweep", every_seconds=_SWEEP_SECONDS):
                 report = await self.sweep()
@@ -93,7 +96,7 @@ class Upkeep:
             _log.warning("cleaning up failed and is tried again later: %s", error.message)
 
     async def run(self) -> None:
-        """Look every ten minutes, until it is cancelled."""
+        """Check every ten minutes, until cancelled."""
         while True:
             await self.run_if_due()
             await asyncio.sleep(_CHECK_SECONDS)

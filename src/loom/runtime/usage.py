@@ -1,4 +1,4 @@
-"""Usage and budgets: what answers have cost, by day, model and session, and where that ends."""
+"""Usage and budgets: the cost of answers by day, model and session, and its limits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AnswerPrice = Callable[[str, Usage], float | None]
 
 
 async def usage_report(database: Database, price: AnswerPrice, days: int) -> UsageReport:
-    """Return the usage of today and the days before it, `days` in all, in the time zone of this machine."""
+    """Return the usage of today and the days before it, `days` in total, in the time zone of this machine."""
     since = start_of_day() - (days - 1) * DAY_SECONDS
     answers = await read_answers(database, since)
     # In a thread: prices are read from a file the first time.
@@ -63,12 +63,12 @@ def _rows(answers: Iterable[AnswerRecord], price: AnswerPrice) -> tuple[UsageRow
 def _usage(answer: AnswerRecord) -> Usage | None:
     try:
         return msgspec.convert(answer.meta.get("usage"), Usage)
-    except msgspec.ValidationError:  # an imported answer, or one that was cut off
+    except msgspec.ValidationError:  # an imported answer, or an interrupted one
         return None
 
 
 async def check_budget(database: Database, price: AnswerPrice, budget: BudgetSettings, session: str) -> None:
-    """Raise `BudgetSpent` if the session, or all sessions today, have cost what they may."""
+    """Raise `BudgetSpent` if the session, or all sessions today, have reached their budget."""
     limits = (
         (budget.session_usd, 0.0, session, "This session", "budget.session_usd"),
         (budget.day_usd, start_of_day(), "", "Today's answers", "budget.day_usd"),

@@ -1,4 +1,4 @@
-"""Views: stored sessions and nodes as `Session` and `Library` return them."""
+"""Views: stored sessions and nodes in the form that `Session` and `Library` return."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ _REMEMBERED_PRICES: Final = 50_000
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """The last words and the newest image of a path. It never changes: the id of a head covers everything above it."""
+    """The last text and the newest image of a path. It never changes, because the id of a head covers everything above
+    it."""
 
     snippet: str = ""
     thumb: str | None = None
 
 
 class Views:
-    """`price` returns US dollars for a model's name and its usage; None if the price is not known."""
+    """Builds views. `price` returns US dollars for a model's name and its usage; None if the price is not known."""
 
     def __init__(self, forest: Forest, queue: MessageQueue, price: Callable[[str, Usage], float | None]) -> None:
         self._forest = forest
@@ -50,16 +51,17 @@ class Views:
         self._prices: OrderedDict[str, float | None] = OrderedDict()
 
     async def queued_sessions(self) -> frozenset[str]:
-        """Return the sessions with queued messages. Read them before the sessions: a message leaves the queue when its
-        turn starts, so in the other order a session whose turn starts in between looks idle."""
+        """Return the ids of sessions with queued messages. Read them before the sessions: a message leaves the queue
+        when its turn starts, so in the other order a session whose turn starts in between would look idle."""
         return frozenset(await self._queue.waiting())
 
     async def session(self, stored: StoredSession, queued: Collection[str]) -> SessionView:
-        """`queued` are the sessions with queued messages, read before `stored`."""
+        """Return the view of a session. `queued` are the ids of sessions with queued messages, read before `stored`."""
         return (await self.sessions((stored,), queued))[0]
 
     async def sessions(self, stored: Sequence[StoredSession], queued: Collection[str]) -> tuple[SessionView, ...]:
-        """The same for several."""
+        """Return the views of several sessions. `queued` are the ids of sessions with queued messages, read before
+        `stored`."""
         summaries = await self._summarise([one.head_id for one in stored])
         return tuple(self._session(one, summaries[one.head_id], queued) for one in stored)
 
@@ -131,7 +133,7 @@ class Views:
         )
 
     def _usd(self, node: str, model: str, usage: Usage) -> float | None:
-        # Kept, because looking up a price takes longer than all the rest of a message.
+        # Cached, because looking up a price takes longer than the rest of a message.
         if node not in self._prices:
             try:
                 self._prices[node] = self._price(model, usage) if model else None
@@ -143,7 +145,7 @@ class Views:
 
 
 def usage_of(messages: Iterable[MessageView], head: str) -> SessionUsage:
-    """Return what the answers of a tree have used, and those from the root to `head`."""
+    """Return the usage of all answers of a tree, and of those from the root to `head`."""
     by_id = {message.node: message for message in messages}
     path: set[str] = set()
     at = by_id.get(head)
@@ -163,7 +165,7 @@ def _total(messages: Iterable[MessageView]) -> UsageTotals:
 
 
 def state_of(session: StoredSession, queued: Collection[str]) -> SessionState:
-    """`queued` are the sessions with queued messages, read before `session`."""
+    """Return the state of a session. `queued` are the ids of sessions with queued messages, read before `session`."""
     running = running_turn(session)
     if running.get("approvals"):
         return "waiting"
@@ -173,12 +175,12 @@ def state_of(session: StoredSession, queued: Collection[str]) -> SessionState:
 
 
 def running_turn(session: StoredSession) -> dict[str, Any]:
-    """Return the checkpoint of the running turn, as it is stored; empty if there is none."""
+    """Return the stored checkpoint of the running turn; empty if there is none."""
     return session.settings.get("running", {})
 
 
 def siblings_of(nodes: Iterable[Node]) -> dict[str, tuple[str, ...]]:
-    """Return all children of the parent of each node."""
+    """Map each node to all children of its parent."""
     families: defaultdict[str, list[str]] = defaultdict(list)
     for node in nodes:
         if node.parent_id is not None:
@@ -215,7 +217,7 @@ def model_of(node: Node) -> str:
 
 
 def message_label(message: Message) -> str:
-    """Return its text in one line; thinking, calls and media only if it has no text."""
+    """Return the text of a message in one line; if it has none, its thinking, calls and media."""
     said = message.text if message.text.strip() else " ".join(text_of(block) for block in message.blocks)
     return one_line(said, LABEL_CHARACTERS)
 
@@ -237,7 +239,7 @@ def _summary_of(path: Sequence[Node]) -> Summary:
 
 
 async def process_views(session_id: str, processes: Sequence[BackgroundProcess]) -> tuple[ProcessView, ...]:
-    """Look at background processes of a session, and return them as they are now."""
+    """Refresh the background processes of a session, and return their views."""
     for process in processes:
         await asyncio.to_thread(process.look)
     return tuple(

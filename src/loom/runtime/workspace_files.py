@@ -18,7 +18,7 @@ _ALIKE: Final = 0.75
 
 
 def find_files(workspace: Path, query: str) -> tuple[str, ...]:
-    """Return the paths that match, best first; none if the folder is gone."""
+    """Return the paths that match `query`, best first; none if the folder is gone."""
     wanted = query.casefold()
     found: list[tuple[tuple[int, int, str], str]] = []
     try:
@@ -33,9 +33,15 @@ def find_files(workspace: Path, query: str) -> tuple[str, ...]:
 
 
 def missing_mentions(workspace: Path, text: str) -> dict[str, str]:
-    """Return the mentions (`@src/ap.py`) that look like a file and name none, each with the file of the workspace that
-    is spelled most like it, or empty."""
-    missing = [name for name in mentions(text) if looks_like_file(name) and not _has_file(workspace, name)]
+    """Return the mentions (`@src/ap.py`) that look like a file but name none, each with the most similar file of the
+    workspace, or an empty string."""
+    missing = [
+        name
+        for name in mentions(text)
+        if looks_like_file(name)
+        # pages of a file count as the file, even if they are invalid: `report.pdf#3`
+        and all(place_of(workspace, file) is None for file in (name, name.rpartition("#")[0]))
+    ]
     if not missing:
         return {}
     known = _known_paths(workspace)
@@ -49,13 +55,8 @@ def missing_mentions(workspace: Path, text: str) -> dict[str, str]:
     return found
 
 
-def _has_file(workspace: Path, name: str) -> bool:
-    """Return whether a mention names a file, or pages of a file (`report.pdf#3`), however they are written."""
-    return any(place_of(workspace, file) is not None for file in (name, name.rpartition("#")[0]))
-
-
 def missing_text(missing: Mapping[str, str]) -> str:
-    """Return the sentence about mentions that name no file."""
+    """Return the notice about mentions that name no file."""
     return "; ".join(
         f"file not found: {name}{f' (did you mean {meant}?)' if meant else ''}" for name, meant in missing.items()
     )
@@ -76,7 +77,8 @@ def _known_paths(workspace: Path) -> list[str]:
 
 
 def _rank(path: str, wanted: str) -> int | None:
-    """Return the name first, then the path, then its letters in this order anywhere."""
+    """Return the rank of a path, 0 being best: by its name, then its path, then its letters in this order anywhere;
+    None if it does not match."""
     folded = path.casefold()
     name = folded.rpartition("/")[2]
     if name.startswith(wanted):
