@@ -165,6 +165,8 @@ def _cites_documents(messages: Sequence[Message]) -> bool:
 
 
 def _filled(form: WireForm, members: Sequence[Message]) -> tuple[Any, ...]:
+    if form.is_plain:
+        return tuple(form.items)
     media = {found.digest: found for message in members for found in media_of(message)}
 
     def embed(digest: str, prefix: str) -> Embedded:

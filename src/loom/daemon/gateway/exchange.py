@@ -269,11 +269,12 @@ class Exchange:
         for number, (model, request) in enumerate(inputs):
             if fault := await self._check_client(model):
                 raise GatewayFault(fault)
-            usd = self._price(model.alias or model.reference, self._facts.tokens) or 0.0
             self.answer = ModelAnswer(request=request)
             writer = self._begin(model)
             asking = asyncio.create_task(self._ask(placed, writer, queue))
-            self._daemon.gateway_clients.reserve(self._client, usd, asking)
+            if self._client.key.max_usd_per_day is not None:
+                usd = self._price(model.alias or model.reference, self._facts.tokens) or 0.0
+                self._daemon.gateway_clients.reserve(self._client, usd, asking)
             try:
                 first = await self._first(asking, queue)
                 if first is None and asking.done():
@@ -320,6 +321,7 @@ class Exchange:
             if data := writer.flush():
                 queue.put_nowait(data)
             try:
+                await asyncio.sleep(0)  # words that wait in the queue leave first
                 await self.finish_storing()
                 await self._keep(placed, answer, services)
             finally:
