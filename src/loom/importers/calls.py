@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from loom.content.blocks import ToolCall
+from loom.content.blocks import ToolCall, check_json
 from loom.content.json_values import first_ident, first_text, get_object, get_text, json_text, parse_json, sanitize_json
+from loom.errors import ContentError
 from loom.importers.reader import FoundBlock, LegacyReader
 
 _ARGUMENTS = ("arguments", "input", "args", "parameters")
@@ -45,7 +46,11 @@ def read_arguments(value: Any) -> tuple[dict[str, Any], str | None]:
     if value.strip() == "null":
         return {}, None
     found = parse_json(value)
-    return (sanitize_json(found), None) if isinstance(found, dict) else ({}, value)
+    try:
+        check_json(found, "arguments")
+    except ContentError:
+        return {}, value
+    return (get_object(found), None) if isinstance(found, dict) else ({}, value)
 
 
 def _opaque(block: dict[str, Any], reading: LegacyReader) -> Any:

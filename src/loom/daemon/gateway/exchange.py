@@ -279,7 +279,7 @@ class Exchange:
                 first = await self._first(asking, queue)
                 if first is None and asking.done():
                     last = _provider_error(asking)
-                    if number + 1 < len(inputs) and (self._is_refused if last is None else _may_fall_back(last)):
+                    if number + 1 < len(inputs) and (last is not None or self._is_refused):
                         continue
                     if last is not None:
                         raise GatewayFault(fault_of(last))
@@ -529,10 +529,6 @@ def _provider_error(asking: asyncio.Task[None]) -> ProviderError | None:
     if error is None or isinstance(error, ProviderError):
         return error
     raise error
-
-
-def _may_fall_back(error: ProviderError) -> bool:
-    return fault_of(error).status in (401, 413, 429) or fault_of(error).status >= 500
 
 
 def _claude_session(raw: Mapping[str, Any]) -> str:
