@@ -103,8 +103,12 @@ def trim(scales: RequestCost, mark: Watermark, allowed: Totals) -> Watermark:
     if scales.survey.target.model.cache.mode != "none":
         some = _with_room(used, allowed, dict.fromkeys(_FIELDS, LEAST_ROOM))
         deep = _with_room(used, allowed, _rooms(scales, mark, allowed))
-        for reach, goal in ((1, deep), (1, some), (2, some), (3, some)):
-            found, is_enough = _raise(scales, mark, zones[:reach], goal)
+        # Where old turns cannot make all the room that is wanted, they make what they can.
+        found, is_enough = _raise(scales, mark, zones[:1], deep)
+        if is_enough or fits(scales.cost_of(found), some):
+            return found
+        for reach in (2, 3):
+            found, is_enough = _raise(scales, mark, zones[:reach], some)
             if is_enough:
                 return found
     return _raise(scales, mark, zones, allowed)[0]
