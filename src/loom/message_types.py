@@ -297,6 +297,13 @@ class LastRow(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
 
 
+class PlanCalibration(msgspec.Struct, frozen=True, kw_only=True):
+    """How billed tokens compare with the estimates of a model: billed = estimated × `ratio`, over so many answers."""
+
+    ratio: float
+    answers: int
+
+
 class PlanModel(msgspec.Struct, frozen=True, kw_only=True):
     tokens: PlanTokens
     bytes: int
@@ -309,6 +316,8 @@ class PlanModel(msgspec.Struct, frozen=True, kw_only=True):
     error: ProblemText | None
     rendition_tokens: dict[Rendition, int] = msgspec.field(default_factory=dict[Rendition, int])
     """The tokens of all rows, by the form in which they are shown."""
+    calibration: PlanCalibration | None = None
+    """What `tokens` are corrected by; None where no answer was billed yet."""
     last: tuple[LastRow, ...] | None = None
     """The blocks of the last request that it was really sent; None where it was not asked yet."""
 

@@ -250,6 +250,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """What `wire/openai_chat` does differently for this service."""
     user_after_tool: bool = True
     """Whether a user's message may directly follow tool results."""
+    system_messages: Literal["none", "anywhere", "after_user"] = "none"
+    """Where system messages may stand inside a conversation: `after_user` is at the end of a user's turn."""
     calls_need_tools: bool = False
     """Whether a history with calls is refused where the request defines no tool."""
     sampling: bool = True

@@ -94,8 +94,12 @@ class ShownRaw(msgspec.Struct, frozen=True, kw_only=True, tag="raw"):
 ShownBlock: TypeAlias = TextBlock | ShownMedia | ThinkingBlock | ToolCall | ShownResult | ShownRaw
 
 
+ShownRole: TypeAlias = Role | Literal["system"]
+
+
 class ShownMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    role: Role
+    role: ShownRole
+    """`system` only for models that take system messages inside a conversation."""
     blocks: tuple[ShownBlock, ...]
     form: tuple[Any, ...] | None = None
     """What is written instead of the blocks: the items of the request as they came, with `Embedded` media. Empty where

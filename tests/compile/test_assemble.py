@@ -36,3 +36,37 @@ def test_a_citation_that_counts_no_documents_goes_back() -> None:
 @pytest.mark.parametrize("index", [2, -1, "0", None, True, 0.0, [0], {"0": 0}])
 def test_a_citation_of_a_document_that_is_none_is_left_out_whatever_it_counts_in(index: Any) -> None:
     assert cited(document_index=index) == 0
+
+
+RULE = TextBlock("[system] Be brief.", is_system=True)
+WORDS = TextBlock("two")
+
+
+@pytest.mark.parametrize(
+    ("reference", "blocks", "roles"),
+    [
+        ("openai/gpt-5.5", (RULE, WORDS), ["user", "assistant", "system", "user"]),
+        ("openai/gpt-5.5", (WORDS, RULE), ["user", "assistant", "user", "system"]),
+        ("openai-chat/gpt-5.5", (RULE,), ["user", "assistant", "system"]),
+        ("anthropic/claude-opus-5", (WORDS, RULE), ["user", "assistant", "user", "system"]),
+        ("anthropic/claude-opus-5", (RULE, WORDS), ["user", "assistant", "user"]),
+        ("anthropic/claude-opus-5", (RULE,), ["user", "assistant", "user"]),
+        ("anthropic/claude-haiku-4-5", (WORDS, RULE), ["user", "assistant", "user"]),
+        ("gemini/gemini-3.7-flash", (WORDS, RULE), ["user", "assistant", "user"]),
+    ],
+)
+def test_a_system_message_stands_where_its_model_takes_it_and_is_marked_elsewhere(
+    reference: str, blocks: tuple[TextBlock, ...], roles: list[str]
+) -> None:
+    prepared = prepare(said(user("one"), assistant("fine"), user(*blocks)), model(reference))
+    messages = prepared.prompt.messages
+    assert [message.role for message in messages] == roles
+    words = [block.text for message in messages for block in message.blocks if isinstance(block, TextBlock)]
+    assert ("Be brief." in words) == ("system" in roles)
+    assert sorted(text.removeprefix("[system] ") for text in words) == sorted(
+        ["one", "fine", *(block.text.removeprefix("[system] ") for block in blocks)]
+    )
+    is_told = any("system message" in row.detail for row in prepared.receipt.rows) or any(
+        "system message" in notice for notice in prepared.receipt.notices
+    )
+    assert is_told == ("system" not in roles)

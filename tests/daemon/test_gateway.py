@@ -230,3 +230,49 @@ async def test_a_client_that_leaves_ends_the_request_and_its_words_are_kept() ->
                 break
             await door.http.get("/healthz")
         assert messages[0][-1].text == "some words"
+
+
+MID_SYSTEM: dict[str, tuple[str, dict[str, Any]]] = {
+    "anthropic": (
+        "/v1/messages",
+        {"max_tokens": 9, "messages": [
+            {"role": "user", "content": "one"}, {"role": "system", "content": "Be brief."},
+            {"role": "assistant", "content": "fine"}, {"role": "user", "content": "two"},
+        ]},
+    ),
+    "openai_chat": (
+        "/v1/chat/completions",
+        {"messages": [
+            {"role": "user", "content": "one"}, {"role": "developer", "content": "Be brief."},
+            {"role": "assistant", "content": "fine"}, {"role": "user", "content": "two"},
+        ]},
+    ),
+    "openai_responses": (
+        "/v1/responses",
+        {"input": [
+            {"role": "user", "content": "one"}, {"role": "developer", "content": "Be brief."},
+            {"role": "assistant", "content": [{"type": "output_text", "text": "fine", "annotations": []}]},
+            {"role": "user", "content": "two"},
+        ]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("protocol", list(MID_SYSTEM))
+@pytest.mark.parametrize(
+    ("wire", "role"),
+    [("anthropic", "system"), ("openai_chat", "developer"), ("openai_responses", "developer"), ("ollama", "user")],
+)
+async def test_a_system_message_in_mid_conversation_stays_one_where_there_is_such(
+    protocol: str, wire: str, role: str
+) -> None:
+    path, body = MID_SYSTEM[protocol]
+    async with gateway(wire, "fine") as door:
+        answer = await door.http.post(path, json={"model": "far", **body})
+        assert answer.status_code == 200, answer.text
+        (sent,) = door.far.requests
+        messages = sent.get("messages") or sent["input"]
+        (found,) = [message for message in messages if "Be brief." in str(message["content"])]
+        assert found["role"] == role
+        assert ("[system] Be brief." in str(found["content"])) == (role == "user")
+        assert answer.headers["x-loom-losses"] == ("1" if role == "user" else "0")

@@ -166,3 +166,17 @@ async def test_no_key_is_in_any_log(caplog: pytest.LogCaptureFixture) -> None:
     logged = "\n".join(f"{record.getMessage()} {record.exc_text or ''}" for record in caplog.records)
     assert KEY not in logged
     assert TOKEN not in logged
+
+
+@pytest.mark.parametrize("protocol", list(PATHS))
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_refusal_that_nothing_cures_is_not_repeated_by_clients(protocol: str, *, stream: bool) -> None:
+    """Clients repeat a 5xx: this one would be refused again, after all attempts of recovery."""
+    words = "organization acme is not allowed to do this on a Tuesday"
+    refused = refusal(400, {"type": "error", "error": {"type": "invalid_request_error", "message": words}})
+    async with gateway("anthropic", lambda _: refused) as door:
+        answer = await door.http.post(PATHS[protocol], json={**GOOD[protocol], "stream": stream})
+        assert answer.status_code == 400
+        assert is_error(protocol, answer)
+        assert words in answer.json()["error"]["message"]
+        assert answer.json()["error"]["type"] == "invalid_request_error"

@@ -185,3 +185,35 @@ async def test_what_a_refusal_taught_is_kept_for_the_next_request() -> None:
             answer = await door.anthropic.messages.create(model="far", max_tokens=9, messages=history)
             history += [{"role": "assistant", "content": answer.content}, {"role": "user", "content": "more"}]
         assert sum("image_url" in str(request) for request in door.far.requests) == 1
+
+
+async def test_the_conversation_is_stored_before_the_first_word_is_shown() -> None:
+    """It is stored while the model is asked; a reader of the first word can rely on it."""
+    whole = speak("anthropic", ["one ", "two"])
+    begun = Reply(body=whole.body, cut_after=whole.body.index(b"two") - 60, end="hang")
+    async with gateway("anthropic", begun) as door:
+        body = {"model": "far", "max_tokens": 9, "stream": True, "messages": ASK}
+        async with door.http.stream("POST", "/v1/messages", json=body) as response:
+            await anext(response.aiter_bytes())
+            (stored,) = await stored_messages(door.runtime)
+            assert [message.text for message in stored] == ["hi"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_store_that_is_full_is_an_error_before_the_first_word(*, stream: bool) -> None:
+    async with gateway("anthropic", lambda _: speak("anthropic", "fine")) as door:
+        database = door.runtime.stores.database
+        history: list[Any] = [{"role": "user", "content": "hi"}]
+        body = {"model": "far", "max_tokens": 9, "stream": stream, "messages": history}
+        assert (await door.http.post("/v1/messages", json=body)).status_code == 200
+        history += [{"role": "assistant", "content": "fine"}, {"role": "user", "content": "more " * 20_000}]
+        (pages,) = (await database.select("PRAGMA page_count"))[0]
+        await database.write(lambda tx: tx.execute(f"PRAGMA max_page_count = {pages}"))
+        refused = await door.http.post("/v1/messages", json=body)
+        assert refused.status_code == 500
+        assert "No space left" in refused.json()["error"]["message"]
+        assert b"fine" not in refused.content
+        await database.write(lambda tx: tx.execute("PRAGMA max_page_count = 1000000"))
+        assert (await door.http.post("/v1/messages", json=body)).status_code == 200
+        (stored,) = await stored_messages(door.runtime)
+        assert [message.role for message in stored] == ["user", "assistant", "user", "assistant"]

@@ -163,7 +163,13 @@ async def test_a_request_to_its_own_provider_arrives_as_it_was_sent(wire: str) -
 
 
 words = st.text('ab é漢🙂\\"<{}\n', min_size=1, max_size=9).filter(str.strip)
-extras = st.dictionaries(st.sampled_from(("zeta", "future")), st.one_of(words, st.integers(), st.none()), max_size=2)
+LIKE_HOLES = ({"$text": 0}, {"$media": "sha256:00", "prefix": ""}, {"$$text": 0}, {"$media": [{"$text": 0, "$": 1}]})
+"""What Loom writes where bytes or long texts stood, written by a client."""
+extras = st.dictionaries(
+    st.sampled_from(("zeta", "future")),
+    st.one_of(words, st.integers(), st.none(), st.sampled_from(LIKE_HOLES)),
+    max_size=2,
+)
 
 
 @st.composite

@@ -14,7 +14,7 @@ from daemon.gateways import PICTURE
 from daemon.running import TOKEN, serving
 from flow.far_models import settings, speak
 from loom.testing import memory_runtime
-from providers.far_side import FarSide, Reply, Request, far_side
+from providers.far_side import FarSide, Reply, Request, far_side, refusal
 from wire.streams import sse
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PICTURE}}
@@ -116,3 +116,11 @@ async def test_requests_at_the_same_moment_do_not_pass_a_budget_together() -> No
         statuses = sorted([(await task).status_code for task in asked])
         assert statuses == [200, 200, 429, 429, 429, 429]
         assert len(first.requests) == 2
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 429, 500, 503, 529])
+async def test_every_refusal_is_followed_by_the_next_model(status: int) -> None:
+    body = {"type": "error", "error": {"type": "some_error", "message": "not today"}}
+    refused = refusal(status, body, **{"x-should-retry": "false"})
+    async with two_models(lambda _: refused, {"fallback": {"first": ["second"]}}) as (http, _, __):
+        assert await ask(http) == "from the second"

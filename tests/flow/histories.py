@@ -240,6 +240,8 @@ def _text(rng: Random) -> str:
 def content_block(rng: Random) -> ContentBlock:
     match rng.choice(("text", "text", "text", "image", "image", "document", "audio", "video", "unknown")):
         case "text":
+            if rng.random() < 0.1:
+                return TextBlock(f"[system] {_text(rng)}", is_system=True)
             return _said_text(rng, ("anthropic", "claude-opus-5-5")) if rng.random() < 0.05 else TextBlock(_text(rng))
         case "image":
             return image_block(rng)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 
+from daemon.running import TOKEN, serving
 from flow.far_models import is_question
 from loom.compile.cost import Calibration, calibrate
 from loom.config import load_config
 from loom.runtime import Runtime
+from loom.testing import memory_runtime
 from providers.far_side import Reply, Request, far_side, refusal
 from wire.streams import sse
 
@@ -65,3 +69,39 @@ async def test_a_new_session_and_a_new_process_begin_with_what_earlier_ones_lear
             assert (row.estimated_tokens, row.estimated_input_tokens) == (estimated, billed)
             known = await runtime.models.calibration(runtime.models.resolve("far").reference)
             assert known is not None and known.samples == 5 and known.ratio > 4
+
+
+async def test_a_plan_says_how_billed_tokens_compare_with_estimates() -> None:
+    biller = Biller()
+    async with far_side(biller) as server, memory_runtime(vllm(server.url)) as runtime:
+        session = await runtime.session(model="far")
+        assert (await session.plan_table(["far"])).models["far"].calibration is None
+        for _ in range(4):
+            await session.send("Is the kettle on the stove? " * 200)
+        found = (await session.plan_table(["far"])).models["far"].calibration
+        assert found is not None
+        assert found.answers == 4
+        assert found.ratio > 4
+
+
+async def test_requests_of_the_gateway_teach_and_use_what_is_billed() -> None:
+    biller = Biller()
+    words = [{"role": "user", "content": "Is the kettle on the stove? " * 200}]
+    body = {"model": "far", "max_tokens": 9, "messages": words}
+    async with (
+        far_side(biller) as server,
+        memory_runtime(vllm(server.url)) as runtime,
+        serving(runtime) as served,
+        httpx2.AsyncClient(base_url=served.url, headers={"x-api-key": TOKEN}, timeout=60) as http,
+    ):
+        for number in range(4):
+            (await http.post("/v1/messages", json=body, headers={"x-session-id": str(number)})).raise_for_status()
+        receipt = (await http.post("/v1/messages", json=body, headers={"x-session-id": "new"})).headers[
+            "x-loom-receipt"
+        ]
+        found = (await http.get(f"/v1/receipts/{receipt}")).json()["receipt"]["totals"]["tokens"]
+        assert found == pytest.approx(biller.billed[-1], rel=0.1)
+
+
+def vllm(url: str) -> dict[str, Any]:
+    return {"models": {"far": {"provider": "vllm", "model": "m", "base_url": f"{url}/v1"}}}

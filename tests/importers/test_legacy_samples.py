@@ -110,13 +110,12 @@ def test_openai_chat_is_read() -> None:
         assistant(ToolCall("call_6_1", "zoom", {"by": 2})),
         tool(result("call_6_1", "zoomed", name="zoom")),
         assistant("I cannot help with that."),
-        user("[system] Stay polite."),
+        user(TextBlock("[system] Stay polite.", is_system=True)),
         assistant(replace(wav(), transcript="Hello")),
     )
     assert found.notices == (
         "message 3: image at https://example.com/cat.png was not fetched",
         "message 3: document file-abc is held by a provider and was not copied",
-        "message 9: a system message in mid-conversation is kept as the user's",
     )
 
 

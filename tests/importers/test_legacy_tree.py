@@ -169,7 +169,7 @@ def test_system_messages_below_the_first_words_are_the_users() -> None:
         ("one", ()),
         ("one\n\ntwo", ()),
         ("one\n\ntwo", (user("hi"),)),
-        ("one\n\ntwo", (user("[system] three"),)),
+        ("one\n\ntwo", (user(TextBlock("[system] three", is_system=True)),)),
     ]
 
 

@@ -82,7 +82,13 @@ def _claude_body(name: str, request: JSON, bedrock: bool) -> Found:
 
 
 def _claude_roles(messages: list[JSON]) -> Found:
-    roles = [message["role"] for message in messages]
+    every = [message["role"] for message in messages]
+    for at, role in enumerate(every):
+        if role == "system" and (
+            at == 0 or every[at - 1] != "user" or every[at + 1 : at + 2] not in ([], ["assistant"])
+        ):
+            yield "a system message does not end a user's turn"
+    roles = [role for role in every if role != "system"]
     if not roles or roles[0] != "user":
         yield "the first message is not the user's"
     if roles and roles[-1] != "user":
@@ -100,6 +106,7 @@ _SERVER_RESULTS = {
     "tool_search_tool_result": ("tool_search_tool_regex", "tool_search_tool_bm25"),
 }
 _CLAUDE_KINDS = {
+    "system": ("text",),
     "user": ("text", "image", "document", "search_result", "tool_result"),
     "assistant": ("text", "tool_use", "server_tool_use", *_SERVER_RESULTS, *_THOUGHTS),
 }

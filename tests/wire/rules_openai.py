@@ -241,8 +241,10 @@ def _response_message(item: JSON) -> Found:
     content = item["content"]
     if not content:
         yield "a message is empty"
-    if item["role"] == "user":
+    if item["role"] in ("user", "developer"):
         yield from _input_parts(content)
+        if item["role"] == "developer" and any(part["type"] != "input_text" for part in content):
+            yield "a developer message holds more than text"
     elif isinstance(content, str):
         if blank(content):
             yield "a text is blank"

@@ -135,8 +135,8 @@ async def ask_model(answer: ModelAnswer, step: int, services: Services, out: Ste
                 if notice not in prepared.receipt.once or notice_hash(notice) not in told
             ]
         )
-        lineage = image_lineage(prepared.prompt)
-        reader = _AnswerReader(answer.fold, services.turn_limits.answer_bytes, emit, out.keep_media, lineage)
+        max_bytes = services.turn_limits.answer_bytes
+        reader = _AnswerReader(answer.fold, max_bytes, emit, out.keep_media, prepared.prompt)
         try:
             await reader.read(services.provider(prepared.prompt.model).stream(prepared.prompt))
             answer.seconds = time.monotonic() - started
@@ -175,12 +175,12 @@ async def ask_model(answer: ModelAnswer, step: int, services: Services, out: Ste
 class _AnswerReader:
     """Reads a stream of model events into the fold and the sink."""
 
-    def __init__(self, fold: Fold, max_bytes: int, emit: Emit, keep: KeepMedia, lineage: str) -> None:
+    def __init__(self, fold: Fold, max_bytes: int, emit: Emit, keep: KeepMedia, prompt: Prompt) -> None:
         self._fold = fold
         self._left_bytes = max_bytes
         self._emit = emit
         self._keep = keep
-        self._lineage = lineage
+        self._prompt = prompt
         self.has_begun = False
 
     async def read(self, stream: AsyncIterator[DecoderEvent]) -> None:
@@ -219,7 +219,7 @@ class _AnswerReader:
             return NoticeRaised(text=text, code=error.code)
         if isinstance(block, ImageBlock):
             name = f"made-{block.media.digest[7:15]}.{block.media.media_type.partition('/')[2]}"
-            media = msgspec.structs.replace(block.media, name=name, source=self._lineage)
+            media = msgspec.structs.replace(block.media, name=name, source=image_lineage(self._prompt))
             return ImageAdded(index=event.index, image=msgspec.structs.replace(block, media=media))
         return NoticeRaised(text=f"The model sent {event.media_type}, which an answer cannot hold.", code="media")
 

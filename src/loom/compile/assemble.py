@@ -5,6 +5,7 @@ empty."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, Final
 
 import msgspec
@@ -14,7 +15,16 @@ from loom.compile.forms import unchanged_messages
 from loom.compile.layout import Layout, PlacedBlock
 from loom.compile.measure import Measure
 from loom.compile.policy import Watermark
-from loom.content.blocks import NO_OUTPUT, Citation, DocumentBlock, TextBlock, ToolCall, ToolResult, UnknownBlock
+from loom.content.blocks import (
+    NO_OUTPUT,
+    SYSTEM_LABEL,
+    Citation,
+    DocumentBlock,
+    TextBlock,
+    ToolCall,
+    ToolResult,
+    UnknownBlock,
+)
 from loom.content.messages import Role
 from loom.content.provider_blocks import find_unpaired, provider_text
 from loom.prompt import ShownBlock, ShownMedia, ShownMessage, ShownRaw, ShownResult
@@ -24,6 +34,7 @@ BEGINNING: Final = "[the conversation begins with the assistant]"
 CONTINUE: Final = "[continue]"
 ADDED_CONTINUE: Final = f'added "{CONTINUE}" so that the request ends with a user message'
 HIDDEN: Final = "[a message that is not shown]"
+SYSTEM_AS_TEXT: Final = "a system message that does not end a turn is sent as text of the user"
 SEEN_AGAIN: Final = "[the images above are visible here; some answers above were given without seeing them]"
 RESULTS: Final = "[the results are in]"
 _RAW_CHARS: Final = 2_000
@@ -279,7 +290,44 @@ class _Assembly:
         if self.out[-1].role == "assistant" and not self.layout.target.request.ends_with_assistant:
             self.out.append(ShownMessage("user", (TextBlock(CONTINUE),)))
             self.repairs.append(ADDED_CONTINUE)
-        return self.out
+        return self._part_system_messages()
+
+    def _part_system_messages(self) -> list[ShownMessage]:
+        """Words of system messages among the user's become messages of their own where the model takes them."""
+        places = self.survey.target.model.system_messages
+        if places == "none":
+            return self.out
+        parted: list[ShownMessage] = []
+        for at, message in enumerate(self.out):
+            if message.role != "user" or message.form is not None or not any(map(_is_system, message.blocks)):
+                parted.append(message)
+                continue
+            is_turn_end = at + 1 == len(self.out) or self.out[at + 1].role == "assistant"
+            runs = [(is_own, tuple(run)) for is_own, run in groupby(message.blocks, _is_system)]
+            for number, (is_own, run) in enumerate(runs):
+                follows_user = number > 0 or (at > 0 and self.out[at - 1].role == "tool")
+                is_last = is_turn_end and number == len(runs) - 1
+                is_legal = bool(parted) if places == "anywhere" else follows_user and is_last
+                if is_own and is_legal:
+                    parted.append(ShownMessage("system", tuple(map(_unlabelled, run))))
+                    continue
+                if is_own:
+                    self.repairs.append(SYSTEM_AS_TEXT)
+                if parted and parted[-1].role == "user" and number > 0:
+                    parted[-1] = ShownMessage("user", (*parted[-1].blocks, *run))
+                else:
+                    parted.append(ShownMessage("user", run))
+        return parted
+
+
+def _is_system(block: ShownBlock) -> bool:
+    return isinstance(block, TextBlock) and block.is_system
+
+
+def _unlabelled(block: ShownBlock) -> ShownBlock:
+    if not isinstance(block, TextBlock):
+        return block
+    return TextBlock(block.text.removeprefix(f"[{SYSTEM_LABEL}] ") or block.text)
 
 
 def _what(blocks: Sequence[ShownBlock]) -> str:

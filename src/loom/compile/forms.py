@@ -11,6 +11,7 @@ from loom.compile.layout import MEDIA, Layout, PlacedBlock
 from loom.compile.measure import Measure
 from loom.compile.policy import Watermark
 from loom.content.blocks import ImageBlock, TextBlock, ThinkingBlock, ToolCall, UnknownBlock
+from loom.content.json_values import parse_json
 from loom.content.media import Media
 from loom.content.messages import Message, media_of
 from loom.content.wire_forms import WireForm, fill_form, texts_of
@@ -122,10 +123,15 @@ class _Check:
             self._ids[item.message, block.id] != block.id or tool_name(block.name) != block.name
         ):
             return False
+        if isinstance(block, ToolCall) and block.raw_arguments is not None:
+            # Integers beyond 64 bits are JSON, too: only our own values cannot hold them.
+            return measure.reason == "repair" and isinstance(parse_json(block.raw_arguments), dict)
         if isinstance(block, MEDIA) and measure.rendition == "full" and not measure.hoisted:
             return measure.reason in ("", "override") and (
                 self._takes_originals if isinstance(block, ImageBlock) else _is_original(measure, block.media)
             )
+        if isinstance(block, TextBlock) and block.is_system:
+            return measure.rendition == "full"  # only the provider knows which of its models take it
         return measure.rendition == "full" and not measure.reason and not measure.hoisted
 
     def _fit_originals(self) -> bool:
@@ -168,6 +174,8 @@ def _cites_documents(messages: Sequence[Message]) -> bool:
 
 
 def _filled(form: WireForm, members: Sequence[Message]) -> tuple[Any, ...]:
+    if form.is_plain:
+        return tuple(form.items)
     media = {found.digest: found for message in members for found in media_of(message)}
 
     def embed(digest: str, prefix: str) -> Embedded:

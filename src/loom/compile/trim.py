@@ -104,8 +104,12 @@ def trim(costs: RequestCost, mark: Watermark, allowed: Totals) -> Watermark:
     if costs.layout.target.model.cache.mode != "none":
         some = _with_room(used, allowed, dict.fromkeys(_FIELDS, LEAST_ROOM))
         deep = _with_room(used, allowed, _rooms(costs, mark, allowed))
-        for reach, goal in ((1, deep), (1, some), (2, some), (3, some)):
-            found, is_enough = _raise(costs, mark, zones[:reach], goal)
+        # If old turns cannot make all the room that is wanted, they make what they can.
+        found, is_enough = _raise(costs, mark, zones[:1], deep)
+        if is_enough or fits(costs.cost_of(found), some):
+            return found
+        for reach in (2, 3):
+            found, is_enough = _raise(costs, mark, zones[:reach], some)
             if is_enough:
                 return found
     return _raise(costs, mark, zones, allowed)[0]

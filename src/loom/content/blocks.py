@@ -95,10 +95,18 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{name} p. {self.first}" if name and self.locator == "page" else name
 
 
+SYSTEM_LABEL: Final = "system"
+"""Stands in brackets before the words of a system message inside a conversation."""
+
+
 class TextBlock(msgspec.Struct, frozen=True, tag="text", omit_defaults=True, gc=False):
+    """`is_system` marks words of a system message that stands inside a conversation: its text begins with a label that
+    says so, for models and readers that know no such message."""
+
     text: str
     citations: tuple[Citation, ...] = ()
     opaque: Opaque | None = None
+    is_system: bool = False
 
     def __post_init__(self) -> None:
         text = self.text
@@ -116,6 +124,8 @@ class TextBlock(msgspec.Struct, frozen=True, tag="text", omit_defaults=True, gc=
                     raise wrong_field(self, "citations", "made of Citation", citation)
         if self.opaque is not None:
             _check_opaque(self, self.opaque)
+        if self.is_system is not False and type(self.is_system) is not bool:
+            raise wrong_field(self, "is_system", "True or False", self.is_system)
 
 
 class ImageBlock(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, gc=False):

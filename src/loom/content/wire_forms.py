@@ -2,7 +2,8 @@
 unchanged. Plain values.
 
 A form is JSON with two kinds of placeholders: `{"$media": digest, "prefix": …}` for the base64 of a medium, and
-`{"$text": n}` for a long text that the n-th text block of its messages already holds.
+`{"$text": n}` for a long text that the n-th text block of its messages already holds. A key that only looks like one of
+them is escaped with another `$`.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class WireForm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     items: list[Any]
     messages: int = 1
     """How many messages of the path the items became; the first of them carries the form."""
+    is_plain: bool = False
+    """Whether `items` are known to have no holes."""
 
 
 class BodyForm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -88,11 +91,19 @@ def _template(value: Any, media: Mapping[str, Media], texts: Mapping[str, int], 
             kind = next((found for key in _DECLARED if isinstance(found := fields.get(key), str)), "")
             if any(key in fields and _lacks_bytes(fields[key], media) for key in _BYTE_HOLDERS):
                 raise UnusableForm
-            return {key: _template(item, media, texts, kind) for key, item in fields.items()}
+            return {_escape(key): _template(item, media, texts, kind) for key, item in fields.items()}
         case list():
             return [_template(item, media, texts, "") for item in cast("list[Any]", value)]
         case _:
             return value
+
+
+def _escape(key: str) -> str:
+    return f"${key}" if key[:1] == "$" and f"${key.lstrip('$')}" in (_MEDIA, _TEXT) else key
+
+
+def _unescape(key: str) -> str:
+    return key[1:] if key[:2] == "$$" and f"${key.lstrip('$')}" in (_MEDIA, _TEXT) else key
 
 
 def _lacks_bytes(holder: Any, media: Mapping[str, Media]) -> bool:
@@ -125,7 +136,7 @@ def fill_form(value: Any, embed: Callable[[str, str], Any], texts: Sequence[str]
                 return embed(digest, str(fields.get("prefix", "")))
             if len(fields) == 1 and isinstance(at := fields.get(_TEXT), int) and at < len(texts):
                 return texts[at]
-            return {key: fill_form(item, embed, texts) for key, item in fields.items()}
+            return {_unescape(key): fill_form(item, embed, texts) for key, item in fields.items()}
         case list() | tuple():
             return [fill_form(item, embed, texts) for item in cast("Sequence[Any]", value)]
         case _:

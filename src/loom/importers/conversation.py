@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from loom.content.archive import conversation_of, decode_archive, is_archive
+from loom.content.blocks import SYSTEM_LABEL, TextBlock
 from loom.content.codec import Conversation, decode_conversation
 from loom.content.json_values import (
     MAX_INPUT_DEPTH,
@@ -145,11 +146,14 @@ def read_prompts(facts: dict[str, Any], reader: LegacyReader) -> list[str]:
 
 
 def demote_system(draft: MessageDraft, reading: LegacyReader) -> MessageDraft:
-    """A draft that is not at the start: a system message there becomes the user's, and says so."""
+    """A draft that is not at the start: a system message there stands among the user's words, and is marked."""
     if draft.role != "system":
         return draft
-    reading.note("a system message in mid-conversation is kept as the user's")
-    return as_user(draft, "system", reading)
+    said = as_user(draft, SYSTEM_LABEL, reading)
+    texts = [block for block in said.blocks if isinstance(block, TextBlock)]
+    if len(texts) < len(said.blocks):
+        return said  # a platform's system messages hold words alone
+    return MessageDraft(said.role, tuple(msgspec.structs.replace(text, is_system=True) for text in texts))
 
 
 def _own(data: Any) -> Conversation | None:

@@ -68,7 +68,9 @@ def collect_forms(
             template = [make_template(item, media, texts_of(members) if shares_texts else ()) for item in items]
         except UnusableForm:
             continue
-        found[covered.start] = WireForm(provider=OWNERS[protocol], wire=protocol, items=template, messages=len(covered))
+        found[covered.start] = WireForm(
+            provider=OWNERS[protocol], wire=protocol, items=template, messages=len(covered), is_plain=template == items
+        )
     return found
 
 

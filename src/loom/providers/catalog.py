@@ -29,6 +29,7 @@ _FIELDS: Final = (
     "auth",
     "sampling",
     "user_after_tool",
+    "system_messages",
     "calls_need_tools",
     "options",
     "schema_with_tools",

@@ -281,9 +281,7 @@ class Runtime:
     @cached_property
     def conversations(self) -> ClientConversations:
         """Sessions of clients that send their whole history with each request."""
-        stores = self.stores
-        records = GatewayRecords(stores.database)
-        return ClientConversations(stores.forest, stores.sessions, records, stores.media, self.library.intake)
+        return ClientConversations(self.stores, GatewayRecords(self.stores.database), self.library.intake)
 
     def services(self, tools: Collection[str] | None = None, own: Mapping[str, Tool] | None = None) -> Services:
         """Return the services of sessions that may use `tools` (None: all), and `own` tools in addition to the

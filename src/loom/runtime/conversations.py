@@ -8,10 +8,12 @@ back what it produced; the others are appended. Nothing is duplicated: a message
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
+import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -29,13 +31,11 @@ from loom.runtime.inline_media import InlineMedia, InlinePart, StoredPart, token
 from loom.runtime.media_intake import MediaIntake, StoredUpload
 from loom.runtime.record import placed_node, snapshot_of
 from loom.runtime.session_settings import SYSTEM
+from loom.runtime.stores import Stores
 from loom.session import SessionChange
-from loom.store.forest import Forest
 from loom.store.gateway import GatewayAnswer, GatewayRecords
-from loom.store.media import MediaStore
-from loom.store.nodes import Node
+from loom.store.nodes import Node, drafts_of, nodes_of_drafts
 from loom.store.session_rows import StoredSession
-from loom.store.sessions import Sessions
 
 INLINE_NOTICE: Final = "[Loom: {}]\n\n"
 """The line before an answer that tells the user, once per session, that content was reduced for the model."""
@@ -56,16 +56,45 @@ class ReadConversation(msgspec.Struct, frozen=True, kw_only=True):
     head: tuple[Any, ...]
 
 
+class PlacedHistory(msgspec.Struct, frozen=True):
+    """A client's history in its session. `path` is that of its last message, the root first."""
+
+    session: str
+    snapshot: Snapshot
+    path: tuple[Node, ...]
+    stored: asyncio.Task[None]
+    """Ends when everything on the path is on disk. Await it before anything is acknowledged."""
+
+
+class _AppendPlan(msgspec.Struct, frozen=True):
+    """Messages to append: below `path[stored - 1]`, which is in the store."""
+
+    session: str
+    head: str
+    path: tuple[Node, ...]
+    stored: int
+    new: Sequence[Message]
+    meta: Mapping[str, Any] | None
+
+
+def _plan(
+    session: str, head: str, path: Sequence[Node], new: Sequence[Message], meta: Mapping[str, Any] | None
+) -> _AppendPlan:
+    nodes = nodes_of_drafts(path[-1], drafts_of(new, None, meta), time.time())
+    return _AppendPlan(session, head, (*path, *nodes), len(path), new, meta)
+
+
 class ClientConversations:
     """The sessions of such clients."""
 
-    def __init__(
-        self, forest: Forest, sessions: Sessions, records: GatewayRecords, media: MediaStore, intake: MediaIntake
-    ) -> None:
-        self._forest = forest
-        self._sessions = sessions
-        self._media = media
+    def __init__(self, stores: Stores, records: GatewayRecords, intake: MediaIntake) -> None:
+        self._forest = stores.forest
+        self._sessions = stores.sessions
+        self._calibrations = stores.calibrations
+        self._media = stores.media
         self._intake = intake
+        self._session_ids: OrderedDict[str, str] = OrderedDict()
+        """By the key of the conversation: those that go on now."""
         self._kept: OrderedDict[str, str] = OrderedDict()
         """Maps a received digest to the stored one, if intake made a smaller copy."""
         self._readings = PrefixReadings()
@@ -116,20 +145,52 @@ class ClientConversations:
 
     # Store -----------------------------------------------------------------------------------------------------------
 
-    async def place(self, key: str, system: str, messages: Sequence[Message], *, model: str) -> tuple[str, Snapshot]:
-        """Store the new messages of the conversation `key`; return the id of its session, and a snapshot down to the
-        last message. The session uses the system prompt of the newest request."""
+    async def place(self, key: str, system: str, messages: Sequence[Message], *, model: str) -> PlacedHistory:
+        """Find the conversation `key` in the store, and begin to store what is new of it: the request can be compiled
+        meanwhile. The session continues with the system prompt of the newest request."""
+        stored = await self._session(key) or await self._create(key, system, messages, model)
+        is_new_system = stored.settings.get(SYSTEM) != system
+        if is_new_system:
+            stored = msgspec.structs.replace(stored, settings={**stored.settings, SYSTEM: system})
+        plan = await self._locate(stored, messages)
+        root, *nodes = self._remember(plan.path)
+        snapshot = snapshot_of(
+            stored, root.system or "", tuple(map(placed_node, nodes)), await self._calibrations.load()
+        )
+
+        async def write() -> None:
+            # Both are queued at once: they share a commit.
+            jobs = [self._write(plan)]
+            if is_new_system:
+                jobs.append(self.learn(stored.id, SessionChange(settings={SYSTEM: system})))
+            await asyncio.gather(*jobs)
+
+        return PlacedHistory(stored.id, snapshot, plan.path, asyncio.create_task(write()))
+
+    async def _session(self, key: str) -> StoredSession | None:
+        """Return the session of a conversation; None if there is none, or it was deleted."""
+        if known := self._session_ids.get(key):
+            self._session_ids.move_to_end(key)
+            with contextlib.suppress(NotFound):
+                return await self._sessions.get(known)
         session = await self.records.session_of(key)
         if not session:
-            created = await self._sessions.create(
-                system=system, title=_title(messages), model=model, settings={"origin": "gateway", SYSTEM: system}
-            )
-            session = await self.records.keep_session(key, created.id)
-        stored = await self._sessions.get(session)
-        if stored.settings.get(SYSTEM) != system:
-            stored = await self._sessions.update(session, settings={SYSTEM: system})
-        root, *nodes = await self._append(stored, messages)
-        return session, snapshot_of(stored, root.system or "", tuple(map(placed_node, nodes)))
+            return None
+        self._remember_session(key, session)
+        return await self._sessions.get(session)
+
+    async def _create(self, key: str, system: str, messages: Sequence[Message], model: str) -> StoredSession:
+        created = await self._sessions.create(
+            system=system, title=_title(messages), model=model, settings={"origin": "gateway", SYSTEM: system}
+        )
+        session = await self.records.keep_session(key, created.id)
+        self._remember_session(key, session)
+        return created if session == created.id else await self._sessions.get(session)
+
+    def _remember_session(self, key: str, session: str) -> None:
+        self._session_ids[key] = session
+        if len(self._session_ids) > _MAX_KEPT:
+            self._session_ids.popitem(last=False)
 
     async def learn(self, session: str, change: SessionChange) -> None:
         """Store what an answer or a refusal revealed about the model."""
@@ -138,14 +199,24 @@ class ClientConversations:
         )
 
     async def append(self, session: str, messages: Sequence[Message], meta: Mapping[str, Any] | None = None) -> str:
-        """Append the new messages of a history; return the node of its last message."""
-        return (await self._append(await self._sessions.get(session), messages, meta))[-1].id
+        """Append what is new of a history and return the node of its last message."""
+        plan = await self._locate(await self._sessions.get(session), messages, meta)
+        await self._write(plan)
+        return self._remember(plan.path)[-1].id
 
-    async def _append(
+    def answer_write(
+        self, history: PlacedHistory, message: Message, meta: Mapping[str, Any]
+    ) -> tuple[str, Coroutine[Any, Any, None]]:
+        """Return the node of the answer to a history, and what stores it there. Where a parallel request has moved the
+        head, the answer is a branch."""
+        last = history.path[-1]
+        plan = _plan(history.session, last.id, history.path, [message], meta)
+        return self._remember(plan.path)[-1].id, self._write(plan)
+
+    async def _locate(
         self, stored: StoredSession, messages: Sequence[Message], meta: Mapping[str, Any] | None = None
-    ) -> tuple[Node, ...]:
-        """Append the new messages of a history; return the path to its last message. The head moves there, unless a
-        parallel request has moved it: then both are branches."""
+    ) -> _AppendPlan:
+        """Find what is stored of a history, and where the rest of it belongs."""
         session, head = stored.id, stored.head_id
         found = self._paths.get(head)
         root, *nodes = self._remember(await self._forest.path(head) if found is None else found)
@@ -157,16 +228,21 @@ class ClientConversations:
             if same is None:
                 break
             path, rest = [*path, same], rest[1:]
-        if rest and path[-1].id == head:
+        return _plan(session, head, path, rest, meta)
+
+    async def _write(self, plan: _AppendPlan) -> None:
+        """Append the new messages. The head moves to the last one, unless a parallel request has moved it: then both
+        are branches."""
+        session, head, parent = plan.session, plan.head, plan.path[plan.stored - 1].id
+        if plan.new and parent == head:
             with contextlib.suppress(Conflict):
-                added = await self._sessions.append_to_head(session, rest, expected_head=head, meta=meta)
-                return self._remember((*path, *added))
-        if rest:
-            path += await self._sessions.append_branch(session, path[-1].id, rest, meta=meta)
-        if path[-1].id != head:
+                await self._sessions.append_to_head(session, plan.new, expected_head=head, meta=plan.meta)
+                return
+        if plan.new:
+            await self._sessions.append_branch(session, parent, plan.new, meta=plan.meta)
+        if plan.path[-1].id != head:
             with contextlib.suppress(Conflict):
-                await self._sessions.move_head(session, head, path[-1].id)
-        return self._remember(tuple(path))
+                await self._sessions.move_head(session, head, plan.path[-1].id)
 
     def _remember(self, path: tuple[Node, ...]) -> tuple[Node, ...]:
         last = path[-1]

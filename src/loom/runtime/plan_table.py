@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 
 from loom.api_types import ProblemText
+from loom.compile.cost import Calibration
 from loom.compile.policy import override_key
 from loom.compile.request import NextRequest
 from loom.compile.trim import UNLIMITED
 from loom.config import redact
 from loom.content.blocks import clean_text
 from loom.errors import LoomError
-from loom.message_types import LastRow, PlanCell, PlanModel, PlanRow, PlanTokens
+from loom.message_types import LastRow, PlanCalibration, PlanCell, PlanModel, PlanRow, PlanTokens
 from loom.models import Model
 from loom.prompt import Receipt, Rendition
 
@@ -69,7 +70,7 @@ def last_rows(last: NextRequest | None) -> tuple[LastRow, ...] | None:
     )
 
 
-def plan_model(model: Model, receipt: Receipt, usd: float | None) -> PlanModel:
+def plan_model(model: Model, receipt: Receipt, usd: float | None, measured: Calibration) -> PlanModel:
     totals, budget = receipt.totals, receipt.budgets.tokens
     by_rendition: Counter[Rendition] = Counter()
     for row in receipt.rows:
@@ -85,6 +86,9 @@ def plan_model(model: Model, receipt: Receipt, usd: float | None) -> PlanModel:
         notices=receipt.notices,
         error=None,
         rendition_tokens=dict(by_rendition),
+        calibration=PlanCalibration(ratio=round(measured.ratio, 3), answers=measured.samples)
+        if measured.samples
+        else None,
     )
 
 

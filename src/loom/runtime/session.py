@@ -277,7 +277,7 @@ class LocalSession(SessionTurns):
             asked = Usage(input_tokens=request.receipt.totals.tokens)
             # In a thread: prices are read from a file the first time.
             usd = await asyncio.to_thread(self._services.price, request.input.model, asked)
-            planned[name] = plan_model(request.input.model, request.receipt, usd)
+            planned[name] = plan_model(request.input.model, request.receipt, usd, request.input.calibration)
             if last:
                 planned[name] = msgspec.structs.replace(planned[name], last=last_rows(before))
             add_rows(rows, request, name)

@@ -269,25 +269,37 @@ def insert_path(
         ref, is_new = _insert(tx, params)
         if is_new:
             _insert_digests(tx, ref, draft.digests)
-            nodes.append(
-                Node(
-                    id=node_id,
-                    parent_id=parent.id,
-                    depth=parent.depth + 1,
-                    message=draft.message,
-                    system=None,
-                    source=draft.source,
-                    meta=draft.meta,
-                    tags=(),
-                    bookmark="",
-                    created_at=now,
-                )
-            )
+            nodes.append(_new_node(node_id, parent.id, parent.depth + 1, draft, now))
         else:
             nodes.append(node_of(read_node(tx, node_id), parent.id))
         parent = ref
         all_new = all_new and is_new
     return tuple(nodes), parent, all_new
+
+
+def nodes_of_drafts(parent: Node, drafts: Sequence[NodeDraft], now: float) -> tuple[Node, ...]:
+    """Return the nodes that drafts become below `parent`: a message and its place decide the id, before any row is
+    written."""
+    nodes: list[Node] = []
+    for draft in drafts:
+        parent = _new_node(node_id_of(parent.id, draft.stored), parent.id, parent.depth + 1, draft, now)
+        nodes.append(parent)
+    return tuple(nodes)
+
+
+def _new_node(node_id: str, parent_id: str, depth: int, draft: NodeDraft, now: float) -> Node:
+    return Node(
+        id=node_id,
+        parent_id=parent_id,
+        depth=depth,
+        message=draft.message,
+        system=None,
+        source=draft.source,
+        meta=draft.meta,
+        tags=(),
+        bookmark="",
+        created_at=now,
+    )
 
 
 def _params(parent: NodeRef, role: str, stored: str, source: RowSource) -> dict[str, Any]:

@@ -1,5 +1,8 @@
-"""Errors of a gateway in the shape of its caller's protocol. Content is never the caller's fault: what a provider
-refuses after everything was tried is an error of the gateway (5xx)."""
+"""Errors of a gateway in the shape of its caller's protocol.
+
+What a provider still refuses after everything was tried is a 400 with its own words: clients repeat a 5xx, and the same
+request would be refused again.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,15 @@ from typing import Any, Final
 import msgspec
 
 from loom.errors import (
+    CapabilityMissing,
     ContextOverflow,
     LoomError,
+    MediaRefused,
     NotAuthorised,
     Overloaded,
     ProviderError,
     RateLimited,
+    Refused,
     TooManyBytes,
     Unavailable,
 )
@@ -66,6 +72,8 @@ def fault_of(error: LoomError) -> AnswerFault:
             return msgspec.structs.replace(make_fault(413, text), code="context_length_exceeded")
         case Unavailable():
             return make_fault(503, text, retry_after=error.retry_after)
+        case Refused() | MediaRefused() | CapabilityMissing():
+            return make_fault(404 if error.status == 404 else 400, text)
         case ProviderError():
             return make_fault(502, text)
         case _:

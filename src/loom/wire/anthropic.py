@@ -136,7 +136,8 @@ def _tool_choice(sampling: Sampling, *, is_thinking: bool) -> dict[str, Any]:
 
 def _messages(prompt: Prompt) -> list[dict[str, Any]]:
     """Results and what follows them are one user message here, the results first."""
-    marks = (prompt.stable_messages - 1, len(prompt.messages) - 1) if _is_marked(prompt) else ()
+    ends = (prompt.stable_messages, len(prompt.messages)) if _is_marked(prompt) else ()
+    marks = [max(at for at in range(-1, end) if at < 0 or prompt.messages[at].role != "system") for end in ends]
     messages: list[dict[str, Any]] = []
     is_joined = True
     for position, message in enumerate(prompt.messages):
@@ -151,7 +152,7 @@ def _messages(prompt: Prompt) -> list[dict[str, Any]]:
             continue  # only thinking that is not whole
         if position in marks:
             _mark(content, _cache(prompt))
-        role = "assistant" if message.role == "assistant" else "user"
+        role = message.role if message.role in ("assistant", "system") else "user"
         if messages and messages[-1]["role"] == role and is_joined:
             messages[-1]["content"].extend(content)
         else:

@@ -147,7 +147,7 @@ def _situation(status: int | None, words: str, points_at_media: bool) -> tuple[t
         return Refused, "Check the model's name and the server's address."
     if points_at_media:
         return MediaRefused, _SET_ASIDE
-    return Refused, ""
+    return Refused, "`loom wire` prints the request that was refused."
 
 
 def explanation(body: dict[str, Any]) -> tuple[str, str, str]:

@@ -132,7 +132,7 @@ def _contents(prompt: Prompt) -> list[dict[str, Any]]:
             is_joined = False
             continue
         match message.role:
-            case "user":
+            case "user" | "system":
                 role, parts = "user", [_content(block, prompt.model) for block in shapes.contents(message.blocks)]
             case "assistant":
                 role, parts = "model", _model_parts(message, prompt.model)

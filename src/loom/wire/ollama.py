@@ -76,7 +76,7 @@ def _messages(prompt: Prompt) -> list[dict[str, Any]]:
     )
     for message in prompt.messages:
         match message.role:
-            case "user":
+            case "user" | "system":
                 content = shapes.paragraphs(message.blocks)
                 messages.append({"role": "user", "content": content, **_images(message.blocks)})
             case "assistant":

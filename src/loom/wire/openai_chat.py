@@ -119,6 +119,9 @@ def _messages(prompt: Prompt) -> list[dict[str, Any]]:
         match message.role:
             case "user":
                 messages.append({"role": "user", "content": _content(shapes.contents(message.blocks), model)})
+            case "system":
+                said = shapes.paragraphs(shapes.contents(message.blocks))
+                messages.append({"role": model.dialect.system_role, "content": said})
             case "assistant":
                 messages.extend(_assistant(message, model))
             case "tool":

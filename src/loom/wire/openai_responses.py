@@ -112,9 +112,10 @@ def _input(prompt: Prompt) -> list[dict[str, Any]]:
             items += message.form
             continue
         match message.role:
-            case "user":
+            case "user" | "system":
                 content = [_part(block) for block in shapes.contents(message.blocks)]
-                items.append({"type": "message", "role": "user", "content": content})
+                role = "developer" if message.role == "system" else "user"
+                items.append({"type": "message", "role": role, "content": content})
             case "assistant":
                 items.extend(_assistant(message))
             case "tool":

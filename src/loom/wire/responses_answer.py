@@ -109,7 +109,9 @@ class ResponsesWriter(AnswerWriter):
 
     def fail(self, error: LoomError) -> bytes:
         fault = fault_of(error)
-        failed = {**self._response("failed"), "error": {"code": fault.code, "message": fault.text}}
+        # The code by which clients of this protocol know that repeating the request is of no use.
+        code = "invalid_prompt" if fault.status == 400 else fault.code
+        failed = {**self._response("failed"), "error": {"code": code, "message": fault.text}}
         return self._event("response.failed", {"response": failed})
 
     def to_object(self) -> dict[str, Any]:

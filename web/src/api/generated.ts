@@ -687,6 +687,12 @@ export interface OutputSchema {
   name?: string;
 }
 
+/** How billed tokens compare with the estimates of a model: billed = estimated × `ratio`, over so many answers. */
+export interface PlanCalibration {
+  ratio: number;
+  answers: number;
+}
+
 export interface PlanCell {
   rendition: "full" | "low" | "omitted" | "pages" | "text";
   tokens: number;
@@ -706,6 +712,7 @@ export interface PlanModel {
   notices: string[];
   error: ProblemText | null;
   rendition_tokens?: Record<string, number>;
+  calibration?: PlanCalibration | null;
   last?: LastRow[] | null;
 }
 
@@ -1082,11 +1089,14 @@ export interface Stopped {
   detail?: string;
 }
 
+/** `is_system` marks words of a system message that stands inside a conversation: its text begins with a label that
+    says so, for models and readers that know no such message. */
 export interface TextBlock {
   type: "text";
   text: string;
   citations?: Citation[];
   opaque?: Opaque | null;
+  is_system?: boolean;
 }
 
 export interface TextDelta {

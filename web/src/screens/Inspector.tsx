@@ -123,6 +123,7 @@ function Share({ main }: { main: PlanModel }) {
         {ORDER.map((one) => <span key={one} class={`seg ${one}`} style={{ width: `${Math.min(100, ((main.rendition_tokens?.[one] ?? 0) / whole) * 100)}%` }} />)}
       </div>
       <p class="dim">{main.tokens.exact ? "" : "≈ "}{formatTokens(main.tokens.in)} of {formatTokens(whole)} · free {formatTokens(Math.max(0, whole - main.tokens.in))}</p>
+      {main.calibration && <p class="dim">Estimates corrected × {main.calibration.ratio.toFixed(2)}, from {plural(main.calibration.answers, "billed answer")}</p>}
     </div>
   );
 }

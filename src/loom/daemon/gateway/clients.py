@@ -83,9 +83,8 @@ class GatewayClients:
 
     def reserve(self, client: GatewayClient, usd: float, asking: asyncio.Task[None]) -> None:
         """Count an expected price against the budget of a client until `asking` ends: then its answer is stored."""
-        if client.key.max_usd_per_day is not None:
-            self._reserved[client.name][asking] = usd
-            asking.add_done_callback(lambda done: self._reserved[client.name].pop(done, None))
+        self._reserved[client.name][asking] = usd
+        asking.add_done_callback(lambda done: self._reserved[client.name].pop(done, None))
 
     def _bucket(self, name: str, per_minute: int) -> RateBuckets:
         rate = Rate(per_second=per_minute / _MINUTE_SECONDS, burst=per_minute)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -27,13 +27,14 @@ from loom.daemon.gateway.handles import ThinkingHandle, make_handle, read_handle
 from loom.daemon.gateway.protocol import GatewayProtocol, own_fields
 from loom.daemon.gateway.targets import RequestFacts, request_facts, target_models
 from loom.errors import ContentError, LoomError, ProviderError
-from loom.events import Event, TextDelta, is_model_event
+from loom.events import Event, Folded, TextDelta, is_model_event
 from loom.importers.request_body import RequestBody, server_tool_names
 from loom.models import Model, Usage
 from loom.prompt import Receipt
-from loom.runtime.conversations import INLINE_NOTICE
+from loom.runtime.conversations import INLINE_NOTICE, PlacedHistory
 from loom.runtime.inline_media import InlineMedia, StoredPart
 from loom.sampling import Sampling
+from loom.session import SessionChange
 from loom.store.gateway import GatewayAnswer
 from loom.wire.answer import AnswerHead, AnswerWriter
 from loom.wire.answer_errors import AnswerFault, fault_of, make_fault
@@ -50,10 +51,8 @@ KEEP_ALIVE_SECONDS: Final = 10.0
 class PlacedConversation(msgspec.Struct, frozen=True, kw_only=True):
     """A client's conversation as it is stored: its session and the node of its last message."""
 
-    session: str
-    """Empty where nothing is stored."""
-    snapshot: Snapshot
-    """The session down to the last message of the request."""
+    history: PlacedHistory | None = None
+    """None where nothing is stored."""
     system: str
     messages: tuple[Message, ...]
     notices: tuple[str, ...]
@@ -61,6 +60,11 @@ class PlacedConversation(msgspec.Struct, frozen=True, kw_only=True):
     """Messages as they came, by the position of the first message of each."""
     head: tuple[Any, ...]
     """System prompts that stood among the messages, as they came."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The session down to the last message of the request."""
+        return self.history.snapshot if self.history is not None else Snapshot()
 
 
 class GatewayCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +93,7 @@ class Exchange:
         self._secret = b""
         self._facts = RequestFacts()
         self._places: dict[int, int] = {}
+        self._storing: asyncio.Task[None] | None = None
         self.head: AnswerHead | None = None
         self.answer: ModelAnswer | None = None
         self.writer: AnswerWriter | None = None
@@ -126,8 +131,6 @@ class Exchange:
         if not own.messages and not before:
             raise GatewayFault(make_fault(400, "The conversation holds no message."))
         return PlacedConversation(
-            session="",
-            snapshot=Snapshot(),
             system=found.system,
             messages=(*before, *own.messages),
             notices=(*found.notices, *self._body.notices, *([FORGED] if own.is_forged else [])),
@@ -136,15 +139,26 @@ class Exchange:
         )
 
     async def place(self) -> PlacedConversation:
-        """Read the conversation and store what is new of it."""
+        """Read the conversation and begin to store what is new of it."""
         found = await self.read()
         key = self._key(found.messages)
-        session, snapshot = await self._conversations.place(key, found.system, found.messages, model=self._body.model)
-        if self._client.account:
-            await self._runtime.session_users.members.set(session, self._client.account, "own")
-        await self._daemon.turns.announce_change(session)
-        self.placed = msgspec.structs.replace(found, session=session, snapshot=snapshot)
+        history = await self._conversations.place(key, found.system, found.messages, model=self._body.model)
+        self.placed = msgspec.structs.replace(found, history=history)
+        self._storing = asyncio.create_task(self._store(history))
         return self.placed
+
+    async def _store(self, history: PlacedHistory) -> None:
+        jobs: list[Awaitable[None]] = [history.stored]
+        if self._client.account:
+            jobs.append(self._runtime.session_users.members.set(history.session, self._client.account, "own"))
+        await asyncio.gather(*jobs)
+        await self._daemon.turns.announce_change(history.session)
+
+    async def finish_storing(self) -> None:
+        """Wait until what is new of the conversation is on disk, also where the client has left. Raise what the store
+        raises."""
+        if self._storing is not None:
+            await asyncio.shield(self._storing)
 
     async def _find_file(self, file_id: str) -> StoredPart | None:
         return await self._conversations.file_part(self._client.name, file_id)
@@ -211,7 +225,7 @@ class Exchange:
     def _input(self, placed: PlacedConversation, model: Model) -> RequestInput:
         policy = self._runtime.gateway_services().policy
         options = RequestOptions(policy=policy, tools=self._body.tools, sampling=self._sampling(model))
-        draft = () if placed.session else placed.messages
+        draft = () if placed.history is not None else placed.messages
         made = request_input(placed.snapshot, model, options, draft=draft)
         if (model.wire, model.opaque_owner) != (self._protocol.name, self._protocol.owner):
             return msgspec.structs.replace(made, system=placed.system)
@@ -247,7 +261,7 @@ class Exchange:
 
     async def run(self) -> AsyncGenerator[bytes]:
         """Ask the models in turn, and yield the answer as a stream in the client's protocol. What comes before the
-        first yield may raise `GatewayFault`."""
+        first yield may raise `GatewayFault`; then the conversation is on disk."""
         placed = self.placed or await self.place()
         inputs = await self.inputs(placed)
         queue: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -255,19 +269,21 @@ class Exchange:
         for number, (model, request) in enumerate(inputs):
             if fault := await self._check_client(model):
                 raise GatewayFault(fault)
-            usd = self._price(model.alias or model.reference, self._facts.tokens) or 0.0
             self.answer = ModelAnswer(request=request)
             writer = self._begin(model)
             asking = asyncio.create_task(self._ask(placed, writer, queue))
-            self._daemon.gateway_clients.reserve(self._client, usd, asking)
+            if self._client.key.max_usd_per_day is not None:
+                usd = self._price(model.alias or model.reference, self._facts.tokens) or 0.0
+                self._daemon.gateway_clients.reserve(self._client, usd, asking)
             try:
                 first = await self._first(asking, queue)
                 if first is None and asking.done():
                     last = _provider_error(asking)
-                    if number + 1 < len(inputs) and (self._is_refused if last is None else _may_fall_back(last)):
+                    if number + 1 < len(inputs) and (last is not None or self._is_refused):
                         continue
                     if last is not None:
                         raise GatewayFault(fault_of(last))
+                await self.finish_storing()
                 yield self._start(writer) + (first or b"")
                 async for data in self._rest(asking, queue):
                     yield data
@@ -305,8 +321,9 @@ class Exchange:
             if data := writer.flush():
                 queue.put_nowait(data)
             try:
-                await self._keep_answer(placed)
-                await self._learn(placed, answer, services)
+                await asyncio.sleep(0)  # words that wait in the queue leave first
+                await self.finish_storing()
+                await self._keep(placed, answer, services)
             finally:
                 queue.put_nowait(None)
 
@@ -403,20 +420,37 @@ class Exchange:
             return None
         return self._runtime.models.cost(self.answer.request.model, folded.usage)
 
-    async def _keep_answer(self, placed: PlacedConversation) -> None:
-        """Store the answer, complete or not, and its receipt."""
-        folded = self.answer.result if self.answer is not None else None
-        if self.answer is None or self.head is None or self.receipt is None or folded is None:
-            return
-        if folded.message is None and not folded.complete:
-            return
+    async def _keep(self, placed: PlacedConversation, answer: ModelAnswer, services: Services) -> None:
+        """Store the answer, complete or not, with its receipt, and what it or a refusal on the way has taught of the
+        model. Everything is queued at once, so that it shares a commit: the client waits for it."""
+        folded, history = answer.result, placed.history
+        if history is None:
+            raise AssertionError("the conversation was placed")
+        jobs = [services.learn(answer.request.model, kind) for kind in answer.refused_kinds]
+        if (change := _learned(history.snapshot, answer)) is not None:
+            jobs.append(self._conversations.learn(history.session, change))
+        if folded is not None and (folded.message is not None or folded.complete):
+            jobs += self._answer_writes(placed, history, answer, folded)
+            self._daemon.metrics.count_gateway_answer(self._client.name, folded.usage, self.cost_usd or 0.0)
+        await asyncio.gather(*jobs)
+        if self.node:
+            await self._daemon.turns.announce_change(history.session)
+
+    def _answer_writes(
+        self, placed: PlacedConversation, history: PlacedHistory, answer: ModelAnswer, folded: Folded
+    ) -> list[Coroutine[Any, Any, None]]:
+        if self.head is None or self.receipt is None:
+            return []
+        model = answer.request.model
+        jobs: list[Coroutine[Any, Any, None]] = []
         if folded.message is not None:
-            meta = {**self.answer.meta, "answer": self.head.id}
-            self.node = await self._conversations.append(placed.session, (*placed.messages, folded.message), meta)
-            await self._daemon.turns.announce_change(placed.session)
-        self._daemon.metrics.count_gateway_answer(self._client.name, folded.usage, self.cost_usd or 0.0)
+            meta = {**answer.meta, "answer": self.head.id}
+            self.node, append = self._conversations.answer_write(history, folded.message, meta)
+            jobs.append(append)
+        if folded.complete and (learned := next_input(answer).calibration) != answer.request.calibration:
+            jobs.append(self._runtime.models.calibrations.keep(model.reference, learned))
         if self._client.account:
-            await self._runtime.charge(placed.session, self.answer.request.model, folded.usage)
+            jobs.append(self._runtime.charge(history.session, model, folded.usage))
         is_kept = self._protocol.name == "openai_responses" and self._raw.get("store") is not False
         response = msgspec.json.encode(self.writer.to_object()).decode() if is_kept and self.writer is not None else ""
         notices = (*self.receipt.notices, *placed.notices, *self._left_out())
@@ -425,30 +459,19 @@ class Exchange:
             "notices": list(dict.fromkeys(notices)),
             "way": "passed through" if self.is_passed else "compiled",
         }
-        await self._conversations.records.keep_answer(
-            GatewayAnswer(
-                self.head.id,
-                placed.session,
-                self.node,
-                self._client.name,
-                self.answer.request.model.reference,
-                self.cost_usd,
-                msgspec.json.encode(receipt).decode(),
-                response,
-                0.0,
-            ),
-            system=placed.system,
+        record = GatewayAnswer(
+            self.head.id,
+            history.session,
+            self.node,
+            self._client.name,
+            model.reference,
+            self.cost_usd,
+            msgspec.json.encode(receipt).decode(),
+            response,
+            0.0,
         )
-
-    async def _learn(self, placed: PlacedConversation, answer: ModelAnswer, services: Services) -> None:
-        """Keep what the answer, or a refusal on the way, has taught of the model."""
-        folded = answer.result
-        if answer.prepared is not None and folded is not None and folded.complete:
-            await self._conversations.learn(placed.session, watermark_change(placed.snapshot, next_input(answer)))
-        elif answer.request.limits != placed.snapshot.limits.get(answer.request.model.reference, LearnedLimits()):
-            await self._conversations.learn(placed.session, learned_change(placed.snapshot, answer.request))
-        for kind in answer.refused_kinds:
-            await services.learn(answer.request.model, kind)
+        jobs.append(self._conversations.records.keep_answer(record, system=placed.system))
+        return jobs
 
     def _left_out(self) -> list[str]:
         """Name what the client asked for and this model's provider does not have."""
@@ -461,6 +484,16 @@ class Exchange:
                 f"{name}: a tool of {owner}'s own, left out" for name in server_tool_names(self._body.server_tools)
             ]
         return left_out
+
+
+def _learned(snapshot: Snapshot, answer: ModelAnswer) -> SessionChange | None:
+    """Return what the session keeps of the model; None if the request has taught nothing."""
+    folded, request = answer.result, answer.request
+    if answer.prepared is not None and folded is not None and folded.complete:
+        return watermark_change(snapshot, next_input(answer))
+    if request.limits != snapshot.limits.get(request.model.reference, LearnedLimits()):
+        return learned_change(snapshot, request)
+    return None
 
 
 def _path_as_sent(placed: PlacedConversation, model: Model) -> tuple[Placed, ...]:
@@ -496,10 +529,6 @@ def _provider_error(asking: asyncio.Task[None]) -> ProviderError | None:
     if error is None or isinstance(error, ProviderError):
         return error
     raise error
-
-
-def _may_fall_back(error: ProviderError) -> bool:
-    return fault_of(error).status in (401, 413, 429) or fault_of(error).status >= 500
 
 
 def _claude_session(raw: Mapping[str, Any]) -> str:

@@ -134,6 +134,7 @@ async def _answer(call: Call[None, None], protocol: GatewayProtocol, client: Gat
         first = await anext(stream)
     except BaseException:
         await stream.aclose()
+        await exchange.finish_storing()
         raise
     if exchange.is_stream:
         headers = {"Cache-Control": "no-store", **exchange.response_headers}
