@@ -79,8 +79,8 @@ class TrustRecords:
 
     def files(self, folder: Path) -> tuple[Path, ...]:
         """Return the files that a folder brings to instruct models or to configure Loom: project settings, `AGENTS.md`
-        and its like, `.mcp.json`, skills, commands and hooks, from the folder up to the top of its project. Those of the
-        user's own folders are not among them."""
+        and its like, `.mcp.json`, skills, commands and hooks, from the folder up to the top of its project; none of the
+        user's own folders."""
         own, real = os.path.realpath(self._folder), Path(os.path.realpath(folder))
         found = (file for file in _project_files(real) if os.path.realpath(file.parent) != own)
         return tuple(dict.fromkeys(islice(found, MAX_FILES)))
