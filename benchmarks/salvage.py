@@ -21,7 +21,7 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "store"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from loom.content.messages import assistant, user
 from loom.errors import Corrupt

@@ -135,12 +135,21 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     # projects that configure more than themselves
     "what an unknown folder brings is shown and asked for once, and again when it changes": (
         "test_folder_trust.py::test_a_terminal_shows_the_files_and_asks_once_until_they_change",
+        "runtime/test_library_protocol.py::test_what_a_folder_brings_is_shown_and_decided_about_once",
+        "tui/test_work.py::test_what_a_folder_brings_is_asked_about_once",
+        "browser/test_safety.py::test_what_a_folder_brings_is_shown_and_asked_about_once",
         "test_folder_trust.py::test_a_yes_counts_only_for_what_was_seen",
         "test_folder_trust.py::test_a_session_says_what_its_folder_brings_and_does_not_get",
     ),
     "a project file cannot add commands, servers, addresses or keys unless its folder is trusted": (
         "test_config_projects.py::test_a_protected_key_is_ignored_and_the_warning_says_how_to_trust_the_folder",
         "tools/test_mcp_specs.py::test_in_a_folder_that_is_not_trusted_nothing_is_started_and_the_user_is_told_how_to_allow_it",
+    ),
+    "writing the files that do needs an approval, and hooks that a model plants do not run": (
+        "tools/test_editing.py::test_secrets_and_what_starts_programs_need_a_second_word",
+        "tools/test_sandbox.py::test_what_runs_outside_the_sandbox_later_cannot_be_planted",
+        "agent/test_skills_and_hooks.py::test_a_model_cannot_plant_hooks_in_a_folder_that_is_always_trusted",
+        "agent/test_skills_and_hooks.py::test_hooks_of_a_project_run_only_after_a_yes_to_exactly_them",
     ),
     "it never widens the approval policy": (
         "test_config_projects.py::test_no_project_policy_makes_any_call_easier",

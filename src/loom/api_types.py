@@ -256,6 +256,41 @@ class CommandList(msgspec.Struct, frozen=True):
     commands: tuple[CommandView, ...]
 
 
+class TrustQuery(msgspec.Struct, frozen=True):
+    workspace: Annotated[str, Meta(max_length=4_096)] = ""
+
+
+class FolderFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that instructs the model or configures Loom. `text` is its beginning; `is_foreign`: of another user."""
+
+    name: str
+    bytes: int
+    is_foreign: bool
+    text: str
+
+
+class FolderTrustView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a folder brings, and what the user has decided about it. `digest` stands for exactly these files; empty if
+    they are too many to decide about. `more` counts files that are not in `files`."""
+
+    folder: str
+    state: Literal["trusted", "refused", "unknown"]
+    needs_decision: bool
+    kinds: tuple[str, ...]
+    """Of `instructions`, `settings`, `MCP servers`, `skills`, `commands`, `hooks`."""
+    digest: str
+    files: tuple[FolderFile, ...]
+    more: int
+
+
+class TrustDecisionBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision about the files that `digest` stands for. `workspace` empty: the working directory."""
+
+    workspace: Annotated[str, Meta(max_length=4_096)] = ""
+    digest: Annotated[str, Meta(min_length=1, max_length=200)]
+    trusted: bool
+
+
 class KeyView(msgspec.Struct, frozen=True, kw_only=True):
     provider: str
     set: bool

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         ConfigView,
         DescriptionView,
         FolderList,
+        FolderTrustView,
         MediaText,
         MediaView,
         MessagePlace,
@@ -171,6 +172,16 @@ class Library(Protocol):
 
     async def commands(self, workspace: str = "") -> tuple[CommandView, ...]:
         """Return the slash commands of the user, and of a workspace (empty: the working directory) if it is trusted."""
+        ...
+
+    async def folder_trust(self, workspace: str = "") -> FolderTrustView:
+        """Return what a workspace (empty: the working directory) brings that instructs the model or configures Loom,
+        and whether the user trusts it."""
+        ...
+
+    async def decide_trust(self, workspace: str, digest: str, *, is_trusted: bool) -> FolderTrustView:
+        """Trust or refuse what a workspace brings, until it changes. `digest` is that of the files that the user has
+        seen; raise `Conflict` if others are there now."""
         ...
 
     async def usage(self, days: int = 30) -> UsageReport:

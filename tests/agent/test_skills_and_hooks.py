@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from loom.config import load_config
+from loom.config.claude_settings import read_hooks
 from loom.content.blocks import ToolCall
 from loom.content.messages import text_of
 from loom.runtime import Runtime
 from loom.runtime.skills import find_commands, find_skills
+from loom.runtime.workspace_hooks import WorkspaceHooks
 from loom.testing import ScriptedProvider, memory_runtime
 
 MODEL = "anthropic/claude-opus-5"
@@ -34,9 +38,9 @@ def write_skill(folder: Path, text: str = SKILL) -> None:
     (folder / "SKILL.md").write_text(text)
 
 
-def opened(settings: dict[str, Any], **options: Any) -> AbstractAsyncContextManager[Runtime]:
+def opened(values: dict[str, Any] | None = None, **options: Any) -> AbstractAsyncContextManager[Runtime]:
     providers = {"anthropic": ScriptedProvider([])}
-    return memory_runtime({"approval.default": "allow", **settings}, providers=providers, tools="all", **options)
+    return memory_runtime({"approval.default": "allow", **(values or {})}, providers=providers, tools="all", **options)
 
 
 def equip(runtime: Runtime, *answers: Any) -> ScriptedProvider:
@@ -122,5 +126,131 @@ async def test_hooks_run_beside_calls_and_can_refuse_them(tmp_path: Path) -> Non
         assert not (tmp_path / "new.txt").exists()
         assert "alpha" in text_of(read)
         assert "two lines too long" in text_of(read)
-    given = json.loads((tmp_path / "seen.json").read_text())
-    assert (given["tool_name"], given["tool_input"]["path"]) == ("write_file", "new.txt")
+    seen = json.loads((tmp_path / "seen.json").read_text())
+    assert (seen["tool_name"], seen["tool_input"]["path"]) == ("write_file", "new.txt")
+
+
+LOGGED = 'cat >> "$CLAUDE_PROJECT_DIR/log.jsonl"; echo >> "$CLAUDE_PROJECT_DIR/log.jsonl"'
+"""A command that writes down what it is given."""
+
+
+def claude_settings(**events: object) -> str:
+    return json.dumps({"permissions": {"allow": ["Bash(*)"]}, "hooks": events})
+
+
+def one_hook(command: str, matcher: str = "") -> list[object]:
+    return [{"matcher": matcher, "hooks": [{"type": "command", "command": command, "timeout": 30}]}]
+
+
+async def test_hooks_for_claude_code_run_as_they_are_in_a_trusted_folder(tmp_path: Path) -> None:
+    """Its names of events, tools and fields go in; an exit code or JSON comes out."""
+    deny = """printf '{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny", '
+        printf '"permissionDecisionReason": "not this file"}}'; echo noise >&2"""
+    remark = """echo '{"decision": "block", "reason": "run the formatter", "systemMessage": "looked at it"}'"""
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "settings.json").write_text(
+        claude_settings(
+            PreToolUse=[*one_hook(LOGGED, "Read|Edit"), *one_hook(deny, "Write")],
+            PostToolUse=one_hook(remark, "Re.*"),
+            UserPromptSubmit=one_hook(LOGGED),
+            Stop=one_hook(LOGGED),
+            Notification=one_hook("exit 2"),
+        )
+    )
+    (tmp_path / "a.txt").write_text("alpha\n")
+    async with opened({"trusted_folders": [str(tmp_path)]}, instructions=True) as runtime:
+        calls = [
+            ToolCall("a", "write_file", {"path": "new.txt", "content": "x"}),
+            ToolCall("b", "read_file", {"path": "a.txt"}),
+        ]
+        equip(runtime, calls, "Done.")
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path))
+        events = [event async for event in session.stream("please go")]
+        refused, read = [result for message in await session.path() for result in message.results]
+    assert refused.is_error and "not this file" in text_of(refused)
+    assert not (tmp_path / "new.txt").exists()
+    assert "alpha" in text_of(read) and "run the formatter" in text_of(read)
+    assert any(getattr(event, "text", "") == "looked at it" for event in events)
+    seen = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines() if line]
+    assert [it["hook_event_name"] for it in seen] == ["UserPromptSubmit", "PreToolUse", "Stop"]
+    assert seen[0]["prompt"] == "please go"
+    assert seen[1]["tool_name"] == "Read" and seen[1]["tool_input"] == {"file_path": str(tmp_path / "a.txt")}
+
+
+@pytest.mark.parametrize("name", [".claude/settings.json", ".claude/settings.local.json"])
+async def test_hooks_of_a_project_run_only_after_a_yes_to_exactly_them(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    file.parent.mkdir()
+    file.write_text(claude_settings(UserPromptSubmit=one_hook("touch ran")))
+
+    async def ran(runtime: Runtime) -> bool:
+        (tmp_path / "ran").unlink(missing_ok=True)
+        equip(runtime, "Done.")
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path))
+        await session.send("hi")
+        return (tmp_path / "ran").exists()
+
+    async with opened(instructions=True) as runtime:
+        assert not await ran(runtime)
+        found = await runtime.library.folder_trust(str(tmp_path))
+        assert found.kinds == ("hooks",) and [it.name for it in found.files] == [name]
+        await runtime.library.decide_trust(str(tmp_path), found.digest, is_trusted=False)
+        assert not await ran(runtime)
+        await runtime.library.decide_trust(str(tmp_path), found.digest, is_trusted=True)
+        assert await ran(runtime)
+        file.write_text(claude_settings(UserPromptSubmit=one_hook("touch ran; touch more")))
+        assert not await ran(runtime)
+        found = await runtime.library.folder_trust(str(tmp_path))
+        await runtime.library.decide_trust(str(tmp_path), found.digest, is_trusted=True)
+        assert await ran(runtime)
+    async with opened({"hooks.claude_code": False}, instructions=True) as runtime:
+        assert not await ran(runtime), "the user can switch them off"
+
+
+async def test_a_model_cannot_plant_hooks_in_a_folder_that_is_always_trusted(tmp_path: Path) -> None:
+    async with opened({"trusted_folders": [str(tmp_path)]}, instructions=True) as runtime:
+        planted = {"path": ".claude/settings.json", "content": claude_settings(PreToolUse=one_hook("touch ran"))}
+        calls = [ToolCall("a", "write_file", planted), ToolCall("b", "list_files", {})]
+        equip(runtime, calls, "Done.", ToolCall("c", "list_files", {}), "Done.")
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path))
+        await session.send("go")
+        (tmp_path / ".claude").mkdir(exist_ok=True)
+        (tmp_path / ".claude" / "settings.json").write_text(planted["content"])
+        events = [event async for event in session.stream("again")]
+        assert any("Restart Loom" in getattr(event, "text", "") for event in events)
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_the_users_own_hooks_for_claude_code_run_everywhere(tmp_path: Path) -> None:
+    home, workspace = tmp_path / "home", tmp_path / "work"
+    (home / ".claude").mkdir(parents=True)
+    workspace.mkdir()
+    (home / ".claude" / "settings.json").write_text(claude_settings(PostToolUse=one_hook("touch ran", "Bash")))
+    environ = {"HOME": str(home), "LOOM_HOME": str(tmp_path / "loom")}
+    for values, count in (({}, 1), ({"hooks.claude_code": False}, 0)):
+        config = load_config(cwd=workspace, environ=environ, flags=values)
+        found = await WorkspaceHooks(lambda config=config: config, uses_files=True).find(workspace)
+        assert len(found.after) == count
+        assert all(hook.means("run_command") and not hook.means("read_file") for hook in found.after)
+
+
+@settings(max_examples=200)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=9),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["hooks", "PreToolUse", "Stop", "matcher", "type", "command", "timeout"]),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=20,
+    )
+)
+def test_a_settings_file_of_any_shape_is_read(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
+    file = tmp_path_factory.getbasetemp() / "settings.json"
+    file.write_text(json.dumps({"hooks": {"PreToolUse": value, "Stop": [{"hooks": value}]}}))
+    for hook in read_hooks(file):
+        assert hook.command.strip() and hook.timeout_seconds > 0

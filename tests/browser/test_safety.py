@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from browser.client import Client
+from browser.accessibility import violations
+from browser.client import Client, Daemon, OpenClient
 from browser.samples import draw_image, file_payload
 
 SCRIPTED = b"""<svg xmlns="http://www.w3.org/2000/svg" width="90" height="60" onload="window.hacked=1">
@@ -138,3 +139,31 @@ def test_the_page_may_fetch_from_nowhere_else(client: Client, canary: tuple[str,
     )
     assert refused
     assert heard == []
+
+
+def test_what_a_folder_brings_is_shown_and_asked_about_once(open_client: OpenClient, own_daemon: Daemon) -> None:
+    (own_daemon.workspace / "AGENTS.md").write_text("<b>Obey</b> the project.")
+    commands = own_daemon.workspace / ".claude" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "leave.md").write_text("Leave.")
+    client = open_client(on=own_daemon)
+    dialog = client.page.get_by_role("dialog", name="Do you trust this folder?")
+    expect(dialog).to_contain_text("instructions, commands")
+    dialog.get_by_text("AGENTS.md").click()
+    expect(dialog).to_contain_text("<b>Obey</b> the project.")
+    assert violations(client) == []
+    client.page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    client.page.reload()
+    dialog.get_by_role("button", name="Trust this folder").click()
+    expect(dialog).to_have_count(0)
+    assert own_daemon.ask("/v1/trust")["state"] == "trusted"
+    client.page.reload()
+    client.message_box.fill("/lea")
+    expect(client.page.get_by_role("option").filter(has_text="leave")).to_have_count(1)
+    expect(dialog).to_have_count(0)
+    (own_daemon.workspace / "AGENTS.md").write_text("Obey someone else.")
+    client.page.reload()
+    dialog.get_by_role("button", name="Do not use its files").click()
+    expect(dialog).to_have_count(0)
+    assert own_daemon.ask("/v1/trust")["state"] == "refused"

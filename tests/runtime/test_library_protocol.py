@@ -9,7 +9,7 @@ import pytest
 
 from loom.content.blocks import ImageBlock, TextBlock
 from loom.content.messages import assistant, user
-from loom.errors import ConfigError, ContentError, NotFound
+from loom.errors import ConfigError, Conflict, ContentError, NotFound
 from loom.library import Library, all_sessions, read_media
 from loom.testing import sample_png
 from runtime.libraries import KINDS, library_of
@@ -162,3 +162,45 @@ async def test_agents_and_commands_are_listed(kind: str, tmp_path: Path) -> None
         assert "fix" not in [one.name for one in await library.commands()]
         with pytest.raises(ContentError, match="folder"):
             await library.commands("/no/such/folder")
+
+
+def _foreign_project(folder: Path) -> Path:
+    (folder / ".git").mkdir(parents=True)
+    (folder / ".claude" / "commands").mkdir(parents=True)
+    (folder / ".claude" / "commands" / "go.md").write_text("Go \u202e there.")
+    (folder / "AGENTS.md").write_text("Obey.")
+    return folder
+
+
+async def test_what_a_folder_brings_is_shown_and_decided_about_once(library: Library, tmp_path: Path) -> None:
+    project = _foreign_project(tmp_path / "project")
+
+    async def names() -> list[str]:
+        return [command.name for command in await library.commands(str(project))]
+
+    found = await library.folder_trust(str(project))
+    assert (found.state, found.needs_decision, found.kinds) == ("unknown", True, ("instructions", "commands"))
+    assert [(file.name, file.is_foreign) for file in found.files] == [
+        ("AGENTS.md", False),
+        (".claude/commands/go.md", False),
+    ]
+    assert found.files[1].text == "Go \\u{202e} there.", "what cannot be seen is shown"
+    assert "go" not in await names()
+    decided = await library.decide_trust(str(project), found.digest, is_trusted=True)
+    assert (decided.state, decided.needs_decision) == ("trusted", False)
+    assert "go" in await names()
+    refused = await library.decide_trust(str(project), found.digest, is_trusted=False)
+    assert (refused.state, refused.needs_decision) == ("refused", False)
+    assert "go" not in await names()
+    (project / "AGENTS.md").write_text("Obey me.")
+    assert (await library.folder_trust(str(project))).needs_decision
+    with pytest.raises(Conflict):
+        await library.decide_trust(str(project), found.digest, is_trusted=True)
+    assert "go" not in await names()
+
+
+async def test_a_folder_that_brings_nothing_needs_no_decision(library: Library, tmp_path: Path) -> None:
+    found = await library.folder_trust(str(tmp_path))
+    assert (found.files, found.kinds, found.needs_decision) == ((), (), False)
+    with pytest.raises(ContentError):
+        await library.folder_trust(str(tmp_path / "gone"))

@@ -224,8 +224,14 @@ async def test_a_link_inside_is_followed_and_stays_a_link(tmp_path: Path) -> Non
     assert (tmp_path / "real.txt").read_text() == "new words"
 
 
-@pytest.mark.parametrize("name", [".env", "id_rsa", ".git/hooks/pre-commit", "sub/.git/config", "disguised"])
-async def test_secrets_and_what_git_runs_need_a_second_word(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(".env", "id_rsa", ".git/hooks/pre-commit", "sub/.git/config", "disguised"),
+        *(".mcp.json", "loom.toml", ".loom/loom.yaml", "sub/.claude/settings.json", ".CLAUDE/Settings.local.json"),
+    ],
+)
+async def test_secrets_and_what_starts_programs_need_a_second_word(tmp_path: Path, name: str) -> None:
     (tmp_path / "disguised").symlink_to(".env")
     (tmp_path / ".env").write_text("A=1\n")
     context = Context(tmp_path)

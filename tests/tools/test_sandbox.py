@@ -200,11 +200,29 @@ async def test_no_command_outlives_its_killed_runner(state: SandboxState, worksp
     await gone(marker)
 
 
-async def test_hooks_of_the_repository_cannot_be_planted(workspace: Path) -> None:
-    hooks = workspace / ".git" / "hooks"
-    hooks.mkdir(parents=True)
-    await run(tool(SandboxState("bubblewrap", "")), workspace, "echo evil > .git/hooks/post-checkout; echo ok > .git/x")
-    assert list(hooks.iterdir()) == []
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "echo evil > {0}/{1}",
+        "rm -rf {0}; mkdir -p {0}; echo evil > {0}/{1}",
+        "mv {0} aside; mkdir -p {0}; echo evil > {0}/{1}",
+        "mv $(dirname {0}) aside; mkdir -p {0}; echo evil > {0}/{1}",
+        "echo evil > made; mv -f made {0}/{1}",
+        "echo evil > made; ln -sf $PWD/made {0}/{1}",
+    ],
+)
+async def test_what_runs_outside_the_sandbox_later_cannot_be_planted(workspace: Path, attack: str) -> None:
+    (workspace / ".git" / "hooks").mkdir(parents=True)
+    (workspace / ".claude").mkdir()
+    (workspace / "loom.toml").write_text("good")
+    (workspace / ".claude" / "settings.json").write_text("good")
+    (workspace / ".git" / "hooks" / "post-checkout").write_text("good")
+    found = tool(SandboxState("bubblewrap", ""))
+    for folder, name in ((".git/hooks", "post-checkout"), (".claude", "settings.json"), (".", "loom.toml")):
+        if folder != "." or "dirname" not in attack:
+            await run(found, workspace, attack.format(folder, name))
+        assert (workspace / folder / name).read_text() == "good", (folder, name)
+    await run(found, workspace, "echo ok > .git/x")
     assert (workspace / ".git" / "x").read_text() == "ok\n"
 
 

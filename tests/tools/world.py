@@ -44,6 +44,10 @@ class Context:
     async def emit(self, text: str, *, fraction: float | None = None) -> None:
         self.told.append(text)
 
+    @property
+    def reads_all(self) -> bool:
+        return True
+
     def may_read(self, *places: Path) -> bool:
         return True
 

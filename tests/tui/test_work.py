@@ -11,6 +11,7 @@ from loom.events import Stopped, TextDelta, ThinkingDelta, UsageReported
 from loom.models import Usage
 from loom.sampling import Sampling
 from loom.tui.message_widgets import ThinkingFold
+from loom.tui.trust_screen import TrustScreen
 from loom.tui.work_pane import WorkPane, WorkScreen
 
 THOUGHT = [
@@ -140,3 +141,29 @@ async def test_what_an_opened_conversation_has_cost_is_known(tmp_path: Path) -> 
         await screen.type("/usage")
         await screen.press("escape", "enter")
         await screen.wait_for("this path: 1 answer, 10 in")
+
+
+async def test_what_a_folder_brings_is_asked_about_once(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("Obey the project.")
+    async with driven(tmp_path) as screen:
+        await screen.wait_for("Do you trust this folder?")
+        await screen.wait_for("Obey the project.")
+        await screen.press("escape")
+        await screen.wait(lambda: not isinstance(screen.app.screen, TrustScreen))
+        assert (await screen.library.folder_trust()).state == "unknown"
+    async with driven(tmp_path) as screen:
+        await screen.wait_for("Do you trust this folder?")
+        await screen.press("n")
+        await screen.wait(lambda: not isinstance(screen.app.screen, TrustScreen))
+        await screen.say("hello")
+        assert (await screen.library.folder_trust()).state == "refused"
+    (tmp_path / "AGENTS.md").write_text("Obey the project again.")
+    async with driven(tmp_path) as screen:
+        await screen.wait_for("Obey the project again.")
+        await screen.press("y")
+        await screen.wait(lambda: not isinstance(screen.app.screen, TrustScreen))
+        await screen.say("hello")
+        assert (await screen.library.folder_trust()).state == "trusted"
+    async with driven(tmp_path) as screen:
+        await screen.say("hello")
+        assert not isinstance(screen.app.screen, TrustScreen)

@@ -6,6 +6,7 @@ import { App } from "./screens/App";
 import { config, connection, defaultModel, models, sessionId, view } from "./state/app";
 import { keepDrafts } from "./state/composer";
 import { connect } from "./state/connection";
+import { watchFolderTrust } from "./state/folder_trust";
 import { watchComparison, watchTitle } from "./state/page_effects";
 import { watchPlan } from "./state/plan";
 import { loadSessions, onEnvelope, onSessionChange, prefetchHistory, refresh, report, route, sessionInAddress } from "./state/sessions";
@@ -50,6 +51,7 @@ keepDrafts();
 watchPlan();
 watchTitle();
 watchComparison();
+watchFolderTrust();
 addEventListener("hashchange", () => void route());
 // Offered by browsers on https and on localhost only.
 if ("serviceWorker" in navigator) addEventListener("load", () => void navigator.serviceWorker.register("/assets/sw.js", { scope: "/" }));

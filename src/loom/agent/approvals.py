@@ -185,15 +185,12 @@ class Approvals:
     def decide(self, tool: str, about: ApprovalSubject) -> Action | None:
         """Return the strictest action for a call over all its subjects and their other spellings."""
         decided = self.decide_subjects(tool, about.subjects)
-        judge: Rule = self._rule
-        restricts = True
-        if isinstance(self._rule, ExplicitRules):
-            judge, restricts = self._rule.explicit, self._rule.restricts(tool)
+        judge = self._rule.explicit if isinstance(self._rule, ExplicitRules) else self._rule
         for spelling in about.spellings:
             action = judge(tool, spelling)
             if action in ("ask", "deny") and _STRICTNESS[action] > _STRICTNESS[decided]:
                 decided = action
-        if decided == "allow" and about.is_opaque and restricts:
+        if decided == "allow" and about.is_opaque and self.restricts(tool):
             return "ask"
         return decided
 
@@ -201,6 +198,10 @@ class Approvals:
         """Return the strictest action that the rules give for any of `subjects`."""
         answers: list[Action | None] = [self._rule(tool, subject) for subject in subjects]
         return max(answers, key=lambda answer: _STRICTNESS[answer])
+
+    def restricts(self, tool: str) -> bool:
+        """Return whether a rule may ask for or deny some calls of the tool and not others."""
+        return self._rule.restricts(tool) if isinstance(self._rule, ExplicitRules) else True
 
     def covers(self, gate: Action | None, tool: str, subjects: Collection[str]) -> bool:
         """Return whether a call that passed its gate with the action `gate` may use `subjects` without another

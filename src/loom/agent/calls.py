@@ -163,6 +163,10 @@ class CallContext:
         subjects = {path_label(self._root, place) for place in places}
         return self.is_allowed or self._services.approvals.covers(self.gate, self._call.name, subjects)
 
+    @property
+    def reads_all(self) -> bool:
+        return self.is_allowed or not self._services.approvals.restricts(self._call.name)
+
     async def confirm(self, action: str, *, why: str, schema: dict[str, Any] | None = None) -> str:
         asked = action_subject(self._call, self.workspace, action, why)
         return await self._services.approvals.confirm(self._call, asked, schema)
@@ -317,13 +321,15 @@ async def _execute(call: ToolCall, services: CallServices, context: CallContext)
         arguments = found.check_arguments(call.arguments)
         if found.precheck is not None:
             await asyncio.to_thread(found.precheck, context, arguments)
-    await services.hooks.run_before(call, services.workspace, services.session_id, context.emit)
+    place = (services.workspace, services.session_id, context.emit)
+    before = await services.hooks.run_before(call, *place)
     value = await found.run(context, call.arguments)
-    hint = await services.hooks.run_after(call, services.workspace, services.session_id, context.emit)
-    notes = [TextBlock(CHANGED.format(msgspec.json.encode(changed).decode()))] if changed is not None else []
-    hints = [TextBlock(f"[The user's hook reports: {hint}]")] if hint else []
-    # Mask secrets before truncating: a long text is stored in full, and a cut could split a key.
     made = await blocks_of(value, context.ingest_content)
+    response = "\n".join(block.text for block in made if isinstance(block, TextBlock))
+    after = await services.hooks.run_after(call, response, *place)
+    notes = [TextBlock(CHANGED.format(msgspec.json.encode(changed).decode()))] if changed is not None else []
+    hints = [TextBlock(f"[The user's hook reports: {hint}]") for hint in (before, after) if hint]
+    # Mask secrets before truncating: a long text is stored in full, and a cut could split a key.
     blocks = mask_blocks([*notes, *made, *hints], services.secrets)
     keep = context.keep if LOOK in services.tools else None
     shown, kept = await fit_text(blocks, most_bytes=services.text_cap_bytes, keep=keep)

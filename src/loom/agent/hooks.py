@@ -1,4 +1,5 @@
-"""Hooks: programs of the user that run before and after tool calls, turns and summaries."""
+"""Hooks: programs of the user that run before and after tool calls, turns and summaries. Those in settings files of
+Claude Code are spoken to in its words (`claude_hooks`)."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from loom.agent.claude_hooks import NO_REASON, claude_input, is_match, read_answer
 from loom.content.blocks import ToolCall, clean_text
 from loom.errors import ToolError
 from loom.tools.commands import SHELL
@@ -27,11 +29,23 @@ HookNotice: TypeAlias = Callable[[str], Awaitable[None]]
 
 
 class HookProgram(msgspec.Struct, frozen=True, kw_only=True):
-    """A command line that runs for the tools whose name matches the pattern `tool`."""
+    """A command line that runs for the tools whose name matches the pattern `tool`. With `is_claude`, it was written
+    for Claude Code, and `tool` is a regular expression."""
 
     tool: str
     command: str
     timeout_seconds: float
+    is_claude: bool = False
+
+    def means(self, tool: str) -> bool:
+        return is_match(self.tool, tool) if self.is_claude else fnmatchcase(tool, self.tool)
+
+
+class HookAnswers(msgspec.Struct, frozen=True, kw_only=True):
+    """What hooks have said: why they refuse, and what the model should read."""
+
+    refusal: str = ""
+    context: str = ""
 
 
 class ToolHooks(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,22 +54,33 @@ class ToolHooks(msgspec.Struct, frozen=True, kw_only=True):
     moments: Mapping[HookMoment, tuple[HookProgram, ...]] = msgspec.field(
         default_factory=dict["HookMoment", tuple["HookProgram", ...]]
     )
+    notices: tuple[str, ...] = ()
+    """About hooks that are there and do not run."""
 
     async def run_moment(self, moment: HookMoment, facts: Mapping[str, Any], notice: HookNotice) -> str:
-        """Run the hooks of a turn or of a summary; `facts` holds `session_id`, `cwd` and other details. Return the
-        output of the hooks that exited with `REFUSES`."""
+        """Run the hooks of a turn or of a summary; `facts` holds `session_id`, `cwd` and other details. Return why they
+        refuse."""
         given = {"hook_event_name": moment, **facts}
-        return await _run(self.moments.get(moment, ()), "", given, notice)
+        found = await _run(self.moments.get(moment, ()), "", given, notice)
+        if found.context:
+            await notice(found.context)
+        return found.refusal
 
-    async def run_before(self, call: ToolCall, workspace: Path, session_id: str, notice: HookNotice) -> None:
-        """Run the hooks for a call that is about to run; raise `ToolError` if one of them refuses it."""
-        refused = await _run(self.before, call.name, _input("before_tool", call, workspace, session_id), notice)
-        if refused:
-            raise ToolError(f"the user's hook refused this call: {refused}")
+    async def run_before(self, call: ToolCall, workspace: Path, session_id: str, notice: HookNotice) -> str:
+        """Run the hooks for a call that is about to run; return their output for the model. Raise `ToolError` if one of
+        them refuses it."""
+        found = await _run(self.before, call.name, _input("before_tool", call, workspace, session_id), notice)
+        if found.refusal:
+            raise ToolError(f"the user's hook refused this call: {found.refusal}")
+        return found.context
 
-    async def run_after(self, call: ToolCall, workspace: Path, session_id: str, notice: HookNotice) -> str:
-        """Run the hooks for a call that has succeeded; return their output for the model."""
-        return await _run(self.after, call.name, _input("after_tool", call, workspace, session_id), notice)
+    async def run_after(
+        self, call: ToolCall, response: str, workspace: Path, session_id: str, notice: HookNotice
+    ) -> str:
+        """Run the hooks for a call that has succeeded with `response`; return what the model should read."""
+        given = _input("after_tool", call, workspace, session_id) | {"tool_response": {"text": response}}
+        found = await _run(self.after, call.name, given, notice)
+        return "\n".join(part for part in (found.refusal, found.context) if part)
 
 
 def _input(event: str, call: ToolCall, workspace: Path, session_id: str) -> dict[str, Any]:
@@ -68,33 +93,51 @@ def _input(event: str, call: ToolCall, workspace: Path, session_id: str) -> dict
     }
 
 
-async def _run(hooks: Sequence[HookProgram], tool: str, given: dict[str, Any], notice: HookNotice) -> str:
-    """Return the output of the hooks that exited with `REFUSES`. Any other failure is only shown as a notice."""
-    workspace = Path(given["cwd"])
-    said: list[str] = []
+async def _run(hooks: Sequence[HookProgram], tool: str, given: dict[str, Any], notice: HookNotice) -> HookAnswers:
+    """Run the hooks that match `tool`. A failure is only shown as a notice."""
+    refusals: list[str] = []
+    contexts: list[str] = []
     for hook in hooks:
-        if not fnmatchcase(tool, hook.tool):
+        if not hook.means(tool):
             continue
-        code, printed = await _run_program(hook, given, workspace)
+        code, output, errors = await _run_program(hook, given)
         if code == REFUSES:
-            said.append(printed or "no reason given")
+            refusals.append(errors or output or NO_REASON)
         elif code:
-            await notice(f"the hook {hook.command!r} failed ({code}): {printed}")
-    return "\n".join(said)
+            await notice(f"the hook {hook.command!r} failed ({code}): {errors or output}")
+        elif hook.is_claude:
+            refusal, context, message = read_answer(output)
+            refusals += [refusal] if refusal else []
+            contexts += [context] if context else []
+            if message:
+                await notice(message)
+    return HookAnswers(refusal="\n".join(refusals), context="\n".join(contexts))
 
 
-async def _run_program(hook: HookProgram, given: dict[str, Any], workspace: Path) -> tuple[int, str]:
-    with tempfile.TemporaryFile() as stdin:
-        stdin.write(msgspec.json.encode(given))
+async def _run_program(hook: HookProgram, given: dict[str, Any]) -> tuple[int, str, str]:
+    """Return the exit code and what was printed: of a hook for Claude Code each stream, of others both in the first."""
+    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr:
+        stdin.write(msgspec.json.encode(claude_input(given) if hook.is_claude else given))
         stdin.seek(0)
-        async with start_program((SHELL, "-c", hook.command), folder=workspace, stdin=stdin.fileno()) as running:
+        async with start_program(
+            (SHELL, "-c", hook.command),
+            folder=Path(given["cwd"]),
+            extra={"CLAUDE_PROJECT_DIR": given["cwd"]} if hook.is_claude else None,
+            stdin=stdin.fileno(),
+            stderr=stderr.fileno() if hook.is_claude else None,
+        ) as running:
             try:
                 async with asyncio.timeout(hook.timeout_seconds):
                     printed = await _read(running.output)
                     code = await running.process.wait()
             except TimeoutError:
-                return os.EX_TEMPFAIL, f"timed out after {hook.timeout_seconds:g} s"
-    return code, clean_text(printed.decode("utf-8", "replace")).strip()
+                return os.EX_TEMPFAIL, f"timed out after {hook.timeout_seconds:g} s", ""
+        stderr.seek(0)
+        return code, _text(printed), _text(stderr.read(MAX_OUTPUT_BYTES))
+
+
+def _text(data: bytes) -> str:
+    return clean_text(data.decode("utf-8", "replace")).strip()
 
 
 async def _read(output: asyncio.StreamReader) -> bytes:

@@ -115,7 +115,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     wait_tools: Callable[[], Awaitable[None]]
     """Waits until the tools of MCP servers are known."""
     lock: Callable[[str], SessionLock]
-    hooks: ToolHooks
+    hooks: Callable[[Path], Awaitable[ToolHooks]]
+    """Returns the hooks of turns in a workspace."""
     background: Callable[[str], BackgroundProcesses]
     """Returns the background processes of a session."""
 

@@ -23,7 +23,7 @@ from loom.agent.approvals import Approvals
 from loom.agent.calls import CallServices, EarlierCalls, run_calls, unanswered_results
 from loom.agent.checkpoint import TurnCheckpoint
 from loom.agent.failures import lease_lost, limit_reached, turn_cancelled, turn_failed
-from loom.agent.hooks import HookMoment
+from loom.agent.hooks import HookMoment, ToolHooks
 from loom.agent.ingest import ingest
 from loom.agent.lessons import learned_change, next_input, watermark_change
 from loom.agent.loop import run_steps
@@ -97,6 +97,7 @@ class Turn:
         """Tools that are of no use in the workspace."""
         self.is_planning = False
         """Whether only tools that read are offered, until the user approves a plan."""
+        self.hooks = ToolHooks()
         self.notices = tuple(notices)
         self.sink = EventSink(record, show, services.batching)
         self.approvals = Approvals(services.rule, self._store_approvals, approve=services.approve)
@@ -199,6 +200,7 @@ class Turn:
                 self.state = "running"
                 if self.stop_reason == "cancel":
                     raise asyncio.CancelledError
+                self.hooks = await self.services.hooks(workspace_of(self.snapshot))
                 await self._run_start_hooks()
                 await self._run_to_end()
             await self.sink.flush()
@@ -218,8 +220,10 @@ class Turn:
         """Run the user's hooks once per turn; raise `ToolError` if one of them refuses it."""
         if self.steps or self.open_calls:
             return
+        for text in self.hooks.notices:
+            await self._show_hook(text)
         moment: HookMoment = "before_compact" if self._is_compacting else "turn_start"
-        if refused := await self.services.hooks.run_moment(moment, self._hook_facts(), self._show_hook):
+        if refused := await self.hooks.run_moment(moment, self._hook_facts(), self._show_hook):
             raise ToolError(f"your hook refused it: {refused}")
 
     async def _run_end_hooks(self) -> None:
@@ -231,13 +235,20 @@ class Turn:
         if self._is_compacting:
             moments = ["after_compact"] if self.state == "finished" else []
         for moment in moments:
-            said = await self.services.hooks.run_moment(moment, self._hook_facts(), self._show_hook)
+            said = await self.hooks.run_moment(moment, self._hook_facts(), self._show_hook)
             if said:
                 await self._show_hook(said)
 
     def _hook_facts(self) -> dict[str, str]:
-        workspace = str(workspace_of(self.snapshot))
-        return {"session_id": self.record.id, "cwd": workspace, "turn_id": self.id, "state": self.state}
+        path = self.input.path if self.input is not None else self.snapshot.path
+        asked = next((placed.message for placed in reversed(path) if placed.message.role == "user"), None)
+        return {
+            "session_id": self.record.id,
+            "cwd": str(workspace_of(self.snapshot)),
+            "turn_id": self.id,
+            "state": self.state,
+            "prompt": "\n".join(it.text for it in asked.blocks if isinstance(it, TextBlock)) if asked else "",
+        }
 
     async def _show_hook(self, text: str) -> None:
         notice = NoticeRaised(text=text, code="hook")
@@ -684,7 +695,7 @@ class Turn:
             on_finished=on_finished,
             session_id=self.record.id,
             model=self.request.model.alias or self.request.model.reference,
-            hooks=self.services.hooks,
+            hooks=self.hooks,
             background=self.services.background(self.record.id),
             records=self.files.records,
             text_cap_bytes=cap_bytes,

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import click
 
-from loom.cli.shared.folder_question import show_files, trust_records
+from loom.cli.shared.folder_question import TRUST_QUESTION, show_files
 from loom.cli.shared.questions import confirm
 from loom.cli.shared.terminal import safe_text
 from loom.config import load_config
-from loom.config.trust import files_digest
 from loom.errors import NotFound
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -30,16 +29,17 @@ def trust_command(ctx: click.Context) -> None:
 
 
 def _list() -> None:
-    records = trust_records()
+    config = load_config()
+    records = config.trust_records(Path.cwd())
     found = records.list()
-    for folder in load_config().trusted_folders:
+    for folder in config.trusted_folders:
         click.echo(safe_text(f"{'trusted':<9} {'always':<12} {folder}  (trusted_folders)"))
     for folder, decision in sorted(found.items()):
         now = records.find(Path(folder))
         state = "changed" if now == "unknown" else now
         since = time.strftime("%Y-%m-%d", time.localtime(decision.decided_at))
         click.echo(safe_text(f"{state:<9} {since:<12} {folder}"))
-    if not found and not load_config().trusted_folders:
+    if not found and not config.trusted_folders:
         click.echo("No decisions yet.  → loom trust add")
 
 
@@ -48,31 +48,30 @@ def _list() -> None:
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def add(folder: Path, yes: bool) -> None:
     """Trust what FOLDER brings (default: here), as it is now. The files are shown first."""
-    records = trust_records()
-    files = records.files(folder)
-    if not files:
-        raise NotFound(f"{folder.absolute()} brings nothing that instructs the model or configures Loom.")
-    digest = files_digest(files)
-    show_files(folder.absolute(), files)
-    if not yes and not confirm("Do you trust what this folder brings?"):
+    folder, config = folder.absolute(), load_config()
+    found = config.folder_trust(folder)
+    if not found.files:
+        raise NotFound(f"{folder} brings nothing that instructs the model or configures Loom.")
+    show_files(found)
+    if not yes and not confirm(TRUST_QUESTION):
         raise click.Abort
-    records.decide(folder, digest, is_trusted=True)
-    click.echo(safe_text(f"✔ {folder.absolute()} is trusted as it is now"))
+    config.trust_records(folder).decide_about(folder, found.digest, is_trusted=True)
+    click.echo(safe_text(f"✔ {folder} is trusted as it is now"))
 
 
 @trust_command.command("refuse")
 @click.argument("folder", type=_FOLDER, default=".")
 def refuse(folder: Path) -> None:
     """Use nothing that FOLDER brings (default: here), and do not ask until it changes."""
-    records = trust_records()
-    records.decide(folder, files_digest(records.files(folder)), is_trusted=False)
-    click.echo(safe_text(f"✔ nothing that {folder.absolute()} brings is used"))
+    folder, config = folder.absolute(), load_config()
+    config.trust_records(folder).decide_about(folder, config.folder_trust(folder).digest, is_trusted=False)
+    click.echo(safe_text(f"✔ nothing that {folder} brings is used"))
 
 
 @trust_command.command("revoke")
 @click.argument("folder", type=click.Path(path_type=Path), default=".")
 def revoke(folder: Path) -> None:
     """Forget the decision about FOLDER (default: here)."""
-    if not trust_records().revoke(folder):
+    if not load_config().trust_records(folder).revoke(folder):
         raise NotFound(f"There is no decision about {folder.absolute()}.", hint="List them: loom trust")
     click.echo(safe_text(f"✔ the decision about {folder.absolute()} is forgotten"))

@@ -24,6 +24,7 @@ from loom.api_types import (
     ConfigView,
     DescriptionView,
     FolderList,
+    FolderTrustView,
     MediaText,
     MediaView,
     MessagePlace,
@@ -37,6 +38,7 @@ from loom.api_types import (
     ShareView,
     ToolList,
     ToolView,
+    TrustDecisionBody,
     UsageReport,
     Version,
 )
@@ -244,6 +246,13 @@ class RemoteLibrary:
 
     async def commands(self, workspace: str = "") -> tuple[CommandView, ...]:
         return (await self._get("/v1/commands", CommandList, {"workspace": workspace})).commands
+
+    async def folder_trust(self, workspace: str = "") -> FolderTrustView:
+        return await self._get("/v1/trust", FolderTrustView, {"workspace": workspace})
+
+    async def decide_trust(self, workspace: str, digest: str, *, is_trusted: bool) -> FolderTrustView:
+        body = TrustDecisionBody(workspace=workspace, digest=digest, trusted=is_trusted)
+        return msgspec.json.decode(await self._link.ask("PUT", "/v1/trust", json=body), type=FolderTrustView)
 
     async def usage(self, days: int = 30) -> UsageReport:
         return await self._get("/v1/usage", UsageReport, {"days": days})

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, cast
 
 import msgspec
 
+from loom.api_types import FolderTrustView
 from loom.compile.policy import Policy
 from loom.config import value_references
 from loom.config.approval import ProjectApproval, decide
@@ -135,9 +136,17 @@ class Config(Settings, frozen=True, kw_only=True):
 
     def trust_decision(self, workspace: Path) -> FolderTrust:
         """Return what the user has decided about a workspace and what it brings now. It reads files."""
+        return self.trust_records(workspace).find(workspace)
+
+    def folder_trust(self, workspace: Path) -> FolderTrustView:
+        """Return what a workspace brings, and what the user has decided about it. It reads files."""
+        return self.trust_records(workspace).describe(workspace, is_listed=self.is_trusted(workspace))
+
+    def trust_records(self, workspace: Path) -> TrustRecords:
+        """Return the user's decisions about folders."""
         from loom.config.loader import user_folder
 
-        return TrustRecords(user_folder(self.provenance.environ, workspace)).find(workspace)
+        return TrustRecords(user_folder(self.provenance.environ, workspace))
 
     def may_instruct(self, workspace: Path) -> bool:
         """Return whether skills, commands and programs that a workspace brings are used. It reads files."""

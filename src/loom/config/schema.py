@@ -188,6 +188,10 @@ class HookSettings(Section, frozen=True, kw_only=True):
         tuple[TurnHook, ...], about("Before the conversation is summarised; exit code 2 prevents it.")
     ] = ()
     after_compact: Annotated[tuple[TurnHook, ...], about("When the conversation has been summarised.")] = ()
+    claude_code: Annotated[
+        bool,
+        about("Also run the hooks in `~/.claude/settings.json`, and in `.claude/settings.json` of trusted folders."),
+    ] = True
 
 
 class PromptSettings(Section, frozen=True, kw_only=True):

@@ -16,9 +16,11 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from loom.api_types import FolderFile, FolderTrustView
 from loom.atomic_file import write_file_whole
+from loom.config.claude_settings import PROJECT_SETTINGS, has_hooks
 from loom.config.files import PROJECT_NAMES, folders_upwards, home_folder
-from loom.errors import ConfigError
+from loom.errors import ConfigError, Conflict
 
 FolderTrust: TypeAlias = Literal["trusted", "refused", "unknown"]
 SHARED_FOLDERS: Final = (".loom", ".claude", ".agents", ".codex", ".opencode")
@@ -29,6 +31,8 @@ COMMAND_FOLDERS: Final = ("commands", "command", "prompts")
 FILE_NAME: Final = "trust.json"
 MAX_FILES: Final = 1_000
 MAX_BYTES: Final = 16_000_000
+MAX_SHOWN_FILES: Final = 40
+MAX_SHOWN_BYTES: Final = 4_000
 
 
 class TrustDecision(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,18 +67,57 @@ class TrustRecords:
 
     def find(self, folder: Path) -> FolderTrust:
         """Return the decision about a folder as it is now."""
+        if os.path.realpath(folder) not in self.list():
+            return "unknown"
+        return self._state(folder, files_digest(self.files(folder)))
+
+    def _state(self, folder: Path, digest: str) -> FolderTrust:
         found = self.list().get(os.path.realpath(folder))
-        if found is None or found.digest != files_digest(self.files(folder)):
+        if found is None or found.digest != digest:
             return "unknown"
         return "trusted" if found.is_trusted else "refused"
 
     def files(self, folder: Path) -> tuple[Path, ...]:
         """Return the files that a folder brings to instruct models or to configure Loom: project settings, `AGENTS.md`
-        and its like, `.mcp.json`, skills and commands, from the folder up to the top of its project. Those of the
-        user's own folders are not among them."""
+        and its like, `.mcp.json`, skills, commands and hooks, from the folder up to the top of its project; none of the
+        user's own folders."""
         own, real = os.path.realpath(self._folder), Path(os.path.realpath(folder))
         found = (file for file in _project_files(real) if os.path.realpath(file.parent) != own)
         return tuple(dict.fromkeys(islice(found, MAX_FILES)))
+
+    def describe(self, folder: Path, *, is_listed: bool) -> FolderTrustView:
+        """Return what a folder brings, to be shown. With `is_listed`, it is below one of `trusted_folders`."""
+        from loom.agent.approvals import escape_controls
+        from loom.tools.workspace import is_foreign
+
+        files, real = self.files(folder), os.path.realpath(folder)
+        digest = files_digest(files)
+        state: FolderTrust = "trusted" if is_listed else self._state(folder, digest)
+        shown: list[FolderFile] = []
+        for file in files[:MAX_SHOWN_FILES]:
+            try:
+                with file.open("rb") as stream:
+                    size, beginning = os.fstat(stream.fileno()).st_size, stream.read(MAX_SHOWN_BYTES)
+            except OSError:
+                size, beginning = 0, b""
+            name = str(file.relative_to(real)) if file.is_relative_to(real) else str(file)
+            text = escape_controls(beginning.decode("utf-8", "replace").replace("\r\n", "\n"))
+            shown.append(FolderFile(name=escape_controls(name), bytes=size, is_foreign=is_foreign(file), text=text))
+        return FolderTrustView(
+            folder=str(folder),
+            state=state,
+            needs_decision=state == "unknown" and bool(files) and bool(digest),
+            kinds=file_kinds(files),
+            digest=digest,
+            files=tuple(shown),
+            more=len(files) - len(shown),
+        )
+
+    def decide_about(self, folder: Path, digest: str, *, is_trusted: bool) -> None:
+        """Remember a decision about the files that were shown; raise `Conflict` if others are there now."""
+        if digest != files_digest(self.files(folder)):
+            raise Conflict(f"What {folder} brings has changed.", hint="Read it again, and decide then.")
+        self.decide(folder, digest, is_trusted=is_trusted)
 
     def decide(self, folder: Path, digest: str, *, is_trusted: bool) -> None:
         """Remember a decision about a folder whose files have `digest`: those that the user has seen."""
@@ -105,6 +148,7 @@ def _project_files(folder: Path) -> Iterator[Path]:
         yield from (above / name for name in (*PROJECT_NAMES, *INSTRUCTION_FILES, MCP_FILE) if (above / name).is_file())
     if folder == home_folder():
         return  # the user's own
+    yield from (folder / name for name in PROJECT_SETTINGS if has_hooks(folder / name))
     for name in SHARED_FOLDERS:
         for kind in (*SKILL_FOLDERS, *COMMAND_FOLDERS):
             # Links are followed as they are when skills are read; where they lead in a circle, MAX_FILES is the end.
@@ -113,13 +157,16 @@ def _project_files(folder: Path) -> Iterator[Path]:
                 yield from (Path(place) / found for found in sorted(names))
 
 
-def unused_kinds(files: Sequence[Path]) -> tuple[str, ...]:
-    """Return what of these files has no effect in a folder that is not trusted."""
-    from loom.tools.workspace import MCP_FILE
+def file_kinds(files: Sequence[Path]) -> tuple[str, ...]:
+    """Return what kinds of files these are, in words for users."""
+    from loom.tools.workspace import INSTRUCTION_FILES, MCP_FILE
 
     kinds = {
+        "instructions": any(file.name in INSTRUCTION_FILES for file in files),
+        "settings": any(str(file).endswith(tuple(f"/{name}" for name in PROJECT_NAMES)) for file in files),
         "skills": any(file.name == "SKILL.md" for file in files),
         "commands": any(file.suffix == ".md" and not set(COMMAND_FOLDERS).isdisjoint(file.parts) for file in files),
+        "hooks": any(str(file).endswith(tuple(f"/{name}" for name in PROJECT_SETTINGS)) for file in files),
         "MCP servers": any(file.name == MCP_FILE for file in files),
     }
     return tuple(name for name, is_there in kinds.items() if is_there)

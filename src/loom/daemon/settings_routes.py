@@ -14,6 +14,7 @@ from loom.api_types import (
     CommandList,
     CommandQuery,
     ConfigView,
+    FolderTrustView,
     KeyList,
     KeyView,
     ModelList,
@@ -22,6 +23,8 @@ from loom.api_types import (
     SampleView,
     Status,
     ToolList,
+    TrustDecisionBody,
+    TrustQuery,
     UsageQuery,
     UsageReport,
     Version,
@@ -102,6 +105,15 @@ async def agents(call: Call[None, None]) -> AgentList:
 
 async def commands(call: Call[CommandQuery, None]) -> CommandList:
     return CommandList(await call.daemon.library.commands(call.query.workspace))
+
+
+async def get_trust(call: Call[TrustQuery, None]) -> FolderTrustView:
+    return await call.daemon.library.folder_trust(call.query.workspace)
+
+
+async def decide_trust(call: Call[None, TrustDecisionBody]) -> FolderTrustView:
+    body = call.body
+    return await call.daemon.library.decide_trust(body.workspace, body.digest, is_trusted=body.trusted)
 
 
 async def usage(call: Call[UsageQuery, None]) -> UsageReport:

@@ -34,7 +34,7 @@ from loom.runtime.model_access import ModelAccess, lost_files
 from loom.runtime.model_resolution import FIRST_CHOICES, key_for, key_names, price, resolve_model
 from loom.runtime.options import ProviderChoice, RuntimeOptions, ToolChoice, approval_of, split_providers
 from loom.runtime.secret_values import SecretValues
-from loom.runtime.servers import approval_rule, mcp_servers, tool_hooks
+from loom.runtime.servers import approval_rule, mcp_servers
 from loom.runtime.session import LocalSession
 from loom.runtime.session_factory import SessionFactory
 from loom.runtime.session_processes import SessionProcesses
@@ -45,6 +45,7 @@ from loom.runtime.system_prompts import SystemPrompts
 from loom.runtime.toolbox import Toolbox
 from loom.runtime.upkeep import Upkeep
 from loom.runtime.usage import check_budget
+from loom.runtime.workspace_hooks import WorkspaceHooks
 from loom.store.accounts import Accounts
 from loom.store.database import Database, open_database
 from loom.store.gateway import GatewayRecords
@@ -83,6 +84,7 @@ class Runtime:
         self._config = config
         self._steps = steps
         self._batching = WriteBatching()
+        self._hooks = WorkspaceHooks(self._current_config, uses_files=options.instructions)
         self._locks: WeakValueDictionary[str, SessionLock] = WeakValueDictionary()
         self._rule, self._approve = approval_of(options.approve, config)
         self.holder: Final = ProcessIdentity()
@@ -324,7 +326,7 @@ class Runtime:
             unused_tools=self.toolbox.unused_tools,
             wait_tools=partial(self.toolbox.wait_ready, shared),
             lock=lambda session_id: self._locks.setdefault(session_id, SessionLock()),
-            hooks=tool_hooks(config),
+            hooks=self._hooks.find,
             background=self.processes.of,
         )
 

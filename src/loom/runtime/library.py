@@ -24,6 +24,7 @@ from loom.api_types import (
     DescriptionView,
     DocumentLimits,
     FolderList,
+    FolderTrustView,
     ImageLimits,
     MediaText,
     MediaView,
@@ -457,9 +458,18 @@ class LocalLibrary:
     async def commands(self, workspace: str = "") -> tuple[CommandView, ...]:
         from loom.runtime.expansion import list_commands
 
-        place = Path(await asyncio.to_thread(existing_folder, workspace) or Path.cwd())
+        place = await _place(workspace)
         await self._runtime.toolbox.wait_ready()
         return await asyncio.to_thread(list_commands, self._runtime, place)
+
+    async def folder_trust(self, workspace: str = "") -> FolderTrustView:
+        return await asyncio.to_thread(self._runtime.config.folder_trust, await _place(workspace))
+
+    async def decide_trust(self, workspace: str, digest: str, *, is_trusted: bool) -> FolderTrustView:
+        config, place = self._runtime.config, await _place(workspace)
+        records = config.trust_records(place)
+        await asyncio.to_thread(records.decide_about, place, digest, is_trusted=is_trusted)
+        return await asyncio.to_thread(config.folder_trust, place)
 
     async def usage(self, days: int = 30) -> UsageReport:
         return await usage_report(self._runtime.stores.database, self.usd, days)
@@ -482,6 +492,11 @@ class LocalLibrary:
     def usd(self, model: str, usage: Usage) -> float | None:
         """Return the price of an answer in US dollars; None if it is not known."""
         return self._runtime.models.cost_by_name(model, usage)
+
+
+async def _place(workspace: str) -> Path:
+    """Return the folder that `workspace` names; empty: the working directory."""
+    return Path(await asyncio.to_thread(existing_folder, workspace) or Path.cwd())
 
 
 def media_view(stored: StoredUpload) -> MediaView:

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from loom.agent.approvals import Rule
-from loom.agent.hooks import HookProgram, ToolHooks
 from loom.config import Config
 from loom.config.approval import ApprovalPolicy
 from loom.config.key_file import keys_file
 from loom.config.loader import user_folder
-from loom.config.schema import Hook, McpServer, TurnHook
+from loom.config.schema import McpServer
 from loom.errors import ConfigError
 from loom.tools.mcp import McpServers
 from loom.tools.mcp.oauth import TokenFile
@@ -83,30 +82,6 @@ def sandbox_for(config: Config) -> Sandbox:
             max_processes=found.max_processes,
             max_file_bytes=found.max_file_bytes,
         )
-    )
-
-
-def tool_hooks(config: Config) -> ToolHooks:
-    """Return the configured hooks."""
-
-    def programs(hooks: tuple[Hook, ...]) -> tuple[HookProgram, ...]:
-        return tuple(
-            HookProgram(tool=hook.tool, command=hook.command, timeout_seconds=hook.timeout_seconds) for hook in hooks
-        )
-
-    def moment(hooks: tuple[TurnHook, ...]) -> tuple[HookProgram, ...]:
-        return tuple(HookProgram(tool="*", command=it.command, timeout_seconds=it.timeout_seconds) for it in hooks)
-
-    found = config.hooks
-    return ToolHooks(
-        before=programs(found.before_tool),
-        after=programs(found.after_tool),
-        moments={
-            "turn_start": moment(found.turn_start),
-            "turn_end": moment(found.turn_end),
-            "before_compact": moment(found.before_compact),
-            "after_compact": moment(found.after_compact),
-        },
     )
 
 

@@ -11,7 +11,7 @@ import msgspec
 from loom.agent.instructions import Instructions, read_instructions
 from loom.agent.system_prompt import default_prompt, read_environment
 from loom.config import Config, user_folder
-from loom.config.trust import TrustRecords, unused_kinds
+from loom.config.trust import file_kinds
 from loom.runtime.servers import sandbox_for
 from loom.runtime.skills import find_skills, skill_lines
 
@@ -42,8 +42,11 @@ class SystemPrompts:
             lambda folder: decision == "trusted" or config.is_trusted(folder),
             is_refused=decision == "refused",
         )
-        unused = () if config.is_trusted(workspace) else unused_kinds(TrustRecords(own).files(workspace))
-        if decision != "unknown" or not unused:
+        if decision != "unknown" or config.is_trusted(workspace):
+            return found
+        kinds = file_kinds(config.trust_records(workspace).files(workspace))
+        unused = [kind for kind in kinds if kind not in ("instructions", "settings")]
+        if not unused:
             return found
         notice = (
             f"This folder contains {', '.join(unused)}, not used until you trust it. Run: loom trust add {workspace}"

@@ -95,6 +95,11 @@ class ToolContext(FileContext, Protocol):
         """Return whether the user's rules leave a file alone that was found, not named: it has these paths."""
         ...
 
+    @property
+    def reads_all(self) -> bool:
+        """Whether `may_read` is true of every file, because no rule is about files of this tool."""
+        ...
+
     async def inject(self, *content: Content) -> None:
         """Put content into the conversation, behind the results of this step."""
         ...

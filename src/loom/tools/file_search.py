@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal
 
@@ -18,14 +18,14 @@ from loom.errors import TooLarge, ToolError, Unreadable
 from loom.formats.facts import IntakeLimits
 from loom.formats.worker import WorkerGroup, WorkerKind, current_pool
 from loom.tools.base import ToolContext
-from loom.tools.file_walk import FileEntry, Walk, below
+from loom.tools.file_walk import FileEntry, IgnoredPaths, Walk, open_entry
 from loom.tools.files import ask_to_read
 from loom.tools.ignore import Pattern
 from loom.tools.ignore import glob as parse_glob
 from loom.tools.number_text import count_text
-from loom.tools.ripgrep import Candidates
+from loom.tools.ripgrep import Candidates, FoundFiles
 from loom.tools.search_patterns import required_literal
-from loom.tools.text_job import FoundMatches, Match, SearchJob
+from loom.tools.text_job import Match, SearchJob
 from loom.tools.workspace import (
     OpenFolder,
     has_sensitive_folder,
@@ -92,7 +92,6 @@ class FileSearch(msgspec.Struct, kw_only=True):
     files: set[str] = msgspec.field(default_factory=set[str])
     matches: int = 0
     searched: int = 0
-    binary: int = 0
     large: int = 0
     secret: int = 0
     kept_back: int = 0
@@ -165,16 +164,9 @@ async def search_files(  # noqa: PLR0917  a tool's parameters are given by name
 
 
 def _search_folder(search: FileSearch, folder: OpenFolder, asked: str, glob: str, context: ToolContext) -> None:
-    """A pattern with a plain text in it is found quickest by looking for that; else ripgrep looks first, if it is
-    installed."""
     root = Path(os.path.realpath(context.workspace))
-    tree = _Tree(folder, asked, Path(asked).expanduser(), glob, context.may_read, root)
-    literal = required_literal(search.pattern)
-    candidates = Candidates(folder.path, "" if literal else search.pattern, multiline=search.multiline)
-    try:
-        _search(search, _batches(search, tree, candidates))
-    finally:
-        candidates.close()
+    tree = _Tree(folder, asked, Path(asked).expanduser(), glob, context, root)
+    _search(search, _batches(search, tree))
 
 
 class _Tree(msgspec.Struct, frozen=True):
@@ -182,12 +174,12 @@ class _Tree(msgspec.Struct, frozen=True):
     asked: str
     written: Path
     glob: str
-    may_read: Callable[[Path, Path], bool]
+    context: ToolContext
     workspace: Path
 
     def is_secret(self, entry: FileEntry) -> bool:
         """Return whether a file may hold secrets, by its name or as a hard link to one that may."""
-        if is_sensitive_name(entry.parts[-1]) or has_sensitive_folder(entry.parts[:-1]):
+        if _is_secret_name(entry.parts):
             return True
         if entry.linked is None:
             return False
@@ -198,17 +190,14 @@ class _Tree(msgspec.Struct, frozen=True):
         return root / entry.path
 
 
-def _batches(search: FileSearch, tree: _Tree, candidates: Candidates) -> Iterator[FileBatch]:
+def _batches(search: FileSearch, tree: _Tree) -> Iterator[FileBatch]:
     """Yield the files in portions that are worth a message to the worker. Where ripgrep is installed, files in which it
     found nothing are not even opened; where it is not, those without the text that every match must contain are not
     looked at further."""
     prefix = "" if tree.asked.strip("./") == "" and not tree.asked.startswith("/") else tree.asked.rstrip("/") + "/"
     literal = required_literal(search.pattern)
     batch = FileBatch([], bytearray(), [])
-    for entry, possible in _entries(search, tree, candidates):
-        if not possible:
-            search.searched += 1
-            continue
+    for entry in _entries(search, tree, literal):
         if time.monotonic() > search.until:
             search.is_cut = True
             break
@@ -234,26 +223,42 @@ def _may_be_wide(data: bytes) -> bool:
     return data[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in data[:8192]
 
 
-def _entries(search: FileSearch, tree: _Tree, candidates: Candidates) -> Iterator[tuple[FileEntry, bool]]:
-    """Yield every file that is searched, and whether it can hold a match. What ripgrep says is known only at its end,
-    so the files are collected meanwhile; they are opened below the same folder, one step after another."""
-    walk = Walk(tree.folder)
+def _entries(search: FileSearch, tree: _Tree, literal: bytes | None) -> Iterator[FileEntry]:
+    """Yield every file that is searched; with ripgrep, those that can hold a match. Where rules of the user keep files
+    back, all are walked through, so that how many there are says nothing about what is in them."""
     wanted = parse_glob(tree.glob) if tree.glob else None
-    found = (entry for entry in walk if _is_searched(search, tree, wanted, entry))
-    if not candidates.is_running:
-        yield from ((entry, True) for entry in found)
+    found = _find_candidates(search, tree, literal) if tree.context.reads_all else None
+    if found is None:
+        walk = Walk(tree.folder)
+        yield from (entry for entry in walk if _is_searched(search, tree, wanted, entry))
         search.is_cut = search.is_cut or walk.is_cut
         return
-    collected = list(found)
-    search.is_cut = search.is_cut or walk.is_cut
-    matching = candidates.wait(search.until - time.monotonic())
-    for entry in collected:
-        if matching is not None and entry.path not in matching:
-            yield entry, False
+    ignored = IgnoredPaths(tree.folder)
+    if not tree.folder.sensitive:
+        search.secret = sum(_is_secret_name(parts) and not ignored.ignores(parts) for parts in found.secret)
+    search.searched = max(0, found.searched - len(found.possible) - search.secret)
+    for parts in found.possible:
+        if (_is_secret_name(parts) and not tree.folder.sensitive) or ignored.ignores(parts):
             continue
-        with below(tree.folder.descriptor, entry.parts[:-1]) as descriptor:
-            if descriptor is not None:
-                yield msgspec.structs.replace(entry, descriptor=descriptor), True
+        with open_entry(tree.folder, parts) as entry:
+            if entry is not None and _is_searched(search, tree, wanted, entry):
+                yield entry
+
+
+def _find_candidates(search: FileSearch, tree: _Tree, literal: bytes | None) -> FoundFiles | None:
+    candidates = Candidates(
+        tree.folder.path,
+        search.pattern,
+        literal,
+        multiline=search.multiline,
+        suffixes=search.suffixes,
+        glob=tree.glob,
+    )
+    return candidates.wait(search.until - time.monotonic())
+
+
+def _is_secret_name(parts: tuple[str, ...]) -> bool:
+    return is_sensitive_name(parts[-1]) or has_sensitive_folder(parts[:-1])
 
 
 def _is_searched(search: FileSearch, tree: _Tree, wanted: Pattern | None, entry: FileEntry) -> bool:
@@ -266,7 +271,7 @@ def _is_searched(search: FileSearch, tree: _Tree, wanted: Pattern | None, entry:
     if not tree.folder.sensitive and tree.is_secret(entry):
         search.secret += 1
         return False
-    if not tree.may_read(tree.place_in(tree.folder.path, entry), tree.place_in(tree.written, entry)):
+    if not tree.context.may_read(tree.place_in(tree.folder.path, entry), tree.place_in(tree.written, entry)):
         search.kept_back += 1
         return False
     if entry.size_bytes > _MAX_FILE_BYTES:
@@ -303,7 +308,7 @@ def _search(search: FileSearch, batches: Iterator[FileBatch]) -> None:
             return
 
 
-def _search_batch(job: SearchJob, data: bytes, limits: IntakeLimits, seconds: float) -> FoundMatches:
+def _search_batch(job: SearchJob, data: bytes, limits: IntakeLimits, seconds: float) -> tuple[Match, ...]:
     """The worker knows nothing about earlier batches, so every one has an identity of its own."""
     try:
         result, _ = text_worker_pool().call(
@@ -316,13 +321,12 @@ def _search_batch(job: SearchJob, data: bytes, limits: IntakeLimits, seconds: fl
         )
     except Unreadable as error:
         raise ToolError(error.message, hint=error.hint) from None
-    return msgspec.msgpack.decode(result, type=FoundMatches)
+    return msgspec.msgpack.decode(result, type=tuple[Match, ...])
 
 
-def _take(search: FileSearch, batch: FileBatch, found: FoundMatches) -> None:
-    search.searched += len(batch.names) - len(found.binary)
-    search.binary += len(found.binary)
-    for match in found.matches:
+def _take(search: FileSearch, batch: FileBatch, found: tuple[Match, ...]) -> None:
+    search.searched += len(batch.names)
+    for match in found:
         search.matches += 1
         name = visible_name(batch.names[match.file])
         if search.show == "count":
@@ -385,8 +389,6 @@ def _search_summary(search: FileSearch, asked: str) -> str:
         matches, files = count_text(search.matches, "match", "matches"), count_text(search.searched, "file")
         found = f"{len(search.files):,} of {files}"
         said.append(f"a match in {found}" if search.show == "files" else f"{matches} in {found}")
-    if search.binary:
-        said.append(f"{count_text(search.binary, 'binary file')} skipped")
     if search.large:
         said.append(
             f"skipped, larger than {size_label(_MAX_FILE_BYTES)} or not readable: {count_text(search.large, 'file')}"

@@ -9,7 +9,7 @@ import os
 import stat
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -111,7 +111,7 @@ class Walk:
         yield from self._inside(self._folder.descriptor, (), self._rules)
 
     def _inside(self, descriptor: int, parts: tuple[str, ...], rules: Rules) -> Iterator[FileEntry]:
-        rules = self._with_own(descriptor, parts, rules)
+        rules = _with_own(descriptor, len(self._way) + len(parts), rules)
         try:
             with os.scandir(descriptor) as found:
                 entries = sorted(found, key=lambda entry: entry.name)
@@ -144,10 +144,50 @@ class Walk:
         finally:
             os.close(descriptor)
 
-    def _with_own(self, descriptor: int, parts: tuple[str, ...], rules: Rules) -> Rules:
-        own = FileEntry((*parts, ".gitignore"), "file", 0, "", descriptor).read(MAX_FILE_BYTES)
-        patterns = parse_ignore(own) if own else ()
-        return (*rules, (len(self._way) + len(parts), patterns)) if patterns else rules
+
+class IgnoredPaths:
+    """What a walk of a folder would leave out, for single files in it."""
+
+    def __init__(self, folder: OpenFolder) -> None:
+        self._folder = folder
+        self._rules, self._way = _rules(folder.path)
+        self._known: dict[tuple[str, ...], Rules | None] = {}
+
+    def ignores(self, parts: tuple[str, ...]) -> bool:
+        """Return whether a file is left out."""
+        rules = self._inside(parts[:-1])
+        return rules is None or is_ignored(rules, (*self._way, *parts), is_folder=False)
+
+    def _inside(self, parts: tuple[str, ...]) -> Rules | None:
+        """Return the rules in a folder; None if that is left out, with all that is in it."""
+        if parts not in self._known:
+            rules = self._inside(parts[:-1]) if parts else self._rules
+            if rules is not None and parts and is_ignored(rules, (*self._way, *parts), is_folder=True):
+                rules = None
+            with below(self._folder.descriptor, parts) as descriptor:
+                if rules is not None and descriptor is not None:
+                    rules = _with_own(descriptor, len(self._way) + len(parts), rules)
+            self._known[parts] = rules
+        return self._known[parts]
+
+
+@contextmanager
+def open_entry(folder: OpenFolder, parts: tuple[str, ...]) -> Generator[FileEntry | None]:
+    """Yield a file below a folder as a walk would; None where it is gone, or behind a link."""
+    with below(folder.descriptor, parts[:-1]) as descriptor:
+        found = None
+        if descriptor is not None:
+            with suppress(OSError):  # gone meanwhile
+                facts = os.stat(parts[-1], dir_fd=descriptor, follow_symlinks=False)
+                found = _entry_of(facts, parts, "", descriptor)
+        yield found
+
+
+def _with_own(descriptor: int, depth: int, rules: Rules) -> Rules:
+    """Return the rules with those of the `.gitignore` in an open folder, which is so deep in its repository."""
+    own = FileEntry((".gitignore",), "file", 0, "", descriptor).read(MAX_FILE_BYTES)
+    patterns = parse_ignore(own) if own else ()
+    return (*rules, (depth, patterns)) if patterns else rules
 
 
 def _rules(path: Path) -> tuple[Rules, tuple[str, ...]]:
@@ -164,6 +204,10 @@ def _entry(found: os.DirEntry[str], parts: tuple[str, ...], descriptor: int) -> 
         target = os.readlink(found.name, dir_fd=descriptor) if stat.S_ISLNK(facts.st_mode) else ""
     except OSError:  # it went away between the listing and the look
         return None
+    return _entry_of(facts, parts, target, descriptor)
+
+
+def _entry_of(facts: os.stat_result, parts: tuple[str, ...], target: str, descriptor: int) -> FileEntry:
     kind: EntryKind = "other"
     if stat.S_ISDIR(facts.st_mode):
         kind = "folder"

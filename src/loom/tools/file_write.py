@@ -23,7 +23,7 @@ import msgspec
 from loom.content.media import digest_of, size_label
 from loom.errors import ToolError, Unreadable
 from loom.formats.text import encoding_of
-from loom.tools.workspace import is_linked_secret, is_sensitive, open_file, open_folder
+from loom.tools.workspace import is_linked_secret, is_sensitive, open_file, open_folder, starts_programs
 
 MAX_EDITED_BYTES: Final = 10_000_000
 _MARKS: Final = {
@@ -208,6 +208,8 @@ def needs_approval(workspace: Path, asked: str) -> str:
         return f"{wanted.name} may hold secrets"
     if ".git" in (*wanted.parts, *real.parts):
         return "git runs what is in it"
+    if starts_programs(wanted) or starts_programs(real):
+        return "Loom starts programs that it names"
     return ""
 
 

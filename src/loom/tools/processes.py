@@ -61,11 +61,12 @@ async def start_program(
     folder: Path,
     extra: Mapping[str, str] | None = None,
     stdin: int = DEVNULL,
+    stderr: int | None = None,
     descriptors: Sequence[int] = (),
 ) -> AsyncGenerator[RunningProgram]:
     """Yield a program in a process group of its own. At the end, also when cancelled, all that it started is ended.
 
-    `descriptors` are inherited by it.
+    `descriptors` are inherited by it. With `stderr`, a descriptor, its errors are not in `output`.
     """
     mark = f"{_runner()}:{secrets.token_hex(8)}"
     async with _pipe() as (output, writing):
@@ -74,7 +75,7 @@ async def start_program(
                 *command,
                 stdin=stdin,
                 stdout=writing,
-                stderr=writing,
+                stderr=writing if stderr is None else stderr,
                 cwd=folder,
                 env=environment(extra) | {_MARK: mark},
                 start_new_session=True,

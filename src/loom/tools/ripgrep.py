@@ -1,21 +1,36 @@
-"""ripgrep as a quick first look: which files can hold a match at all. What is shown comes from our own search."""
+"""ripgrep as a quick first look: which files can hold a match at all. What is shown comes from our own search.
+
+With a text that every match contains, ripgrep looks for that alone, which is what it does quickest. It then knows text
+in UTF-16 only by its byte order mark.
+"""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from loom.tools.processes import environment
+from loom.tools.workspace import SENSITIVE_FOLDERS, SENSITIVE_NAMES
 
 _FLAGS: Final = (
-    *("--files-with-matches", "--null", "--no-messages", "--no-config", "--hidden", "--text", "--no-require-git"),
-    *("--no-ignore-global", "--no-ignore-exclude", "--no-ignore-dot", "--max-filesize", "6M", "--glob", "!.git"),
+    *("--null", "--no-messages", "--no-config", "--hidden", "--no-require-git", "--crlf"),
+    *("--no-ignore-global", "--no-ignore-exclude", "--no-ignore-dot", "--glob", "!.git"),
+)
+_SECRETS: Final = tuple(
+    part for glob in (*SENSITIVE_NAMES, *(f"**/{name}/**" for name in SENSITIVE_FOLDERS)) for part in ("--iglob", glob)
 )
 _NOT_ASCII: Final = r"(?-u:[\x80-\xff])"
 """Files with other letters are always looked at: they may be in an encoding that ripgrep does not read."""
+_CLASS_RULES: Final = re.compile(r"\[[^\]]*(?:\[|&&|--|~~)")
+"""What ripgrep reads as sets within a class of characters, and Python as the characters."""
+_SEARCHED: Final = re.compile(r"^(\d+) files searched$", re.MULTILINE)
 
 
 @cache
@@ -23,45 +38,89 @@ def ripgrep_program() -> str | None:
     return shutil.which("rg")
 
 
+class FoundFiles(msgspec.Struct, frozen=True):
+    """Files relative to the folder, sorted as a walk meets them: those that can hold a match, and those that by their
+    names may hold secrets, in every folder that is not ignored. `searched` counts all that were looked at."""
+
+    possible: list[tuple[str, ...]]
+    secret: list[tuple[str, ...]]
+    searched: int
+
+
 class Candidates:
-    """A ripgrep that runs while the tree is walked; none for an empty pattern. `wait` gives the files, or None where it
-    cannot tell."""
+    """Two runs of ripgrep side by side. None are started for a pattern that is not one of ripgrep's.
 
-    def __init__(self, folder: Path, pattern: str, *, multiline: bool) -> None:
-        program = ripgrep_program()
+    `literal` is a text that every match contains. Only files whose names end in one of `suffixes`, in whatever case,
+    are searched; all if there are none.
+    """
+
+    def __init__(
+        self, folder: Path, pattern: str, literal: bytes | None, *, multiline: bool, suffixes: Sequence[str], glob: str
+    ) -> None:
         self._folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
+        self._running: tuple[subprocess.Popen[bytes], ...] = ()
+        program = ripgrep_program()
         # other letters may be kept in another encoding, which ripgrep does not read
-        if program is not None and pattern and pattern.isascii() and "\0" not in pattern:
-            self._process = subprocess.Popen(
-                [program, *_FLAGS, *(["--multiline"] if multiline else []), "-e", pattern, "-e", _NOT_ASCII, "."],
-                cwd=folder,
-                env=environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
+        if program is None or not pattern.isascii() or "\0" in pattern:
+            return
+        if literal is not None:
+            wanted = ["--fixed-strings", "-e", literal.decode("ascii")]
+        elif _CLASS_RULES.search(pattern):
+            return
+        else:
+            wanted = [*(["--multiline"] if multiline else []), "-e", pattern, "-e", _NOT_ASCII]
+        if suffixes:
+            wanted += [part for suffix in suffixes for part in ("--type-add", f"loom:{_any_case(suffix)}")]
+            wanted += ["--type", "loom"]
+        elif glob and not glob.startswith("!"):
+            wanted += ["--glob", glob]
+        self._running = (
+            self._start(program, "--files-with-matches", "--stats", *_FLAGS, *wanted),
+            self._start(program, "--files", *_FLAGS, *_SECRETS),
+        )
 
-    @property
-    def is_running(self) -> bool:
-        return self._process is not None
+    def _start(self, *command: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*command, "."],
+            cwd=self._folder,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
 
-    def wait(self, seconds: float) -> frozenset[str] | None:
-        """Return paths relative to the folder. None: the pattern is not one of ripgrep's, or it took too long."""
-        if self._process is None:
-            return None
+    def wait(self, seconds: float) -> FoundFiles | None:
+        """Return what was found. None: none was started, the pattern is not one of ripgrep's, or it took too long."""
+        outputs: list[str] = []
         try:
-            output, _ = self._process.communicate(timeout=max(seconds, 0.01))
+            for process in self._running:
+                output, _ = process.communicate(timeout=max(seconds, 0.01))
+                if process.returncode not in (0, 1):
+                    return None
+                outputs.append(output.decode("utf-8", "surrogateescape"))
         except subprocess.TimeoutExpired:
-            self.close()
             return None
-        if self._process.returncode not in (0, 1):
+        finally:
+            self._close()
+        if not outputs:
             return None
-        names = output.decode("utf-8", "surrogateescape").split("\0")
-        return frozenset(name.removeprefix("./") for name in names if name)
+        *possible, statistics = outputs[0].split("\0")
+        counted = _SEARCHED.search(statistics)
+        secret = outputs[1].split("\0")[:-1]
+        return FoundFiles(_parts(possible), _parts(secret), int(counted[1]) if counted else 0)
 
-    def close(self) -> None:
-        """End it, also if it was never waited for."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.communicate()
+    def _close(self) -> None:
+        for process in self._running:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+def _parts(names: Sequence[str]) -> list[tuple[str, ...]]:
+    return sorted(tuple(name.removeprefix("./").split("/")) for name in names)
+
+
+def _any_case(suffix: str) -> str:
+    return "*" + "".join(f"[{it}{it.upper()}]" if it.isalpha() else f"[{it}]" for it in suffix)

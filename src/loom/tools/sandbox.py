@@ -23,7 +23,7 @@ import msgspec
 
 from loom.errors import ToolError
 from loom.tools import sandbox_launcher
-from loom.tools.workspace import SENSITIVE_FOLDERS
+from loom.tools.workspace import SENSITIVE_FOLDERS, STARTER_FILES
 
 SandboxKind: TypeAlias = Literal["bubblewrap", "landlock", "none"]
 SandboxMode: TypeAlias = Literal["auto", "require", "off"]
@@ -43,7 +43,7 @@ _HIDDEN_IN_SYSTEM: Final = (
     "/etc/ssl/private",
     str(Path("/") / "root" / ".ssh"),
 )
-_PROTECTED: Final = (".git/hooks",)
+_PROTECTED: Final = (".git/hooks", *STARTER_FILES)
 """Below the workspace, and yet not to be written: what stands there is run outside the sandbox later."""
 _KEPT_CAPABILITIES: Final = ("CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN")
 """Of root's: what it needs to write files of others in the workspace."""
@@ -216,9 +216,11 @@ class Sandbox:
         for path in self.hidden_paths():
             if any(path.is_relative_to(kept) and path != kept for kept in writable):
                 argv += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", "/dev/null", str(path)]
-        for name in _PROTECTED:
-            if (root / name).is_dir() and not (root / name).is_symlink():
-                argv += ["--ro-bind", str(root / name), str(root / name)]
+        for path in (root / name for name in _PROTECTED):
+            if path.exists() and not (path.is_symlink() or path.parent.is_symlink()):
+                # The folder is mounted, too, so that it cannot be renamed and made anew.
+                argv += ["--bind", str(path.parent), str(path.parent)] if path.parent != root else []
+                argv += ["--ro-bind", str(path), str(path)]
         program = sandbox_launcher.filter_program(network=True)  # the network is a namespace here
         descriptors = (_open_in_memory(program),) if program else ()
         for descriptor in descriptors:

@@ -53,12 +53,6 @@ class Match(msgspec.Struct, frozen=True):
     after: tuple[str, ...] = ()
 
 
-class FoundMatches(msgspec.Struct, frozen=True):
-    matches: tuple[Match, ...]
-    binary: tuple[int, ...]
-    """Which files were not text."""
-
-
 TextJob: TypeAlias = SearchJob | PageJob
 
 
@@ -73,7 +67,7 @@ def run(task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
             return msgspec.msgpack.encode(page_text(data.decode(errors="replace"), job.url)), b""
 
 
-def _search(job: SearchJob, data: bytes) -> FoundMatches:
+def _search(job: SearchJob, data: bytes) -> tuple[Match, ...]:
     try:
         pattern = re.compile(job.pattern, re.MULTILINE if job.multiline else re.NOFLAG)
         whole = re.compile(job.pattern, re.MULTILINE) if is_line_independent(job.pattern) else None
@@ -81,14 +75,12 @@ def _search(job: SearchJob, data: bytes) -> FoundMatches:
         hint = "Put a backslash before characters that are meant as they are."
         raise Unreadable(f"is not a regular expression: {error}", hint=hint) from None
     matches: list[Match] = []
-    binary: list[int] = []
     start = 0
     for file, size in enumerate(job.sizes):
         content = data[start : start + size]
         start += size
         if encoding_of(content) is None:
-            binary.append(file)
-            continue
+            continue  # not text
         text = decode_text(content)[0]
         if whole is not None and whole.search(text) is None:  # most files: one look instead of one for each line
             continue
@@ -97,7 +89,7 @@ def _search(job: SearchJob, data: bytes) -> FoundMatches:
         matches += islice(found, most)
         if len(matches) >= job.most_matches:
             break
-    return FoundMatches(tuple(matches), tuple(binary))
+    return tuple(matches)
 
 
 def _by_line(pattern: re.Pattern[str], text: str, file: int, job: SearchJob) -> Iterator[Match]:

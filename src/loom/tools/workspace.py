@@ -60,6 +60,11 @@ INSTRUCTION_FILES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 """Files that instruct models: in each folder the first of these that is there."""
 MCP_FILE: Final = ".mcp.json"
 """The MCP servers of a project."""
+STARTER_FILES: Final = (
+    *(MCP_FILE, "loom.toml", "loom.yaml", "loom.yml"),
+    *(".claude/settings.json", ".claude/settings.local.json"),
+)
+"""Files of a project that name programs which Loom starts, outside the sandbox, if the folder is trusted."""
 SENSITIVE_FOLDERS: Final = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", "gcloud", ".password-store")
 _SENSITIVE_NAME: Final = re.compile("|".join(map(translate, SENSITIVE_NAMES)))
 _OWN_FOLDERS: Final = (".config/loom", ".local/share/loom", ".local/state/loom")
@@ -135,6 +140,11 @@ def is_folder(workspace: Path, asked: str) -> bool:
         return (workspace / Path(asked).expanduser()).is_dir()
     except (OSError, ValueError, RuntimeError):  # not a path at all: opening it will say so
         return False
+
+
+def starts_programs(path: Path) -> bool:
+    """Return whether a file may name programs that Loom starts."""
+    return f"/{path}".casefold().endswith(tuple(f"/{name}" for name in STARTER_FILES))
 
 
 def visible_name(name: str) -> str:

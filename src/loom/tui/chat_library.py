@@ -11,7 +11,7 @@ from loom.errors import LoomError
 from loom.tui.conversation import OpenConversation
 
 if TYPE_CHECKING:  # the first paint does not wait for these
-    from loom.api_types import CommandView, ModelView, SessionView
+    from loom.api_types import CommandView, FolderTrustView, ModelView, SessionView
     from loom.config import Config
     from loom.library import Library
     from loom.models import Usage
@@ -72,6 +72,10 @@ class ChatLibrary:
     async def commands(self) -> tuple[CommandView, ...]:
         """Return the slash commands that messages may begin with."""
         return await self.library.commands(self._workspace)
+
+    async def folder_trust(self, workspace: str = "") -> FolderTrustView:
+        """Return what a workspace (empty: that of new sessions) brings, and whether the user trusts it."""
+        return await self.library.folder_trust(workspace or self._workspace)
 
     async def ingest(self, *content: Content) -> Ingested:
         """Store attachments; of a long document, only the first pages."""

@@ -117,6 +117,8 @@ class ChatState(Screen[None]):
         self._turn_began = 0.0
         self._turn_model = ""
         self._escape_at = 0.0
+        self._asked_folders: set[str] = set()
+        """Those that the user was asked about in this run."""
         self._quit_at = 0.0
         self._queued_chips: dict[str, tuple[str, dict[str, Chip]]] = {}
         self._unsent: list[tuple[str, dict[str, Chip]]] = []

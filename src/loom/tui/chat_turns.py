@@ -66,6 +66,7 @@ class ChatTurns(ChatState):
             await self.open_session(session)
         else:
             await self.open_new()
+            await self._ask_about_folder("")
         for notice in notices:
             await self.transcript.notice(notice, kind="warning")
 
@@ -99,6 +100,23 @@ class ChatTurns(ChatState):
         await self._leave()
         self.usage_log = UsageLog()
         await self._adopt(conversation)
+        await self._ask_about_folder((await conversation.session.info()).workspace)
+
+    async def _ask_about_folder(self, workspace: str) -> None:
+        """Ask once whether what a folder brings may instruct the model; `workspace` empty: that of new sessions."""
+        assert self.library is not None
+        try:
+            found = await self.library.folder_trust(workspace)
+        except LoomError:  # a folder that is gone, or a key of a daemon that does not decide about folders
+            return
+        if not found.needs_decision or found.folder in self._asked_folders:
+            return
+        self._asked_folders.add(found.folder)
+        from loom.tui.trust_screen import TrustScreen
+
+        is_trusted = await self.app.push_screen_wait(TrustScreen(found))
+        if is_trusted is not None:
+            await self.library.library.decide_trust(found.folder, found.digest, is_trusted=is_trusted)
 
     async def _adopt(self, conversation: OpenConversation) -> None:
         self.conversation = conversation

@@ -246,10 +246,30 @@ export interface FileReference {
   path: string;
 }
 
+/** A file that instructs the model or configures Loom. `text` is its beginning; `is_foreign`: of another user. */
+export interface FolderFile {
+  name: string;
+  bytes: number;
+  is_foreign: boolean;
+  text: string;
+}
+
 /** The folders and tags of sessions that are not archived, and how many sessions are in each. */
 export interface FolderList {
   folders: Record<string, number>;
   tags: Record<string, number>;
+}
+
+/** What a folder brings, and what the user has decided about it. `digest` stands for exactly these files; empty if
+    they are too many to decide about. `more` counts files that are not in `files`. */
+export interface FolderTrustView {
+  folder: string;
+  state: "refused" | "trusted" | "unknown";
+  needs_decision: boolean;
+  kinds: string[];
+  digest: string;
+  files: FolderFile[];
+  more: number;
 }
 
 /** A model as the APIs of OpenAI and Anthropic list it. */
@@ -1242,6 +1262,17 @@ export interface TreeView {
   head: string;
   nodes: TreeNode[];
   next?: string | null;
+}
+
+/** A decision about the files that `digest` stands for. `workspace` empty: the working directory. */
+export interface TrustDecisionBody {
+  workspace?: string;
+  digest: string;
+  trusted: boolean;
+}
+
+export interface TrustQuery {
+  workspace?: string;
 }
 
 /** `code`, `text` and `hint` are those of the error. */

@@ -4,6 +4,7 @@ import { lazy } from "../parts/components";
 import { announcement, compared, dialog, isDragging, isUnauthorized, panel, sessionId, showsSessions } from "../state/app";
 import { attach } from "../state/composer";
 import { filesOf, holdsFiles } from "../state/drop";
+import { folderTrust } from "../state/folder_trust";
 import { onKey } from "../state/keys";
 import { lightbox } from "../state/images";
 import { editedAlt } from "../state/plan";
@@ -28,6 +29,7 @@ const SessionSettings = lazy(() => import("./deferred").then((found) => found.Se
 const Usage = lazy(() => import("./deferred").then((found) => found.Usage));
 const Prompts = lazy(() => import("./deferred").then((found) => found.Prompts));
 const Import = lazy(() => import("./deferred").then((found) => found.Import));
+const FolderTrust = lazy(() => import("./deferred").then((found) => found.FolderTrust));
 const TextAlternative = lazy(() => import("./deferred").then((found) => found.TextAlternative));
 
 export function App() {
@@ -74,6 +76,7 @@ export function App() {
       {compared.value.length > 1 && <Compare />}
       {lightbox.value && <Lightbox />}
       {editedAlt.value && <TextAlternative />}
+      {folderTrust.value && <FolderTrust found={folderTrust.value} />}
       {isDragging.value && (
         <div class="drop-here" aria-hidden="true">
           <p>Drop files to attach them</p>

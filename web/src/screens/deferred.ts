@@ -10,6 +10,7 @@ export { Compare } from "./Compare";
 export { EndingNote } from "./EndingNote";
 export { TurnFailure } from "./TurnFailure";
 export { Branches } from "./Branches";
+export { FolderTrust } from "./FolderTrust";
 export { Inspector } from "./Inspector";
 export { Lightbox } from "./Lightbox";
 export { Login } from "./Login";

@@ -1,0 +1,85 @@
+"""WorkspaceHooks: the hooks of the configuration, and those in settings files of Claude Code."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from loom.agent.hooks import HookMoment, HookProgram, ToolHooks
+from loom.config import Config
+from loom.config.claude_settings import PROJECT_SETTINGS, SETTINGS, ClaudeEvent, ClaudeHook, read_hooks
+from loom.config.schema import Hook, TurnHook
+
+CHANGED: Final = (
+    "Hooks in {} have changed since Loom started, and run as they were. Restart Loom to run them as they are now."
+)
+_MOMENTS: Final[dict[ClaudeEvent, HookMoment]] = {
+    "UserPromptSubmit": "turn_start",
+    "Stop": "turn_end",
+    "PreCompact": "before_compact",
+}
+
+
+class WorkspaceHooks:
+    """What a project brings runs only where the user has decided about exactly that, or below a trusted folder as it
+    was when it was first seen: else a model that may write there could run programs outside the sandbox. Without
+    `uses_files`, only those of the configuration run."""
+
+    def __init__(self, config: Callable[[], Config], *, uses_files: bool) -> None:
+        self._config = config
+        self._uses_files = uses_files
+        self._first_seen: dict[Path, tuple[ClaudeHook, ...]] = {}
+
+    async def find(self, workspace: Path) -> ToolHooks:
+        """Return the hooks of turns in a workspace."""
+        return await asyncio.to_thread(self._find, workspace)
+
+    def _find(self, workspace: Path) -> ToolHooks:
+        config = self._config()
+        settings = config.hooks
+        claude: list[ClaudeHook] = []
+        notices: tuple[str, ...] = ()
+        if self._uses_files and settings.claude_code:
+            home = config.provenance.environ.get("HOME", "")
+            brought, notices = self._brought(config, workspace) if str(workspace) != home else ((), ())
+            claude = [*(read_hooks(Path(home) / SETTINGS) if home else ()), *brought]
+        moments: dict[HookMoment, tuple[HookProgram, ...]] = {
+            "turn_start": _of_turns(settings.turn_start),
+            "turn_end": _of_turns(settings.turn_end),
+            "before_compact": _of_turns(settings.before_compact),
+            "after_compact": _of_turns(settings.after_compact),
+        }
+        for event, moment in _MOMENTS.items():
+            moments[moment] += _of_claude(claude, event)
+        return ToolHooks(
+            before=(*_of_tools(settings.before_tool), *_of_claude(claude, "PreToolUse")),
+            after=(*_of_tools(settings.after_tool), *_of_claude(claude, "PostToolUse")),
+            moments=moments,
+            notices=notices,
+        )
+
+    def _brought(self, config: Config, workspace: Path) -> tuple[tuple[ClaudeHook, ...], tuple[str, ...]]:
+        """Return the hooks of a project that may run, and what there is to say about others."""
+        found = tuple(hook for name in PROJECT_SETTINGS for hook in read_hooks(workspace / name))
+        if not config.is_trusted(workspace):
+            return (found if found and config.trust_decision(workspace) == "trusted" else ()), ()
+        first = self._first_seen.setdefault(workspace, found)
+        return first, () if first == found else (CHANGED.format(workspace / SETTINGS),)
+
+
+def _of_tools(hooks: Sequence[Hook]) -> tuple[HookProgram, ...]:
+    return tuple(HookProgram(tool=it.tool, command=it.command, timeout_seconds=it.timeout_seconds) for it in hooks)
+
+
+def _of_turns(hooks: Sequence[TurnHook]) -> tuple[HookProgram, ...]:
+    return tuple(HookProgram(tool="*", command=it.command, timeout_seconds=it.timeout_seconds) for it in hooks)
+
+
+def _of_claude(hooks: Sequence[ClaudeHook], event: ClaudeEvent) -> tuple[HookProgram, ...]:
+    return tuple(
+        HookProgram(tool=it.matcher, command=it.command, timeout_seconds=it.timeout_seconds, is_claude=True)
+        for it in hooks
+        if it.event == event
+    )
