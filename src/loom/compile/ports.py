@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Protocol, TypeVar
 
 from loom.content.media import Media
@@ -71,8 +71,8 @@ class RenditionCache(Protocol[E]):
 
     async def get(self, digest: str, recipe: Recipe) -> E | None: ...
 
-    async def learn(self, wanted: Iterable[tuple[str, Recipe]]) -> None:
-        """Read at once what `get` will be asked for."""
+    async def learn(self, wanted: Iterable[tuple[str, Recipe]]) -> Mapping[tuple[str, str], E]:
+        """Read at once what is cached of these; return it by digest and key of the recipe."""
         ...
 
     async def put(self, digest: str, recipe: Recipe, rendered: Rendered, *, is_original: bool = False) -> E:

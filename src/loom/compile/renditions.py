@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Final, Generic, TypeAlias
 
 from loom.compile.ports import E, MediaReader, Renderer, RenditionCache
@@ -54,9 +54,9 @@ class Renditions(Generic[E]):
         """Return the bytes of a medium itself."""
         return await self._media.load(digest)
 
-    async def learn(self, wanted: Iterable[tuple[str, Recipe]]) -> None:
-        """Read at once which of these are in the cache."""
-        await self._cache.learn(wanted)
+    async def learn(self, wanted: Iterable[tuple[str, Recipe]]) -> Mapping[tuple[str, str], E]:
+        """Read at once what the cache has of these; return it by digest and key of the recipe."""
+        return await self._cache.learn(wanted)
 
     async def get(self, digest: str, media_type: str, recipe: Recipe) -> E:
         """Return the cache entry for `recipe`, made now if it is not there."""

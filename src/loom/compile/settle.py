@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -21,7 +21,7 @@ from loom.compile.media_facts import FactCache, MediaFacts, WorkingSet
 from loom.compile.policy import DerivedFacts, Need
 from loom.compile.ports import FileUploads
 from loom.compile.prepare import Prepared
-from loom.compile.renditions import Renditions
+from loom.compile.renditions import SLOW, Renditions
 from loom.compile.request import RequestInput, SettleMode
 from loom.content.media import Media
 from loom.content.recipes import Ocr, Scenes, SpokenText, Text, recipe_key
@@ -29,9 +29,12 @@ from loom.errors import Corrupt, ExtraMissing, LoomError, MediaError, NotFound, 
 from loom.prompt import Prompt, Receipt, ReceiptRow
 
 LATE: Final = "Reading {} takes longer than a gateway's client waits: its text arrives with a later request."
-ESTIMATED: Final = "Some pages are drawn or read only when the request is sent; until then their size is an estimate."
+ESTIMATED: Final = "Some images and pages are still to be prepared; until then their size is an estimate."
 _ROUNDS: Final = 48
 """Each round makes what the last one lacked; a history that needed six is the longest known."""
+_MADE_FOR_ESTIMATE: Final = 4
+"""How many renditions an estimate waits for; a draft with a few new files is exact."""
+_WANTED: Final = ("wanted",)
 _DESCRIBED_PER_REQUEST: Final = 24
 """How many images are described for one request, the newest first; the others with the next request."""
 _AWAY_SECONDS: Final = 10.0
@@ -61,6 +64,8 @@ class Settler:
         self._away_until = 0.0
         self._late: dict[tuple[str, ...], asyncio.Future[Any]] = {}
         """What is still read or described for requests that did not wait for it, by what it is."""
+        self._wanted: dict[tuple[str, str], Need] = {}
+        """Renditions that an estimate did not wait for."""
 
     def with_renditions(self, renditions: Renditions[Any]) -> Settler:
         """Return a settler that reads media elsewhere, for a conversation that is not stored."""
@@ -84,11 +89,7 @@ class Settler:
             prepared = await _prepare(request, job.working)
             needs = [need for need in prepared.needs if job.lacks(need)]
             if needs:
-                if len(needs) > 1 and not self._is_away():
-                    with suppress(StoreError):  # then each of them says so
-                        await self._renditions.learn((need.digest, need.recipe) for need in needs)
-                for need in needs:
-                    await self._make(job, need)
+                await self._make_all(job, needs)
             elif prepared.undescribed and describer is not None and job.working.describes:
                 await self._describe(job, describer, prepared.undescribed)
             else:
@@ -109,6 +110,7 @@ class Settler:
     async def close(self) -> None:
         """End what is still made for later requests."""
         late, self._late = list(self._late.values()), {}
+        self._wanted.clear()
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
@@ -133,6 +135,8 @@ class Settler:
         """Forget deleted media."""
         self._facts.drop(digests)
         self._missing.difference_update(digests)
+        for name in [name for name in self._wanted if name[0] in digests]:
+            del self._wanted[name]
 
     # Renditions ------------------------------------------------------------------------------------------------------
 
@@ -164,8 +168,33 @@ class Settler:
             _log.warning("the media store cannot be read (%s); media are sent as text for now", error.code)
         self._away_until = self._clock() + _AWAY_SECONDS
 
-    async def _make(self, job: _Job, need: Need) -> None:
-        """Make one rendition and note what came of it."""
+    async def _make_all(self, job: _Job, needs: Sequence[Need]) -> None:
+        """Make renditions. Where a request is only estimated and lacks many, leave them to the background: a person who
+        looks at a conversation with hundreds of photographs does not wait until all are decoded."""
+        learned: Mapping[tuple[str, str], Any] = {}
+        if len(needs) > 1 and not self._is_away():
+            with suppress(StoreError):  # then each of them says so
+                learned = await self._renditions.learn((need.digest, need.recipe) for need in needs)
+        named = {(need.digest, recipe_key(need.recipe)): need for need in needs}
+        lacking = [name for name, need in named.items() if name not in learned and not isinstance(need.recipe, SLOW)]
+        if job.mode == "estimate" and len(lacking) > _MADE_FOR_ESTIMATE:
+            job.estimated.update(lacking)
+            self._wanted.update((name, named.pop(name)) for name in lacking)
+        for name, need in named.items():
+            await self._make(job, need, learned.get(name))
+        if self._wanted and _WANTED not in self._late:
+            self._late[_WANTED] = task = asyncio.ensure_future(self._make_wanted())
+            task.add_done_callback(lambda done: self._end_late(_WANTED, done))
+
+    async def _make_wanted(self) -> None:
+        """Make what estimates left, one after the other, so that requests that are sent do not wait behind them."""
+        while self._wanted:
+            need = self._wanted.pop(next(iter(self._wanted)))
+            with suppress(LoomError):  # the request that needs it says so
+                await self._renditions.get_quick(need.digest, need.media_type, need.recipe)
+
+    async def _make(self, job: _Job, need: Need, entry: Any = None) -> None:
+        """Make one rendition and note what came of it. `entry` is what was just read of the cache."""
         digest, key = need.digest, recipe_key(need.recipe)
         facts = job.working.facts.setdefault(digest, self._facts.put(digest))
         if isinstance(need.recipe, Ocr) and not self._renditions.reads_images:
@@ -180,7 +209,8 @@ class Settler:
         try:
             get = self._renditions.get_quick if job.mode == "estimate" else self._renditions.get
             make = partial(get, digest, need.media_type, need.recipe)
-            entry = await (self._wait(job, (digest, key), make) if isinstance(need.recipe, Text | Ocr) else make())
+            if entry is None:
+                entry = await (self._wait(job, (digest, key), make) if isinstance(need.recipe, Text | Ocr) else make())
             if entry is None:
                 job.estimated.add((digest, key))
                 job.late += job.mode == "send"

@@ -69,12 +69,7 @@ class RequestCost(msgspec.Struct, frozen=True):
     ratio: float
 
     def cost_of(self, mark: Watermark) -> Totals:
-        tokens = wire_bytes = images = pages = 0
-        for measure in self.survey.render_costs(mark):
-            tokens += measure.tokens
-            wire_bytes += measure.wire_bytes
-            images += measure.images
-            pages += measure.pages
+        tokens, wire_bytes, images, pages = self.survey.sum_costs(mark)
         held = self.survey.describe_dropped(mark)
         tokens += cost.text_tokens(held, self.survey.target.model.tokens)
         tokens += self.fixed.tokens + cost.message_tokens() * (len(self.survey.messages) - mark.dropped_before + 1)
