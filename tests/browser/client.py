@@ -28,6 +28,7 @@ FLAGS: Final = (
 )
 WIDE: Final = {"width": 1440, "height": 900}
 PHONE: Final = {"width": 390, "height": 844}
+TABLET: Final = {"width": 820, "height": 1180}
 
 
 def launch(playwright: Playwright) -> Browser:
@@ -123,6 +124,10 @@ class Client:
     @property
     def is_phone(self) -> bool:
         return self.page.viewport_size == PHONE
+
+    @property
+    def is_wide(self) -> bool:
+        return self.page.viewport_size not in (PHONE, TABLET)
 
     @property
     def foreign(self) -> list[str]:
@@ -240,9 +245,15 @@ _DROP: Final = (
 OpenClient = Callable[..., Client]
 
 
-def context_of(browser: Browser, *, scheme: Any = "light", phone: bool = False, **options: Any) -> BrowserContext:
+def context_of(
+    browser: Browser, *, scheme: Any = "light", phone: bool = False, tablet: bool = False, **options: Any
+) -> BrowserContext:
     """A browser context. Without a service worker unless a test asks for one: it would answer instead of the daemon."""
     options.setdefault("service_workers", "block")
     return browser.new_context(
-        viewport=PHONE if phone else WIDE, color_scheme=scheme, has_touch=phone, is_mobile=phone, **options
+        viewport=PHONE if phone else TABLET if tablet else WIDE,
+        color_scheme=scheme,
+        has_touch=phone or tablet,
+        is_mobile=phone or tablet,
+        **options,
     )
