@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -82,6 +83,15 @@ class Daemon:
         with urllib.request.urlopen(request, timeout=30) as answer:
             raw = answer.read()
         return json.loads(raw) if raw else None
+
+    def status(self, path: str, key: str) -> int:
+        """How a request with the key of a user is answered."""
+        request = urllib.request.Request(f"{self.url}{path}", headers={"Authorization": f"Bearer {key}"})
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
 
     def events(self, session: str, after: int) -> Iterator[str]:
         """The types of the events of a session, as they happen."""
