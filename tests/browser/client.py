@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +29,7 @@ FLAGS: Final = (
 )
 WIDE: Final = {"width": 1440, "height": 900}
 PHONE: Final = {"width": 390, "height": 844}
+TABLET: Final = {"width": 820, "height": 1180}
 
 
 def launch(playwright: Playwright) -> Browser:
@@ -82,6 +84,15 @@ class Daemon:
             raw = answer.read()
         return json.loads(raw) if raw else None
 
+    def status(self, path: str, key: str) -> int:
+        """How a request with the key of a user is answered."""
+        request = urllib.request.Request(f"{self.url}{path}", headers={"Authorization": f"Bearer {key}"})
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
     def events(self, session: str, after: int) -> Iterator[str]:
         """The types of the events of a session, as they happen."""
         token = (self.home / "state" / "token").read_text().strip()
@@ -123,6 +134,10 @@ class Client:
     @property
     def is_phone(self) -> bool:
         return self.page.viewport_size == PHONE
+
+    @property
+    def is_wide(self) -> bool:
+        return self.page.viewport_size not in (PHONE, TABLET)
 
     @property
     def foreign(self) -> list[str]:
@@ -240,9 +255,15 @@ _DROP: Final = (
 OpenClient = Callable[..., Client]
 
 
-def context_of(browser: Browser, *, scheme: Any = "light", phone: bool = False, **options: Any) -> BrowserContext:
+def context_of(
+    browser: Browser, *, scheme: Any = "light", phone: bool = False, tablet: bool = False, **options: Any
+) -> BrowserContext:
     """A browser context. Without a service worker unless a test asks for one: it would answer instead of the daemon."""
     options.setdefault("service_workers", "block")
     return browser.new_context(
-        viewport=PHONE if phone else WIDE, color_scheme=scheme, has_touch=phone, is_mobile=phone, **options
+        viewport=PHONE if phone else TABLET if tablet else WIDE,
+        color_scheme=scheme,
+        has_touch=phone or tablet,
+        is_mobile=phone or tablet,
+        **options,
     )

@@ -102,6 +102,36 @@ def test_users_are_added_and_their_key_is_shown_once(open_client: OpenClient, ow
     assert own_daemon.ask("/v1/users") == {"users": []}
 
 
+def test_a_new_user_is_no_admin_and_sees_what_is_shared_with_them(open_client: OpenClient, own_daemon: Daemon) -> None:
+    client = open_client(on=own_daemon)
+    client.send_and_wait("!echo for ada")
+    session = client.session
+    dialog = _settings(client, "Users")
+    form = dialog.get_by_role("form", name="Add a user")
+    form.get_by_label("Name of the user").fill("ada")
+    form.get_by_role("button", name="Add user").click()
+    key = dialog.get_by_role("status").locator("code").inner_text()
+    assert [(user["name"], user["role"]) for user in own_daemon.ask("/v1/users")["users"]] == [("ada", "user")]
+    assert own_daemon.status(f"/v1/sessions/{session}", key) == 404
+    client.page.keyboard.press("Escape")
+    client.choose_in_list("Share or export")
+    share = client.page.get_by_role("dialog", name=re.compile("^Share"))
+    people = share.get_by_role("form", name="Share with a user")
+    people.get_by_label("Name of the user").fill("nobody")
+    people.get_by_role("button", name="Share").click()
+    expect(client.page.locator(".bar, [role=alert], [role=status]").filter(has_text="nobody").first).to_be_visible()
+    people.get_by_label("Name of the user").fill("ada")
+    people.get_by_role("button", name="Share").click()
+    expect(share.get_by_label("Access of ada")).to_have_value("view")
+    assert own_daemon.status(f"/v1/sessions/{session}", key) == 200
+    share.get_by_label("Access of ada").select_option("can write")
+    expect(share.get_by_label("Access of ada")).to_have_value("edit")
+    assert violations(client) == []
+    share.get_by_role("button", name="Stop sharing with ada").click()
+    expect(share.get_by_label("Access of ada")).to_have_count(0)
+    assert own_daemon.status(f"/v1/sessions/{session}", key) == 404
+
+
 def test_usage_is_plotted_and_listed_by_model_and_session(open_client: OpenClient, own_daemon: Daemon) -> None:
     client = open_client(on=own_daemon)
     client.send_and_wait("!echo one")

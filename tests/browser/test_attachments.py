@@ -135,3 +135,29 @@ def test_a_locked_pdf_asks_for_its_password_and_is_attached_with_it(client: Clie
     expect(client.attachments).to_contain_text("plan.pdf")
     expect(failed).to_have_count(0)
     expect(client.page.locator(".notice")).to_contain_text("was unlocked")
+
+
+def test_nothing_is_sent_without_an_attachment_that_is_still_on_its_way(client: Client) -> None:
+    release = client.hold("**/assets/deferred-*.js")
+    client.paste_files(file_payload("first.png", draw_image("first")))
+    client.paste_files(file_payload("second.png", draw_image("second")))
+    client.message_box.fill("!echo both arrived")
+    client.message_box.press("Enter")
+    expect(client.send_button).to_be_disabled()
+    expect(client.message_box).to_have_value("!echo both arrived")
+    release()
+    expect(client.attachments).to_have_text([re.compile("^first.png"), re.compile("^second.png")])
+    expect(client.send_button).to_be_enabled()
+    client.send_button.click()
+    expect(client.answers.last).to_contain_text("both arrived")
+    expect(client.user_messages.last.locator("img")).to_have_count(2)
+
+
+def test_an_attachment_whose_upload_could_not_begin_says_so(client: Client) -> None:
+    client.page.route("**/assets/deferred-*.js", lambda route: route.abort())
+    client.paste_files(file_payload("first.png", draw_image("first")))
+    client.message_box.fill("!echo look")
+    client.message_box.press("Enter")
+    expect(client.page.get_by_role("status").filter(has_text="Retry or remove the failed attachment")).to_be_attached()
+    expect(client.send_button).to_be_disabled()
+    expect(client.message_box).to_have_value("!echo look")

@@ -1,4 +1,5 @@
-"""Every screen in light, in dark and on a phone: no accessibility violation, and a picture of it.
+"""Every screen on a desktop, a tablet and a phone, in light and in dark: no accessibility violation, nothing cut off,
+covered or squeezed, and a picture of it.
 
 `LOOM_SCREENSHOTS=1` keeps the pictures in docs/images, where the documentation shows them.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from playwright.sync_api import expect
 
 from browser.accessibility import violations
 from browser.client import WIDE, Client, Daemon, OpenClient
+from browser.layout import layout_problems
 from browser.samples import file_payload, manual_pdf, write_workspace
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs/images"
@@ -25,10 +27,14 @@ TALL: Any = {"width": 1240, "height": 1580}  # the whole story in one picture
 FIRST = "What is wrong on this page, and what does the leaflet say about the timeout?"
 LOW: Any = {"width": 1440, "height": 620}
 RAISED, OVERLOADED, STOPPED = "Raise the timeout", "A model that is away", "The gateway, continued"
+BUSY = "Many files"
 LOOKS: dict[str, dict[str, Any]] = {
     "light": {"scheme": "light"},
     "dark": {"scheme": "dark"},
     "mobile": {"scheme": "light", "phone": True},
+    "mobile-dark": {"scheme": "dark", "phone": True},
+    "tablet": {"scheme": "light", "tablet": True},
+    "tablet-dark": {"scheme": "dark", "tablet": True},
 }
 
 
@@ -38,6 +44,9 @@ def screens_daemon(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     running = Daemon(tmp_path_factory.mktemp("screens") / "home")
     write_workspace(running.workspace)
     running.start()
+    running.ask("/v1/users", {"name": "bea", "role": "user"})
+    prompt = {"text": "Say ${what} about $city in one line."}
+    running.ask("/v1/prompts/city", prompt, method="PUT")
     yield running
     running.stop()
 
@@ -88,21 +97,21 @@ def _send_and_wait(screens_daemon: Daemon, session: str, message: dict[str, Any]
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_screens_have_no_accessibility_violation(
+def test_screens_are_accessible_and_nothing_is_cut_off(
     open_client: OpenClient, screens_daemon: Daemon, session_id: str, look: str, tmp_path: Path
 ) -> None:
-    folder = IMAGES if os.environ.get("LOOM_SCREENSHOTS") else tmp_path
-    folder.mkdir(exist_ok=True)
+    folder = IMAGES if os.environ.get("LOOM_SCREENSHOTS") and look in ("light", "dark", "mobile") else tmp_path
     client = open_client(on=screens_daemon, **LOOKS[look])
     found: dict[str, list[str]] = {}
     for name, opened in SCREENS.items():
         opened(client, session_id)
         client.page.evaluate(DRAWN)
-        _keep(client.page.screenshot(animations="disabled"), folder / f"{name}-{look}.png")
-        if problems := violations(client):
+        place = tmp_path if name in UNILLUSTRATED else folder
+        _keep(client.page.screenshot(animations="disabled"), place / f"{name}-{look}.png")
+        if problems := [*violations(client), *layout_problems(client)]:
             found[name] = problems
     for one in screens_daemon.ask("/v1/sessions")["sessions"]:
-        if one["title"] in (RAISED, OVERLOADED, STOPPED):
+        if one["title"] in (RAISED, OVERLOADED, STOPPED, BUSY):
             screens_daemon.ask(f"/v1/sessions/{one['id']}", method="DELETE")
     assert found == {}
     assert client.foreign == []
@@ -121,7 +130,7 @@ def _start(client: Client, _: str) -> None:
 
 
 def _chat(client: Client, session: str) -> None:
-    if not client.is_phone:
+    if client.is_wide:
         client.page.set_viewport_size(TALL)
     client.page.goto(f"{client.daemon.url}/#/s/{session}")
     expect(client.answers).to_have_count(3)
@@ -130,7 +139,7 @@ def _chat(client: Client, session: str) -> None:
 
 
 def _composer(client: Client, session: str) -> None:
-    if not client.is_phone:
+    if client.is_wide:
         client.page.set_viewport_size(WIDE)
     client.page.locator(".chat").evaluate("(chat) => chat.scrollTo(0, chat.scrollHeight)")
     sample = client.daemon.workspace / "shots/login.png"
@@ -210,7 +219,7 @@ def _sessions(client: Client, _: str) -> None:
 def _approval(client: Client, session: str) -> None:
     client.page.keyboard.press("Escape")
     client.page.mouse.move(0, 0)
-    if not client.is_phone:
+    if client.is_wide:
         client.page.set_viewport_size(LOW)
     client.daemon.ask(f"/v1/sessions/{session}/fork", {"title": RAISED})
     fork = client.daemon.ask("/v1/sessions?limit=1")["sessions"][0]["id"]
@@ -224,7 +233,7 @@ def _approval(client: Client, session: str) -> None:
 
 
 def _failure(client: Client, session: str) -> None:
-    if not client.is_phone:
+    if client.is_wide:
         client.page.set_viewport_size(WIDE)
     fork = client.daemon.ask(f"/v1/sessions/{session}/fork", {"title": OVERLOADED})["id"]
     client.page.goto(f"{client.daemon.url}/#/s/{fork}")
@@ -249,6 +258,70 @@ def _stopped(client: Client, session: str) -> None:
     expect(client.page.get_by_role("note", name="Answer status")).to_be_visible()
     client.paste_files(file_payload("broken.png", b"\x89PNG\r\n\x1a\nnot an image"))
     expect(client.page.locator(".failed-attachment")).to_be_visible()
+
+
+def _tab(name: str, words: str) -> Callable[[Client, str], None]:
+    def opened(client: Client, _: str) -> None:
+        if not client.page.get_by_role("dialog", name="Settings").is_visible():
+            _clear(client)
+            client.page.get_by_role("button", name="Settings", exact=True).click()
+        dialog = client.page.get_by_role("dialog", name="Settings")
+        dialog.get_by_role("tab", name=name).click()
+        expect(dialog).to_contain_text(words)
+
+    return opened
+
+
+def _more(item: str, words: str) -> Callable[[Client, str], None]:
+    def opened(client: Client, _: str) -> None:
+        _sessions(client, "")
+        client.page.get_by_role("button", name="More", exact=True).click()
+        client.page.get_by_role("menuitem", name=item).click()
+        expect(client.page.locator("dialog[open]")).to_contain_text(words)
+
+    return opened
+
+
+def _share(client: Client, _: str) -> None:
+    _sessions(client, "")
+    client.choose_in_list("Share or export")
+    dialog = client.page.locator("dialog[open]")
+    dialog.get_by_role("button", name="Create link").click()
+    expect(dialog.get_by_role("list", name="Links").get_by_role("listitem").first).to_be_visible()
+
+
+def _session_settings(client: Client, _: str) -> None:
+    _clear(client)
+    client.page.keyboard.press("Escape")
+    client.page.get_by_role("button", name=re.compile("^Session settings")).click()
+    expect(client.page.locator("dialog[open]")).to_contain_text("Temperature")
+
+
+def _busy(client: Client, session: str) -> None:
+    """An answer that runs, with a message and a dozen attachments on the way, two of which failed."""
+    fork = client.daemon.ask(f"/v1/sessions/{session}/fork", {"title": BUSY})["id"]
+    client.page.goto(f"{client.daemon.url}/#/s/{fork}")
+    expect(client.answers).to_have_count(3)
+    client.send("!slow 8tps\n!tokens 4000")
+    expect(client.page.locator(".answer[aria-busy=true] .prose")).to_be_visible()
+    texts = [file_payload(f"notes-{number}.md", b"# Notes", "text/markdown") for number in range(10)]
+    broken = [file_payload(f"broken-{number}.png", b"\x89PNG\r\n\x1a\nnot an image") for number in range(2)]
+    client.paste_files(*texts, *broken)
+    client.message_box.fill("Look at these, too")
+    expect(client.page.locator(".failed-attachment")).to_have_count(2)
+
+
+def _steerable(client: Client, _: str) -> None:
+    for _ in range(2):
+        client.page.locator(".failed-attachment").first.get_by_role("button", name="Remove").click()
+    expect(client.page.get_by_role("button", name="Steer")).to_be_visible()
+    expect(client.attachments).to_have_count(10)
+
+
+def _stopped_with_draft(client: Client, _: str) -> None:
+    client.page.get_by_role("button", name="Stop", exact=True).click()
+    expect(client.page.get_by_role("note", name="Answer status")).to_be_visible()
+    _clear(client)
 
 
 def _login(client: Client, _: str) -> None:
@@ -286,5 +359,17 @@ SCREENS = {
     "approval": _approval,
     "failure": _failure,
     "stopped": _stopped,
+    "busy": _busy,
+    "steerable": _steerable,
+    "stopped-with-draft": _stopped_with_draft,
+    "general": _tab("General", "Signed-in browsers"),
+    "server": _tab("Server", "Default model"),
+    "users": _tab("Users", "New key"),
+    "usage": _more("Usage and cost", "By session"),
+    "prompts": _more("Prompts", "Delete"),
+    "import": _more("Import conversations", "drop them here"),
+    "share": _share,
+    "session": _session_settings,
     "login": _login,
 }
+UNILLUSTRATED = [name for name in list(SCREENS)[list(SCREENS).index("busy") :] if name != "login"]

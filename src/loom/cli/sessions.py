@@ -141,19 +141,22 @@ def delete(session: str, yes: bool) -> int:
     return OK
 
 
-@sessions_command.command()
+@click.command("export")
 @click.argument("session", default="", shell_complete=complete_sessions)
 @click.option("-f", "--format", "form", type=click.Choice(FORMS), default="md", show_default=True)
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The output file. Default: stdout."
 )
-def export(session: str, form: ExportFormat, output: Path | None) -> None:
+def export_command(session: str, form: ExportFormat, output: Path | None) -> None:
     """Export a session as Markdown, as one HTML page with its images, as JSON that `loom import` reads, or as a
     zip of all three with the original files.
 
     Default: the last session of this folder.
     """
     asyncio.run(_export(session, form, output))
+
+
+sessions_command.add_command(export_command)
 
 
 async def _organize(wanted: str, add: Sequence[str], remove: Sequence[str], chosen: Mapping[str, Any]) -> None:

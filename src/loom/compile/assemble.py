@@ -294,7 +294,7 @@ class _Assembly:
 
     def _part_system_messages(self) -> list[ShownMessage]:
         """Words of system messages among the user's become messages of their own where the model takes them."""
-        places = self.survey.target.model.system_messages
+        places = self.layout.target.model.system_messages
         if places == "none":
             return self.out
         parted: list[ShownMessage] = []

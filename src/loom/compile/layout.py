@@ -4,8 +4,8 @@ once."""
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from loom.compile.adapt import adapt, plain_name, short_id
 from loom.compile.measure import BlockPosition, Measure, RenderTarget, omit
@@ -28,6 +28,8 @@ from loom.prompt import Reason, Rendition, ShownMedia, ShownRaw
 
 _NAMED: Final = 8
 _NAME_CHARS: Final = 40
+Counts: TypeAlias = tuple[int, int, int, int]
+"""Tokens, bytes on the wire, images and pages."""
 MEDIA = (ImageBlock, DocumentBlock, AudioBlock, VideoBlock)
 
 
@@ -101,6 +103,9 @@ class Layout:
         self.turns = turn_starts(self.messages)
         self.by_message: list[list[PlacedBlock]] = [_items(at, placed, overrides) for at, placed in enumerate(path)]
         self.items: list[PlacedBlock] = [item for items in self.by_message for item in items]
+        self.media_items = [item for item in self.items if item.is_media]
+        self._changing = [item for item in self.items if not item.is_plain]
+        self._plain_sums: list[Counts] | None = None
         self._measures: dict[Watermark, list[Measure]] = {}
         self.unchanged: dict[Watermark, dict[int, tuple[Any, ...]]] = {}
         """The items of messages that are sent unchanged, by watermark and position."""
@@ -217,7 +222,7 @@ class Layout:
         if mark.text_cap or not mark.dropped_before:
             return ""
         found: dict[str, str] = {}
-        for item in reversed(self.items):
+        for item in reversed(self.media_items):
             block = item.block
             if (
                 item.message < mark.dropped_before
@@ -273,6 +278,37 @@ class Layout:
             found = self._measures[mark] = [self._measure_item(item, mark) for item in self.items]
         return found
 
+    def sum_costs(self, mark: Watermark) -> Counts:
+        """Return the sums of `render_costs`. Trimming asks for many watermarks: words that none of them changes are
+        added up once."""
+        if mark.text_cap or mark in self._measures:
+            return _add_up(self.render_costs(mark))
+        first = min(mark.dropped_before, len(self.messages))
+        kept = [self._measure_item(item, mark) for item in self._changing]
+        for at in range(min(self.partially_dropped_turn(mark), first), first):  # the question of a turn cut in two
+            if self.survives(at, mark):
+                kept += (self._measure_item(item, mark) for item in self.by_message[at] if item.is_plain)
+        tokens, wire_bytes, images, pages = _add_up(kept)
+        plain = self._sum_plain()[first]
+        return tokens + plain[0], wire_bytes + plain[1], images + plain[2], pages + plain[3]
+
+    def _sum_plain(self) -> list[Counts]:
+        """Return what the words of each message and all that follow it take, as they are."""
+        if self._plain_sums is None:
+            tokens = wire_bytes = images = pages = 0
+            sums = [(tokens, wire_bytes, images, pages)]
+            for items in reversed(self.by_message):
+                for item in items:
+                    if item.is_plain:
+                        measure = item.render_cost("full", 0, self.target)
+                        tokens += measure.tokens
+                        wire_bytes += measure.wire_bytes
+                        images += measure.images
+                        pages += measure.pages
+                sums.append((tokens, wire_bytes, images, pages))
+            self._plain_sums = sums[::-1]
+        return self._plain_sums
+
     def _measure_item(self, item: PlacedBlock, mark: Watermark) -> Measure:
         cap = mark.text_cap if item.message < mark.capped_before else 0
         if item.is_plain and item.message >= mark.dropped_before:
@@ -302,6 +338,16 @@ class Layout:
     def age(self, message: int) -> int:
         """Return how many turns old a message is."""
         return len(self.turns) - bisect_right(self.turns, message)
+
+
+def _add_up(measures: Iterable[Measure]) -> Counts:
+    tokens = wire_bytes = images = pages = 0
+    for measure in measures:
+        tokens += measure.tokens
+        wire_bytes += measure.wire_bytes
+        images += measure.images
+        pages += measure.pages
+    return tokens, wire_bytes, images, pages
 
 
 def _items(at: int, placed: Placed, overrides: Mapping[str, Override]) -> list[PlacedBlock]:

@@ -4,7 +4,7 @@ socket."""
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Protocol, TypeVar
 
 from loom.content.media import Media
@@ -74,8 +74,8 @@ class RenditionCache(Protocol[E]):
 
     async def get(self, digest: str, recipe: Recipe) -> E | None: ...
 
-    async def learn(self, wanted: Iterable[tuple[str, Recipe]]) -> None:
-        """Load in one query the entries that `get` will be called for."""
+    async def learn(self, wanted: Iterable[tuple[str, Recipe]]) -> Mapping[tuple[str, str], E]:
+        """Load in one query the entries that `get` will be called for; return them by digest and key of the recipe."""
         ...
 
     async def put(self, digest: str, recipe: Recipe, rendered: Rendered, *, is_original: bool = False) -> E:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Final, Generic, TypeAlias
 
 from loom.compile.ports import E, MediaReader, Renderer, RenditionCache
@@ -55,9 +55,9 @@ class Renditions(Generic[E]):
         """Return the bytes of a medium itself."""
         return await self._media.load(digest)
 
-    async def learn(self, wanted: Iterable[tuple[str, Recipe]]) -> None:
-        """Load in one query which of these are in the cache."""
-        await self._cache.learn(wanted)
+    async def learn(self, wanted: Iterable[tuple[str, Recipe]]) -> Mapping[tuple[str, str], E]:
+        """Load in one query which of these are in the cache; return them by digest and key of the recipe."""
+        return await self._cache.learn(wanted)
 
     async def get(self, digest: str, media_type: str, recipe: Recipe) -> E:
         """Return the cache entry for `recipe`; render it now if it is not cached."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -22,7 +22,7 @@ from loom.compile.media_facts import FactCache, MediaFacts, WorkingSet
 from loom.compile.policy import DerivedFacts, Need
 from loom.compile.ports import FileUploads
 from loom.compile.prepare import Prepared
-from loom.compile.renditions import Renditions
+from loom.compile.renditions import SLOW, Renditions
 from loom.compile.request import RequestInput, SettleMode
 from loom.content.media import Media
 from loom.content.recipes import Ocr, Scenes, SpokenText, Text, recipe_key
@@ -30,11 +30,12 @@ from loom.errors import Corrupt, ExtraMissing, LoomError, MediaError, NotFound, 
 from loom.prompt import Prompt, Receipt, ReceiptRow
 
 LATE: Final = "Reading {} takes too long for this request: its text is sent with a later one."
-ESTIMATED: Final = (
-    "Some pages are rendered or read only when the request is sent; until then their size is an estimate."
-)
+ESTIMATED: Final = "Some images and pages are still to be prepared; until then their size is an estimate."
 _ROUNDS: Final = 48
 """The maximum number of rounds. Each one renders what the last one lacked; the longest known history needed six."""
+_MADE_FOR_ESTIMATE: Final = 4
+"""How many renditions an estimate waits for; a draft with a few new files is exact."""
+_WANTED: Final = ("wanted",)
 _DESCRIBED_PER_REQUEST: Final = 24
 """How many images are described for one request, newest first; the others are described for the next one."""
 _AWAY_SECONDS: Final = 10.0
@@ -65,6 +66,8 @@ class Settler:
         self._away_until = 0.0
         self._late: dict[tuple[str, ...], asyncio.Future[Any]] = {}
         """Renditions and descriptions that are still in progress for requests that did not wait for them, by name."""
+        self._wanted: dict[tuple[str, str], Need] = {}
+        """Renditions that an estimate did not wait for, made in the background."""
 
     def with_renditions(self, renditions: Renditions[Any]) -> Settler:
         """Return a settler that reads media from another store, for a conversation that is not stored."""
@@ -88,11 +91,7 @@ class Settler:
             prepared = await _prepare(request, job.working)
             needs = [need for need in prepared.needs if job.lacks(need)]
             if needs:
-                if len(needs) > 1 and not self._is_away():
-                    with suppress(StoreError):  # each of them then reports the error
-                        await self._renditions.learn((need.digest, need.recipe) for need in needs)
-                for need in needs:
-                    await self._make(job, need)
+                await self._make_all(job, needs)
             elif prepared.undescribed and describer is not None and job.working.describes:
                 await self._describe(job, describer, prepared.undescribed)
             else:
@@ -113,6 +112,7 @@ class Settler:
     async def close(self) -> None:
         """Cancel background work for later requests."""
         late, self._late = list(self._late.values()), {}
+        self._wanted.clear()
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
@@ -137,6 +137,8 @@ class Settler:
         """Forget deleted media."""
         self._facts.drop(digests)
         self._missing.difference_update(digests)
+        for name in [name for name in self._wanted if name[0] in digests]:
+            del self._wanted[name]
 
     # Renditions ------------------------------------------------------------------------------------------------------
 
@@ -168,8 +170,33 @@ class Settler:
             _log.warning("the media store cannot be read (%s); media are sent as text for now", error.code)
         self._away_until = self._clock() + _AWAY_SECONDS
 
-    async def _make(self, job: _Job, need: Need) -> None:
-        """Render one rendition and record the outcome."""
+    async def _make_all(self, job: _Job, needs: Sequence[Need]) -> None:
+        """Render what is missing. An estimate that lacks many renditions leaves them to the background, so that a
+        preview of hundreds of photographs does not wait until all are decoded."""
+        learned: Mapping[tuple[str, str], Any] = {}
+        if len(needs) > 1 and not self._is_away():
+            with suppress(StoreError):  # each of them then reports the error
+                learned = await self._renditions.learn((need.digest, need.recipe) for need in needs)
+        named = {(need.digest, recipe_key(need.recipe)): need for need in needs}
+        lacking = [name for name, need in named.items() if name not in learned and not isinstance(need.recipe, SLOW)]
+        if job.mode == "estimate" and len(lacking) > _MADE_FOR_ESTIMATE:
+            job.estimated.update(lacking)
+            self._wanted.update((name, named.pop(name)) for name in lacking)
+        for name, need in named.items():
+            await self._make(job, need, learned.get(name))
+        if self._wanted and _WANTED not in self._late:
+            self._late[_WANTED] = task = asyncio.ensure_future(self._make_wanted())
+            task.add_done_callback(lambda done: self._end_late(_WANTED, done))
+
+    async def _make_wanted(self) -> None:
+        """Render what estimates left out, one at a time, so that requests that are sent do not queue behind them."""
+        while self._wanted:
+            need = self._wanted.pop(next(iter(self._wanted)))
+            with suppress(LoomError):  # the request that needs it reports the error
+                await self._renditions.get_quick(need.digest, need.media_type, need.recipe)
+
+    async def _make(self, job: _Job, need: Need, entry: Any = None) -> None:
+        """Render one rendition and record the outcome. `entry` is its cache entry, if it was just read."""
         digest, key = need.digest, recipe_key(need.recipe)
         facts = job.working.facts.setdefault(digest, self._facts.put(digest))
         if isinstance(need.recipe, Ocr) and not self._renditions.reads_images:
@@ -184,7 +211,8 @@ class Settler:
         try:
             get = self._renditions.get_quick if job.mode == "estimate" else self._renditions.get
             make = partial(get, digest, need.media_type, need.recipe)
-            entry = await (self._wait(job, (digest, key), make) if isinstance(need.recipe, Text | Ocr) else make())
+            if entry is None:
+                entry = await (self._wait(job, (digest, key), make) if isinstance(need.recipe, Text | Ocr) else make())
             if entry is None:
                 job.estimated.add((digest, key))
                 job.late += job.mode == "send"

@@ -70,12 +70,7 @@ class RequestCost(msgspec.Struct, frozen=True):
     ratio: float
 
     def cost_of(self, mark: Watermark) -> Totals:
-        tokens = wire_bytes = images = pages = 0
-        for measure in self.layout.render_costs(mark):
-            tokens += measure.tokens
-            wire_bytes += measure.wire_bytes
-            images += measure.images
-            pages += measure.pages
+        tokens, wire_bytes, images, pages = self.layout.sum_costs(mark)
         held = self.layout.describe_dropped(mark)
         tokens += cost.text_tokens(held, self.layout.target.model.tokens)
         tokens += self.fixed.tokens + cost.message_tokens() * (len(self.layout.messages) - mark.dropped_before + 1)

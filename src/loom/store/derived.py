@@ -100,14 +100,20 @@ class DerivedCache:
                 if entry.key not in self._known:
                     await self._learn(entry.key)
 
-    async def learn(self, wanted: Iterable[tuple[str, Recipe]]) -> None:
-        """Learn at once what is cached of these, so that `get` has it without reading one by one."""
-        keys = {_entry_key(digest, recipe_key(recipe)) for digest, recipe in wanted} - self._known.keys()
+    async def learn(self, wanted: Iterable[tuple[str, Recipe]]) -> dict[tuple[str, str], Derived]:
+        """Read at once what is cached of these; return it by digest and key of the recipe."""
+        keys = {_entry_key(digest, recipe_key(recipe)) for digest, recipe in wanted}
+        learned: list[Derived] = []
+        for key in sorted(keys & self._known.keys()):
+            if self._known[key].mark == self._place.file_stamp(key):
+                learned.append(self._known[key].derived)
+                keys.discard(key)
         found = await self._place.peek(
             sorted(keys), _FIRST_READ_BYTES, lambda key, data, entry: _seal(*_parse_head(key, data, entry))
         )
         for key, (data, entry) in found.items():
-            self._remember(key, *_parse_head(key, data, entry), entry.modified_at)
+            learned.append(self._remember(key, *_parse_head(key, data, entry), entry.modified_at).derived)
+        return {(derived.digest, derived.recipe): derived for derived in learned}
 
     async def get(self, digest: str, recipe: Recipe) -> Derived | None:
         """Return what is cached and whole. Costs microseconds the second time."""

@@ -98,10 +98,14 @@ function List({ list }: { list: Tokens.List }) {
   return list.ordered ? <ol dir="auto" start={list.start === "" ? 1 : list.start}>{items}</ol> : <ul dir="auto">{items}</ul>;
 }
 
+/** Characters of a cell that stays in one line, and of one that needs room: a column with sentences is not narrow. */
+const SHORT_CELL = 16;
+const LONG_CELL = 40;
+
 function Table({ table }: { table: Tokens.Table }) {
   const cell = (one: Tokens.TableCell, index: number): ComponentChildren => {
     const Cell = one.header ? "th" : "td";
-    return <Cell key={index} style={one.align ? { textAlign: one.align } : undefined}>{inlineElements(one.tokens)}</Cell>;
+    return <Cell key={index} class={one.text.length > LONG_CELL ? "long" : one.text.length <= SHORT_CELL ? "short" : ""} style={one.align ? { textAlign: one.align } : undefined}>{inlineElements(one.tokens)}</Cell>;
   };
   return (
     <div class="wide" tabIndex={0} role="group" aria-label="Table">

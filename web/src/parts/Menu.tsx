@@ -51,6 +51,7 @@ export function Menu({ label, class: kind = "icon", items, children }: Props) {
     button.current?.focus();
     item.act();
   };
+  const hasIcons = shown.some((item) => item.isChosen || item.icon);
   return (
     <>
       <button ref={button} type="button" class={kind} aria-label={label} title={label} aria-haspopup="menu" popovertarget={id}>
@@ -59,7 +60,7 @@ export function Menu({ label, class: kind = "icon", items, children }: Props) {
       <div ref={list} id={id} class="menu" role="menu" aria-label={label} popover="auto" onKeyDown={walk} onToggle={(event) => void open(event.newState === "open")}>
         {shown.map((item) => (
           <button key={item.label} type="button" role="menuitem" class={item.isDanger ? "danger" : ""} onClick={() => choose(item)}>
-            <span class="menu-icon">{item.isChosen ? "✓" : item.icon}</span>
+            {hasIcons && <span class="menu-icon">{item.isChosen ? "✓" : item.icon}</span>}
             <span>
               {item.label}
               {item.note && <small>{item.note}</small>}

@@ -5,6 +5,7 @@ import { request, ApiError } from "../api/http";
 import type { ServerCheck, ServerView, SettingList, SettingView, UserEntry, UserKey } from "../api/types";
 import { CopyButton } from "../parts/CopyButton";
 import { Field } from "../parts/Field";
+import { Row } from "../parts/Row";
 import { announce, models } from "../state/app";
 import { loadModels } from "../state/models";
 import { report } from "../state/sessions";
@@ -120,14 +121,11 @@ export function ModelServers() {
       <ul class="keys">
         {servers.value.map((one) => (
           <li key={one.name}>
-            <div class="key-line">
-              <strong>{one.name}</strong>
-              <span class="dim">{one.model} · {one.base_url}{one.has_key && " · with a key"}</span>
-              <span class="spring" />
+            <Row name={one.name} note={`${one.model} · ${one.base_url}${one.has_key ? " · with a key" : ""}`}>
               <TestButton body={{ provider: one.provider || one.name.split("/")[0], base_url: one.base_url }} label={`Test ${one.name}`} />
               {/* Names with a slash are written in the file by hand. */}
               {!one.name.includes("/") && <button type="button" class="chip danger" aria-label={`Remove ${one.name}`} onClick={() => remove(one.name)}>Remove</button>}
-            </div>
+            </Row>
           </li>
         ))}
       </ul>
@@ -192,7 +190,8 @@ function ServerForm({ onDone }: { onDone: (found: { servers: ServerView[] } | nu
 }
 
 type Role = UserEntry["role"];
-const ROLES: Role[] = ["admin", "user", "viewer"];
+/** The first is what a new user gets. */
+const ROLES: Role[] = ["user", "viewer", "admin"];
 
 export function Users() {
   const users = useSignal<UserEntry[]>([]);
@@ -218,24 +217,22 @@ export function Users() {
   return (
     <section>
       <h3>Users</h3>
-      <p class="dim">All users see all sessions. An admin may do everything, a user everything but manage the server, a viewer only read.</p>
+      <p class="dim">A user sees their own sessions and those shared with them; an admin sees all and manages the server; a viewer reads only.</p>
       <ul class="keys">
         {users.value.map((one) => (
           <li key={one.name}>
-            <div class="key-line">
-              <strong>{one.name}</strong>
+            <Row name={one.name}>
               <select aria-label={`Role of ${one.name}`} value={one.role} onChange={(event) => void run(request(`/users/${one.name}`, { method: "PATCH", body: { role: event.currentTarget.value } }))}>{ROLES.map((role) => <option key={role}>{role}</option>)}</select>
-              <span class="spring" />
               <button type="button" class="chip" aria-label={`New key for ${one.name}`} onClick={() => void run(request<UserKey>(`/users/${one.name}/key`, { method: "POST" }).then((made) => (fresh.value = made)))}>New key</button>
               <button type="button" class="chip danger" aria-label={`Remove ${one.name}`} onClick={() => void run(request(`/users/${one.name}`, { method: "DELETE" }))}>Remove</button>
-            </div>
+            </Row>
           </li>
         ))}
       </ul>
       {fresh.value && <p class="notice" role="status">Key for {fresh.value.name}, shown once: <code>{fresh.value.key}</code> <CopyButton text={fresh.value.key} label="Copy key" /></p>}
       <form class="key-form" aria-label="Add a user" onSubmit={add}>
         <input name="name" required aria-label="Name of the user" placeholder="Name" pattern="[a-z0-9][a-z0-9._\-]*" title="Lower-case letters, digits and . _ -" />
-        <select name="role" aria-label="Role" defaultValue="user">{ROLES.map((role) => <option key={role}>{role}</option>)}</select>
+        <select name="role" aria-label="Role">{ROLES.map((role) => <option key={role}>{role}</option>)}</select>
         <button type="submit">Add user</button>
       </form>
       {words.value && <p role="alert" class="danger">{words.value}</p>}

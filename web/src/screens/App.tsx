@@ -60,7 +60,8 @@ export function App() {
       <SessionsPane />
       <main class="middle">
         <ReconnectBar />
-        {sessionId.value ? <ChatPane key={sessionId.value} /> : <Start />}
+        {/* The tree of branches covers the conversation. */}
+        <div class="contents" inert={panel.value === "branches" && !!sessionId.value}>{sessionId.value ? <ChatPane key={sessionId.value} /> : <Start />}</div>
       </main>
       {panel.value === "inspector" && sessionId.value && <Inspector />}
       {panel.value === "branches" && sessionId.value && <Branches />}

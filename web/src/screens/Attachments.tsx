@@ -14,16 +14,16 @@ export function Attachments() {
   const open = list.find((one) => one.key === openKey.value);
   const document = open?.block?.type === "document" && open.block.media.pages ? open.block : null;
   return (
-    <>
+    <div class="attached">
+      {failed.value.map((one) => <FailedAttachment key={one.key} attachment={one} />)}
       <ul class="attachments" aria-label="Attachments">
         {list.map((one) => (
           <Chip key={one.key} attachment={one} isOpen={document !== null && open === one} onPages={() => (openKey.value = openKey.value === one.key ? "" : one.key)} />
         ))}
       </ul>
-      {failed.value.map((one) => <FailedAttachment key={one.key} attachment={one} />)}
       {list.flatMap((one) => one.notices.map((words) => <p key={one.key + words} class="notice">{words}</p>))}
       {open && document && <PageStrip media={document.media} first={open.pages?.[0] ?? 1} last={open.pages?.[1] ?? document.media.pages ?? 1} onRange={(first, last) => update(open.key, { pages: [first, last] })} />}
-    </>
+    </div>
   );
 }
 

@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { askedModels, dialog, info, isBusy, isListening, modelInfo, sessionDraft, sessionId } from "../state/app";
-import { attach, attachments, blocks, COMMAND, canSend, editing, failed, isUploading, onFocusWanted, stopEditing, submit, text } from "../state/composer";
+import { attach, attachments, attachPaste, blocks, COMMAND, canSend, editing, failed, isUploading, onFocusWanted, stopEditing, submit, text } from "../state/composer";
 import { editLast } from "../state/keys";
 import { stop } from "../state/actions";
 import { shortModel } from "../state/format";
@@ -28,7 +28,8 @@ export function Composer() {
   const cursor = useSignal(0);
   const suggestions = useRef<SuggestionHandle | null>(null);
 
-  useEffect(() => onFocusWanted(() => box.current?.focus()), []);
+  // Later, because a panel that closes now still covers the box.
+  useEffect(() => onFocusWanted(() => setTimeout(() => box.current?.focus())), []);
   useEffect(() => {
     // On a phone the keyboard would cover the conversation.
     if (!isTouch) box.current?.focus();
@@ -68,7 +69,7 @@ export function Composer() {
     // Long text becomes an attachment; Ctrl Shift V inserts it as text.
     if (words.length > BIG_PASTE_CHARS && !withShift.current) {
       event.preventDefault();
-      void import("./deferred").then(({ attachPaste }) => attachPaste(words));
+      attachPaste(words);
     }
   };
   const onAccept = (): void => {

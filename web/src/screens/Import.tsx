@@ -4,6 +4,7 @@ import { useRef } from "preact/hooks";
 import { ApiError, request } from "../api/http";
 import type { ImportReport } from "../api/types";
 import { Dialog } from "../parts/Dialog";
+import { Row } from "../parts/Row";
 import { announce, dialog } from "../state/app";
 import { addressOf, loadSessions, report } from "../state/sessions";
 import { plural } from "../state/format";
@@ -71,10 +72,10 @@ function Found({ report: found }: { report: ImportReport }) {
       <ul class="keys">
         {found.sessions.map((one) => (
           <li key={one.session}>
-            <div class="key-line">
-              <a href={addressOf(one.session)} onClick={() => (dialog.value = "")}>{one.title || "Untitled"}</a>
-              <span class="dim">{one.kind} · {plural(one.messages, "message")}{one.media > 0 && ` · ${plural(one.media, "file")}`}{!one.is_new && " · already here"}</span>
-            </div>
+            <Row
+              name={<a href={addressOf(one.session)} onClick={() => (dialog.value = "")}>{one.title || "Untitled"}</a>}
+              note={[one.kind, plural(one.messages, "message"), one.media > 0 && plural(one.media, "file"), !one.is_new && "already here"].filter(Boolean).join(" · ")}
+            />
             {one.notices.map((notice) => <p key={notice} class="dim">{notice}</p>)}
           </li>
         ))}

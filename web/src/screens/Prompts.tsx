@@ -4,6 +4,7 @@ import { useEffect } from "preact/hooks";
 import { ApiError } from "../api/http";
 import type { PromptView } from "../api/types";
 import { Dialog } from "../parts/Dialog";
+import { Row } from "../parts/Row";
 import { Field } from "../parts/Field";
 import { SearchIcon } from "../parts/icons";
 import { announce, dialog, models } from "../state/app";
@@ -44,17 +45,13 @@ function List({ onEdit }: { onEdit: (prompt: PromptView) => void }) {
       <ul class="keys">
         {found.map((one) => (
           <li key={one.name}>
-            <div class="key-line">
-              <strong>{one.name}</strong>
-              {one.is_shared && <span class="dim">shared</span>}
-              {fieldsOf(one).map((name) => <span key={name} class="flag">${name}</span>)}
-              <span class="spring" />
+            <Row name={one.name} note={[one.is_shared && "shared", ...fieldsOf(one).map((name) => `$${name}`)].filter(Boolean).join(" · ")}>
               <span class="buttons">
                 <button type="button" class="chip danger" aria-label={`Delete ${one.name}`} onClick={() => void removePrompt(one.name).then(() => announce("Prompt deleted"), report)}>Delete</button>
                 <button type="button" class="chip" aria-label={`Edit ${one.name}`} onClick={() => onEdit(one)}>Edit</button>
                 <button type="button" class="chip" aria-label={`Use ${one.name}`} onClick={() => startPrompt(one)}>Use</button>
               </span>
-            </div>
+            </Row>
             <p class="dim snippet">{one.text || one.system}</p>
           </li>
         ))}

@@ -5,12 +5,13 @@ import { useEffect } from "preact/hooks";
 import { request, ApiError } from "../api/http";
 import type { KeyView, LoginView, UserView } from "../api/types";
 import { Dialog } from "../parts/Dialog";
+import { Row } from "../parts/Row";
 import { config, defaultModel, dialog, models } from "../state/app";
 import { canNotify, notifies, setNotifies } from "../state/notifications";
 import { loadModels } from "../state/models";
 import { report } from "../state/sessions";
 import { setTheme, theme, THEMES } from "../state/theme";
-import { plural, formatBytes } from "../state/format";
+import { plural, formatBytes, formatMoment } from "../state/format";
 import { ModelServers, ServerSettings, Users } from "./AdminSettings";
 
 const TABS = ["General", "Models", "Server", "Users"] as const;
@@ -110,13 +111,10 @@ function KeyRow({ info, onChange }: { info: KeyView; onChange: () => void }) {
   };
   return (
     <li>
-      <div class="key-line">
-        <strong>{info.provider}</strong>
-        <span class="dim">{info.set ? `Saved, ends in ${info.last4 || "····"}` : `Not set · or use ${info.env}`}</span>
-        <span class="spring" />
+      <Row name={info.provider} note={info.set ? `Saved, ends in ${info.last4 || "····"}` : `Not set · or use ${info.env}`}>
         {info.set && <button type="button" class="chip danger" aria-label={`Remove the key for ${info.provider}`} onClick={remove}>Remove key</button>}
         <button type="button" class="chip" aria-expanded={isOpen.value} aria-label={`${info.set ? "Replace" : "Add"} the key for ${info.provider}`} onClick={() => (isOpen.value = !isOpen.value)}>{info.set ? "Replace" : "Add key"}</button>
-      </div>
+      </Row>
       {isOpen.value && (
         <form class="key-form" onSubmit={(event) => void save(event)}>
           <input type="password" name="key" required autocomplete="off" aria-label={`API key for ${info.provider}`} placeholder="Paste the key" ref={(input) => input?.focus()} />
@@ -140,14 +138,11 @@ function Logins() {
       <ul class="keys">
         {logins.value.map((one) => (
           <li key={one.id}>
-            <div class="key-line">
-              <strong>{browserName(one.agent)}</strong>
-              <span class="dim">{one.user} · {one.address} · last seen {new Date(one.seen_at * 1000).toLocaleString()}</span>
-              <span class="spring" />
+            <Row name={browserName(one.agent)} note={`${one.user} · ${one.address} · last seen ${formatMoment(one.seen_at)}`}>
               {one.current
                 ? <button type="button" class="chip" onClick={signOut}>Sign out</button>
                 : <button type="button" class="chip danger" aria-label={`Sign out ${browserName(one.agent)} at ${one.address}`} onClick={() => close(one.id)}>Sign out</button>}
-            </div>
+            </Row>
           </li>
         ))}
       </ul>

@@ -2,10 +2,12 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { request } from "../api/http";
-import type { SessionView, ShareView } from "../api/types";
+import type { MemberView, SessionView, ShareView, UserEntry, UserView } from "../api/types";
 import { copyText, CopyButton } from "../parts/CopyButton";
 import { Dialog } from "../parts/Dialog";
 import { Field } from "../parts/Field";
+import { Row } from "../parts/Row";
+import { formatMoment } from "../state/format";
 import { report } from "../state/sessions";
 
 const PERIODS: [number, string][] = [[1, "1 day"], [7, "7 days"], [30, "30 days"], [0, "Until deleted"]];
@@ -32,7 +34,6 @@ export function Share({ session, onClose }: { session: SessionView; onClose: () 
     await copyText(link.value, "Link copied");
   };
   const remove = (id: string): void => void request(`${path}/${id}`, { method: "DELETE" }).then(() => ((link.value = ""), load()), report);
-  const moment = (seconds: number): string => new Date(seconds * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
   return (
     <Dialog title={`Share “${session.title || "Untitled"}”`} onClose={onClose}>
       <div class="settings-body">
@@ -56,33 +57,74 @@ export function Share({ session, onClose }: { session: SessionView; onClose: () 
             <ul class="keys" aria-label="Links">
               {shares.value.map((one) => (
                 <li key={one.id}>
-                  <div class="key-line">
-                    <span>Created {moment(one.created_at)}</span>
-                    <span class="dim">{one.expires_at ? `works until ${moment(one.expires_at)}` : "works until deleted"}</span>
-                    <span class="spring" />
-                    <button type="button" class="chip danger" aria-label={`Delete the link of ${moment(one.created_at)}`} onClick={() => remove(one.id)}>Delete link</button>
-                  </div>
+                  <Row name={`Created ${formatMoment(one.created_at)}`} note={one.expires_at ? `Works until ${formatMoment(one.expires_at)}` : "Works until deleted"}>
+                    <button type="button" class="chip danger" aria-label={`Delete the link of ${formatMoment(one.created_at)}`} onClick={() => remove(one.id)}>Delete link</button>
+                  </Row>
                 </li>
               ))}
             </ul>
           )}
         </section>
+        <People session={session.id} />
         <section>
           <h3>As a file</h3>
           <ul class="keys">
             {FORMATS.map(([format, name, note]) => (
               <li key={format}>
-                <div class="key-line">
-                  <strong>{name}</strong>
-                  <span class="dim">{note}</span>
-                  <span class="spring" />
+                <Row name={name} note={note}>
                   <a class="chip" href={`/v1/sessions/${session.id}/export?format=${format}`} download aria-label={`Download as ${name}`}>Download</a>
-                </div>
+                </Row>
               </li>
             ))}
           </ul>
         </section>
       </div>
     </Dialog>
+  );
+}
+
+const ACCESS: [MemberView["access"], string][] = [["view", "can read"], ["edit", "can write"], ["own", "can share and delete"]];
+
+/** The users of this server that the session is shared with. A server without users has nobody to share with. */
+function People({ session }: { session: string }) {
+  const members = useSignal<MemberView[]>([]);
+  /** What an admin may choose from; others have to know the name. */
+  const names = useSignal<string[]>([]);
+  const hasUsers = useSignal(false);
+  const path = `/sessions/${session}/members`;
+  const load = (): Promise<void> => request<{ members: MemberView[] }>(path).then((found) => void (members.value = found.members));
+  const loadNames = async (): Promise<void> => {
+    if ((await request<UserView>("/me")).role === "admin") names.value = (await request<{ users: UserEntry[] }>("/users")).users.map((one) => one.name);
+    else hasUsers.value = true;
+  };
+  useEffect(() => void Promise.all([load(), loadNames()]).catch(report), []);
+  if (!hasUsers.value && !names.value.length && !members.value.length) return null;
+  const set = (user: string, access: string): void => void request(`${path}/${encodeURIComponent(user)}`, { method: "PUT", body: { access } }).then(load).catch(report);
+  const remove = (user: string): void => void request(`${path}/${user}`, { method: "DELETE" }).then(load).catch(report);
+  const add = (event: Event): void => {
+    event.preventDefault();
+    const form = event.currentTarget as HTMLFormElement;
+    set(String(new FormData(form).get("user")).trim(), "view");
+    form.reset();
+  };
+  return (
+    <section>
+      <h3>People on this server</h3>
+      <ul class="keys" aria-label="People">
+        {members.value.map((one) => (
+          <li key={one.user}>
+            <Row name={one.user}>
+              <select aria-label={`Access of ${one.user}`} value={one.access} onChange={(event) => set(one.user, event.currentTarget.value)}>{ACCESS.map(([access, words]) => <option key={access} value={access}>{words}</option>)}</select>
+              <button type="button" class="chip danger" aria-label={`Stop sharing with ${one.user}`} onClick={() => remove(one.user)}>Remove</button>
+            </Row>
+          </li>
+        ))}
+      </ul>
+      <form class="key-form" aria-label="Share with a user" onSubmit={add}>
+        <input name="user" required list="people" aria-label="Name of the user" placeholder="User name, or everyone" autocomplete="off" />
+        <datalist id="people">{["everyone", ...names.value].map((name) => <option key={name} value={name} />)}</datalist>
+        <button type="submit">Share</button>
+      </form>
+    </section>
   );
 }

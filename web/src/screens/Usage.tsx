@@ -106,12 +106,12 @@ function Table({ title, sums, onOpen }: { title: string; sums: Sum[]; onOpen?: (
     <section>
       <h3>{title}</h3>
       <div class="wide" tabIndex={0} role="group" aria-label={title}>
-        <table>
+        <table class="sums">
           <thead><tr><th scope="col">{title.slice(3)}</th><th scope="col" class="number">answers</th><th scope="col" class="number">in</th><th scope="col" class="number">out</th><th scope="col" class="number">cost</th></tr></thead>
           <tbody>
             {sorted.map((one) => (
               <tr key={one.key}>
-                <th scope="row">{onOpen ? <button type="button" class="link clip" onClick={() => onOpen(one.key)}>{one.label}</button> : one.label}</th>
+                <th scope="row">{onOpen ? <button type="button" class="link" onClick={() => onOpen(one.key)}>{one.label}</button> : one.label}</th>
                 <td class="number">{one.answers}</td>
                 <td class="number">{formatTokens(one.input)}</td>
                 <td class="number">{formatTokens(one.output)}</td>

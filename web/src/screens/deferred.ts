@@ -26,7 +26,7 @@ export { Shortcuts } from "./Shortcuts";
 export { Suggestions, takeCommand } from "./Suggestions";
 export { Usage } from "./Usage";
 export { TextAlternative } from "./TextAlternative";
-export { attachFiles, attachPaste } from "../state/attaching";
+export { retry } from "../state/attaching";
 export { chooseList, loadMoreSessions } from "../state/lists";
 export { openMessage } from "../state/message_link";
 export { walkFolder } from "../state/folders";

@@ -1,29 +1,11 @@
-// Attach files: upload with progress, failures that stay, retries. Loaded with the first attachment.
+// Attachments: upload with progress, failures that stay, retries. Loaded with the first attachment.
 import { ApiError } from "../api/http";
 import { type Attachable, asTextFile, isMedia } from "../api/blocks";
 import type { MediaView } from "../api/types";
 import { announce, config } from "./app";
-import { type Attachment, attachments, focusComposer, newAttachment, text } from "./composer";
+import { type Attachment, attachments, focusComposer, text } from "./composer";
 import { formatBytes } from "./format";
 import { upload } from "./uploads";
-
-export function attachFiles(files: Iterable<File>): void {
-  for (const file of files) {
-    const name = (file as File & { loomPath?: string }).loomPath ?? (file.name || "pasted");
-    const isImage = file.type.startsWith("image/") && file.type !== "image/svg+xml";
-    const fresh = { ...newAttachment(name, file.size), file, preview: isImage ? URL.createObjectURL(file) : "" };
-    attachments.value = [...attachments.value, fresh];
-    void uploadAttachment(fresh.key, file, name);
-  }
-}
-
-const PASTED = /^pasted(-\d+)?\.txt$/;
-
-/** Attach a long paste as a text file with a name of its own. */
-export function attachPaste(words: string): void {
-  const count = attachments.value.filter((one) => PASTED.test(one.name)).length;
-  attachFiles([new File([words], count ? `pasted-${count + 1}.txt` : "pasted.txt", { type: "text/plain" })]);
-}
 
 async function uploadAttachment(at: string, file: File, name: string, password = ""): Promise<void> {
   const limit = config.value?.upload.max_bytes ?? Number.POSITIVE_INFINITY;
@@ -44,6 +26,7 @@ async function uploadAttachment(at: string, file: File, name: string, password =
   }
 }
 
+/** Upload a file that is listed, for the first time or again. */
 export function retry(at: string, password = ""): void {
   const found = attachments.value.find((one) => one.key === at);
   if (found?.file) void uploadAttachment(at, found.file, found.name, password);

@@ -1,6 +1,6 @@
 // The message being written: text, attachments, the message it edits. Saved per session across reloads.
 import { computed, effect, signal } from "@preact/signals";
-import { randomKey } from "../api/http";
+import { OFFLINE, randomKey } from "../api/http";
 import { type Attachable, attachmentName, type Block, splitBlocks, storableAttachment } from "../api/blocks";
 import type { MessageView, Problem } from "../api/types";
 import { announce, askedModels, comparesAnswers, sessionId } from "./app";
@@ -65,9 +65,26 @@ function attachmentOf(block: Attachable): Attachment {
   return { ...newAttachment(attachmentName(block), bytes), block, pages };
 }
 
-/** Attach files; the code for it is loaded with the first of them. */
+/** Attach files. They are listed at once, so that nothing is sent without them; the code of uploads is loaded with the first. */
 export function attach(files: File[]): void {
-  void import("../screens/deferred").then(({ attachFiles }) => attachFiles(files));
+  const fresh = files.map((file) => {
+    const name = (file as File & { loomPath?: string }).loomPath ?? (file.name || "pasted");
+    const isImage = file.type.startsWith("image/") && file.type !== "image/svg+xml";
+    return { ...newAttachment(name, file.size), file, fraction: 0, preview: isImage ? URL.createObjectURL(file) : "" };
+  });
+  attachments.value = [...attachments.value, ...fresh];
+  import("../screens/deferred").then(
+    ({ retry }) => fresh.forEach((one) => retry(one.key)),
+    () => (attachments.value = attachments.value.map((one) => (fresh.some(({ key }) => key === one.key) ? { ...one, fraction: null, problem: { code: OFFLINE, message: `${one.name} was not uploaded.`, hint: "Retry when the server is reachable." } } : one))),
+  );
+}
+
+const PASTED = /^pasted(-\d+)?\.txt$/;
+
+/** Attach a long paste as a text file with a name of its own. */
+export function attachPaste(words: string): void {
+  const count = attachments.value.filter((one) => PASTED.test(one.name)).length;
+  attach([new File([words], count ? `pasted-${count + 1}.txt` : "pasted.txt", { type: "text/plain" })]);
 }
 
 export function edit(message: MessageView): void {

@@ -104,3 +104,8 @@ export function timeAgo(epochSeconds: number, now: number): string {
   if (past < 86_400) return `${Math.floor(past / 3600)} h`;
   return new Date(epochSeconds * 1000).toLocaleDateString("en", { day: "numeric", month: "short" });
 }
+
+/** A day and a time, as the browser's language writes them. */
+export function formatMoment(epochSeconds: number): string {
+  return new Date(epochSeconds * 1000).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+}
