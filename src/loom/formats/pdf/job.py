@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import time
-from collections import OrderedDict
 from typing import Any, Final, assert_never
 
 import msgspec
@@ -20,6 +19,7 @@ from loom.formats.pdf.page_image import draw
 from loom.formats.pdf.pdfium import attached_names, drawn_text, library, pages, raw_functions, side_notes
 from loom.formats.pdf.pictures import list_pictures, take_picture
 from loom.formats.pdf.text_layer import is_gibberish
+from loom.formats.worker.held_documents import HeldDocuments
 from loom.formats.worker.loop import Task, serve
 
 EXAMINED_PAGES: Final = 20
@@ -27,49 +27,24 @@ LISTED_PICTURES: Final = 100
 LISTED_ATTACHMENTS: Final = 5
 MAX_TEXT_BYTES: Final = 32_000_000
 _LISTED_PAGES: Final = 10
-HELD_DOCUMENTS: Final = 4
-HELD_BYTES: Final = 64_000_000
+_JOB: Final = msgspec.msgpack.Decoder(PdfJob)
 
 
-class DocumentCache:
-    """The last few documents, each parsed once, by digest."""
-
-    def __init__(self) -> None:
-        self._held: OrderedDict[str, tuple[Any, int]] = OrderedDict()
-
-    def run(self, task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
-        document = self._document(task.digest, data)
-        if document is None:
-            return None
-        job = msgspec.msgpack.decode(task.job, type=PdfJob)
-        try:
-            if isinstance(job, Inspect):
-                return msgspec.msgpack.encode(_inspect(document, until=time.monotonic() + 0.4 * task.seconds)), b""
-            made = _render(document, job, task)
-        except library().PdfiumError:
-            raise Unreadable("is damaged") from None
-        return msgspec.msgpack.encode(msgspec.structs.replace(made, data=b"")), made.data
-
-    def _document(self, digest: str, data: bytes | None) -> Any:
-        if digest in self._held:
-            self._held.move_to_end(digest)
-        elif data is None:
-            return None
-        else:
-            self._make_room(len(data))
-            self._held[digest] = (_open(data), len(data))
-        return self._held[digest][0]
-
-    def _make_room(self, size_bytes: int) -> None:
-        while self._held:
-            held_bytes = sum(size for _, size in self._held.values())
-            if len(self._held) < HELD_DOCUMENTS and held_bytes + size_bytes <= HELD_BYTES:
-                return
-            document, _ = self._held.popitem(last=False)[1]
-            document.close()
+def run(task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
+    document = _held.get(task, data)
+    if document is None:
+        return None
+    job = _JOB.decode(task.job)
+    try:
+        if isinstance(job, Inspect):
+            return msgspec.msgpack.encode(_inspect(document, until=time.monotonic() + 0.4 * task.seconds)), b""
+        made = _render(document, job, task)
+    except library().PdfiumError:
+        raise Unreadable("is damaged") from None
+    return msgspec.msgpack.encode(msgspec.structs.replace(made, data=b"")), made.data
 
 
-def _open(data: bytes) -> Any:
+def _open(_task: Task, data: bytes) -> Any:
     try:
         document = library().PdfDocument(data)
     except library().PdfiumError as error:
@@ -210,6 +185,9 @@ def _draw(document: Any, job: Page, max_pixels: int) -> Rendered:
     raise Unreadable(f"is damaged: page {job.number} cannot be read")
 
 
+_held: Final = HeldDocuments[Any](_open, close=lambda document: document.close())
+
+
 if __name__ == "__main__":
     library()
-    serve(DocumentCache().run)
+    serve(run)
