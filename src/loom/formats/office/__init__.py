@@ -26,8 +26,9 @@ from loom.formats.office.ppt import count_slides
 from loom.formats.office.read_messages import ReadRows
 from loom.formats.office.read_worker import inspect_in_worker, render_in_worker, rows_in_worker
 from loom.formats.office.sheet_messages import SheetText
-from loom.formats.pdf import render_pdf
+from loom.formats.pdf import inspect_pdf, render_pdf
 from loom.formats.pdf.messages import clamp_pages
+from loom.formats.sniff.kinds import label_of
 
 T = TypeVar("T")
 OfficeRecipe: TypeAlias = Text | EmbeddedImage | Page | Thumb | Slice
@@ -79,8 +80,31 @@ def inspect_office(data: bytes, media_type: str, name: str, limits: IntakeLimits
     def inspect(content: bytes, of: Media) -> Inspection:
         return inspect_in_worker(content, of, limits)
 
-    found = inspect(data, media) if media_type in _CONVERTED else _read(data, media, limits, inspect)
-    return msgspec.structs.replace(found, media=msgspec.structs.replace(media, pages=found.media.pages))
+    if media_type in libreoffice.FOREIGN:
+        found = _inspect_foreign(data, media, limits)
+    else:
+        found = inspect(data, media) if media_type in _CONVERTED else _read(data, media, limits, inspect)
+    return msgspec.structs.replace(
+        found, media=msgspec.structs.replace(media, pages=found.media.pages), category="office"
+    )
+
+
+def _inspect_foreign(data: bytes, media: Media, limits: IntakeLimits) -> Inspection:
+    """Inspect what LibreOffice makes of a file; a damaged one is refused here, because nothing else can tell."""
+    try:
+        content, of = conversions().convert(
+            data, media, media.media_type, libreoffice.FOREIGN[media.media_type], limits
+        )
+    except Unreadable as error:
+        raise Unreadable(
+            f"{media.name or 'The file'} is {label_of(media.media_type)} that LibreOffice cannot read.",
+            name=media.name,
+            hint="Open it in the program that made it, save it as PDF and attach that.",
+        ) from error
+    is_drawn = of.media_type == libreoffice.PDF
+    found = inspect_pdf(content, media.name, limits) if is_drawn else inspect_in_worker(content, of, limits)
+    said = f"{media.name or 'The file'} is {label_of(media.media_type)}, read through LibreOffice."
+    return msgspec.structs.replace(found, notices=(said, *found.notices))
 
 
 def is_converted(media_type: str) -> bool:
@@ -113,12 +137,18 @@ def inspect_opened(opened: OfficeDocument, media: Media) -> Inspection:
 def render_office(data: bytes, media: Media, recipe: OfficeRecipe, limits: IntakeLimits) -> Rendered:
     match recipe:
         case Text() | EmbeddedImage():
-            return _read(data, media, limits, lambda content, of: render_in_worker(content, of, recipe, limits))
+            return _read(data, media, limits, lambda content, of: _render_converted(content, of, recipe, limits))
         case Page() | Thumb() | Slice():
             source = _LAID_OUT.get(_FAMILIES.get(media.media_type, ""), media.media_type)
             return render_pdf(*conversions().convert(data, media, source, libreoffice.PDF, limits), recipe, limits)
         case _:
             assert_never(recipe)
+
+
+def _render_converted(data: bytes, media: Media, recipe: Text | EmbeddedImage, limits: IntakeLimits) -> Rendered:
+    if media.media_type == libreoffice.PDF:
+        return render_pdf(data, media, recipe, limits)
+    return render_in_worker(data, media, recipe, limits)
 
 
 def render_opened(opened: OfficeDocument, media: Media, recipe: Text | EmbeddedImage, limits: IntakeLimits) -> Rendered:
@@ -128,7 +158,7 @@ def render_opened(opened: OfficeDocument, media: Media, recipe: Text | EmbeddedI
 
 
 def is_spreadsheet(media_type: str) -> bool:
-    return _FAMILIES.get(media_type) in _SHEET_FAMILIES
+    return _FAMILIES.get(libreoffice.FOREIGN.get(media_type, media_type)) in _SHEET_FAMILIES
 
 
 def sheet_rows(
@@ -156,6 +186,9 @@ def opened_rows(opened: OfficeDocument, job: ReadRows) -> SheetText:
 
 def _read(data: bytes, media: Media, limits: IntakeLimits, read: Callable[[bytes, Media], T]) -> T:
     """Read a document in a format that we read ourselves; a workbook that calamine refuses, as LibreOffice reads it."""
+    foreign = libreoffice.FOREIGN.get(media.media_type)
+    if foreign is not None:
+        return read(*conversions().convert(data, media, media.media_type, foreign, limits))
     modern = libreoffice.MODERN.get(media.media_type)
     if media.media_type in _CONVERTED and modern is not None:
         _check_legacy(data, media.media_type, media.name)
