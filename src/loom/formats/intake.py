@@ -141,6 +141,8 @@ def _inspect(data: bytes, name: str, limits: IntakeLimits, recipes: tuple[Fit | 
         found = inspect(data, name, limits, recipes)
         if found.media.media_type == "image/tiff" and (found.media.frames or 1) > 1:
             return _paged(data, found, limits)
+        if found.category == "office" and (drawn := _drawn(data, found, limits)) is not None:
+            return drawn
         return found, data
     except Unreadable:
         rebuilt = _rebuilt(data, name, limits)
@@ -179,6 +181,19 @@ def _paged(data: bytes, found: Inspection, limits: IntakeLimits) -> tuple[Inspec
     except MediaError as error:
         return msgspec.structs.replace(found, notices=(*found.notices, error.message.rstrip("."))), data
     said = f"{name or 'The image'} has {found.media.frames} pages: it is kept as a PDF of them"
+    return msgspec.structs.replace(document, notices=(said, *document.notices)), copy
+
+
+def _drawn(data: bytes, found: Inspection, limits: IntakeLimits) -> tuple[Inspection, bytes] | None:
+    """A drawing that only LibreOffice reads is kept as a PDF, so that models see it. None for any other document."""
+    from loom.formats.office import draw_as_pdf
+    from loom.formats.pdf import inspect_pdf
+
+    copy = draw_as_pdf(data, found.media, limits)
+    if copy is None:
+        return None
+    document = inspect_pdf(copy, found.media.name, limits)
+    said = f"{found.media.name or 'The file'} is {label_of(found.media.media_type)}: it is kept as a PDF"
     return msgspec.structs.replace(document, notices=(said, *document.notices)), copy
 
 

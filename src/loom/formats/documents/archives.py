@@ -13,8 +13,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import IO, Final
 
+import msgspec
+
 from loom.content.media import size_label
 from loom.errors import Encrypted, TooLarge, Unreadable
+from loom.formats.documents.long_text import read_long_text
 from loom.formats.documents.messages import ReadContext, ReadDocument
 from loom.formats.encodings import find_encoding
 from loom.formats.sniff import sniff
@@ -79,12 +82,18 @@ def read_tar(data: bytes, _context: ReadContext) -> ReadDocument:
 
 
 def read_compressed(data: bytes, context: ReadContext) -> ReadDocument:
-    """Return a compressed tar, or one compressed file."""
+    """Return a compressed tar, or one compressed file: its text, where it is text."""
     expanded = _expanded(data, context)
     if sniff(expanded[:4096]).media_type == "application/x-tar":
         return _tar(io.BytesIO(expanded), "compressed tar archive")
     name = _inner_name(context.name)
-    return _listed("compressed file", [(name, len(expanded))], {name: lambda: expanded}, ())
+    listed = _listed("compressed file", [(name, len(expanded))], {name: lambda: expanded}, ())
+    if sniff(expanded, name).category != "text":
+        return listed
+    text = read_long_text(expanded, ReadContext(name, context.limits))
+    head = f"[compressed file: {_visible(name)}, {size_label(len(expanded))} unpacked]"
+    sections = [f"{head}\n{text.sections[0]}", *text.sections[1:]]
+    return msgspec.structs.replace(text, sections=sections, is_paged=len(sections) > 1, members=listed.members)
 
 
 def _tar(source: IO[bytes], label: str) -> ReadDocument:

@@ -107,6 +107,13 @@ def _inspect_foreign(data: bytes, media: Media, limits: IntakeLimits) -> Inspect
     return msgspec.structs.replace(found, notices=(said, *found.notices))
 
 
+def draw_as_pdf(data: bytes, media: Media, limits: IntakeLimits) -> bytes | None:
+    """Return a drawing that only LibreOffice reads as a PDF; None for any other document."""
+    if libreoffice.FOREIGN.get(media.media_type) != libreoffice.PDF:
+        return None
+    return conversions().convert(data, media, media.media_type, libreoffice.PDF, limits)[0]
+
+
 def is_converted(media_type: str) -> bool:
     """Return whether only LibreOffice reads files of this type."""
     return media_type in _CONVERTED

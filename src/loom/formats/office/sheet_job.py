@@ -6,11 +6,19 @@ A sheet of 5 KB with two cells far apart makes calamine ask for 550 GB and abort
 from __future__ import annotations
 
 import io
-from itertools import islice
-from typing import Final
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import Any, Final
 
 import msgspec
-from python_calamine import CalamineError, CalamineWorkbook, PasswordError, SheetTypeEnum, SheetVisibleEnum
+from python_calamine import (
+    CalamineError,
+    CalamineSheet,
+    CalamineWorkbook,
+    PasswordError,
+    SheetTypeEnum,
+    SheetVisibleEnum,
+)
 
 from loom.errors import Encrypted, Unreadable
 from loom.formats.office.sheet_messages import ListSheets, ReadSheets, SheetFacts, SheetJob, SheetText
@@ -56,6 +64,18 @@ def _run_job(workbook: CalamineWorkbook, job: SheetJob) -> list[SheetFacts] | li
             return [_text(workbook, sheet, job, shown) for sheet, shown in zip(job.sheets, displayed, strict=True)]
 
 
+def _rows_from(sheet: CalamineSheet, first: int) -> Iterator[list[Any]]:
+    """Yield the rows from number `first` on, counted from 0.
+
+    Some versions of calamine yield the empty rows above the first cell, others begin with its row, which is not empty.
+    """
+    rows = sheet.iter_rows()
+    top = sheet.start[0] if sheet.start else 0
+    head = list(islice(rows, 1)) if top else []
+    begins_at_top = bool(head) and any(cell != "" for cell in head[0])
+    return islice(chain(head, rows), first - (top if begins_at_top else 0), None)
+
+
 def _kind(found: SheetTypeEnum) -> str:
     return next((word for kind, word in _KINDS if found == kind), "")
 
@@ -69,7 +89,7 @@ def _text(
     where = area(sheet.start, sheet.end)
     lines = RowLines(job.max_rows, job.max_characters)
     first = max(job.first_row, sheet.start[0])
-    rows = islice(sheet.iter_rows(), first - sheet.start[0], None)
+    rows = _rows_from(sheet, first)
     shown: dict[int, list[tuple[int, str]]] = {}
     for row, column, text in displayed:
         shown.setdefault(row, []).append((column - sheet.start[1], text))

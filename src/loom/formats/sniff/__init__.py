@@ -375,6 +375,15 @@ def _by_name(data: bytes, name: str) -> str:
     return UNKNOWN
 
 
+_APPLE_LENGTH: Final = re.compile(rb"\d{1,10}[ \t]*\r?\n")
+
+
+def apple_mail_offset(data: bytes) -> int:
+    """Return where the mail begins in a file of Apple Mail (.emlx); 0 in any other."""
+    found = _APPLE_LENGTH.match(data, 0, 32)
+    return found.end() if found else 0
+
+
 _MAIL_HEADER: Final = re.compile(rb"([!-9;-~]{1,60}):[ \t]?[^\r\n]*(?:\r?\n[ \t]+[^\r\n]*)*(?:\r?\n|\Z)")
 _MAIL_NAMES: Final = frozenset(
     (b"from", b"to", b"date", b"subject", b"received", b"message-id", b"mime-version", b"return-path", b"delivered-to")
@@ -384,8 +393,8 @@ _LEAST_MAIL_HEADERS: Final = 3
 
 
 def _is_mail(data: bytes) -> bool:
-    """Headers up to an empty line, three of them such as every mail has."""
-    at, names = 0, set[bytes]()
+    """Headers up to an empty line, three of them such as every mail has. Apple Mail writes the length in front."""
+    at, names = apple_mail_offset(data), set[bytes]()
     head = data[:_HEAD_BYTES]
     while (found := _MAIL_HEADER.match(head, at)) is not None:
         names.add(found[1].lower())

@@ -210,7 +210,7 @@ KINDS: Final[dict[str, FileKind]] = {
     "text/vcard": FileKind("text", "a contact card", "vcf"),
     "application/vnd.jgraph.mxfile": FileKind("text", "a draw.io diagram", "drawio dio"),
     "text/x-diff": FileKind("text", "a patch", "diff patch"),
-    "message/rfc822": FileKind("office", "an e-mail", "eml"),
+    "message/rfc822": FileKind("office", "an e-mail", "eml emlx"),
 }
 
 _BY_EXTENSION: Final = {
