@@ -3,17 +3,19 @@
 Eighty workbooks are chosen by chance with a fixed seed, of each kind a share. What Loom shows of every cell stands
 beside what LibreOffice writes when it exports each sheet as CSV "as shown". A cell counts as
 
-- equal, where the strings are the same;
-- more digits, where Loom shows a number in full that LibreOffice rounds to the width of a column (format General);
-- by design, where Excel itself has no fixed answer or another one than LibreOffice: dates in the order of the system
-  (format 14) are ISO dates in Loom; numbers below zero under a date format are `####` in Excel and numbers in Loom;
-  Excel counts a 29 February 1900, so that earlier dates differ by a day; Excel rounds seconds, LibreOffice cuts them;
-- other, else. Every kind of difference is printed with examples.
+- equal, where the strings are the same (white space counts as one space);
+- more digits, where both are bare numbers, and LibreOffice shows the first nine digits or more of Loom's (no format);
+- by design, where Excel itself has no fixed answer or another one than LibreOffice: the same day in the order of the
+  system (format 14), which is an ISO date in Loom; a number below zero that LibreOffice shows as a date or a time, and
+  Excel as `####`; the same two days before March 1900, one apart, because Excel counts a 29 February 1900; the same
+  time of day, one second apart, because Excel rounds and LibreOffice cuts;
+- other, else. Every kind of difference is printed with examples; `--all` prints all of them.
 """
 
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import random
 import re
 import subprocess
@@ -40,8 +42,21 @@ EXAMPLES = 12
 _HEAD = re.compile(r"\[sheet (\d+): (.*?)(?:, (?:hidden|chart|dialog|macros))*\](?: ([A-Z]+)(\d+):[A-Z]+\d+| empty)?")
 _GAP = re.compile(r"\[(\d+) empty rows\]")
 _BESIDE = re.compile(r"\[(the first \d|merged|hidden|comment|link|image|chart|diagram|not shown|axis|bar|line|pie)|\| ")
-_EARLY = re.compile(r"\b(1899|1900|99|00)\b|(Dec|Jan|Feb|December|January|Sunday|Monday)")
-"""What days around the first that a workbook knows are written as."""
+_LEAST_DIGITS = 9
+"""LibreOffice shows ten significant digits of a number without a format; trailing zeros are left out."""
+_DAY = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}[- ](?:Jan|Feb|Mar|Dec)[a-z]*[- ,]+\d{2,4}")
+_DAY_FORMS = (
+    "%Y-%m-%d",
+    "%m/%d/%Y",
+    "%m/%d/%y",
+    "%d/%m/%Y",
+    "%d.%m.%Y",
+    "%d-%b-%y",
+    "%d-%b-%Y",
+    "%d %b %Y",
+    "%d %B %Y",
+)
+_FIRST_DAYS = (dt.date(1899, 12, 29), dt.date(1900, 3, 1))
 Grid = dict[tuple[int, int], str]
 
 
@@ -61,7 +76,7 @@ def choose(folders: list[str]) -> list[Path]:
     chosen: list[Path] = []
     for suffix, share in SHARES.items():
         fitting = (file for file in found if file.suffix == suffix and 0 < file.stat().st_size <= MAX_BYTES)
-        chosen += [file for file, _ in zip(fitting, range(share * 3), strict=False)]
+        chosen += [file for file, _ in zip(fitting, range(share * 2), strict=False)]
     return chosen
 
 
@@ -70,7 +85,7 @@ def shown_by_libreoffice(files: list[Path], folder: Path) -> None:
     profile = f"-env:UserInstallation={(folder / 'profile').as_uri()}"
     command = ["soffice", "--headless", "--norestore", profile, "--convert-to", AS_SHOWN, "--outdir", str(folder)]
     for at in range(0, len(files), 40):
-        subprocess.run([*command, *map(str, files[at : at + 40])], check=False, capture_output=True, timeout=400)
+        subprocess.run([*command, *map(str, files[at : at + 40])], check=False, capture_output=True, timeout=900)
 
 
 def grids_of_loom(file: Path) -> dict[str, Grid] | None:
@@ -118,28 +133,44 @@ def grid_of_csv(file: Path) -> Grid:
 
 
 def is_same_number(ours: str, theirs: str) -> bool:
-    """Whether `theirs` is ours, rounded."""
+    """Whether `theirs` is ours, rounded to nine significant digits or more."""
     try:
-        full, short = Decimal(ours.replace(",", "")), Decimal(theirs.replace(",", ""))
-        if full == short:
-            return True
-        places = short.normalize().as_tuple().exponent
-        return isinstance(places, int) and abs(full - short) <= Decimal(5).scaleb(places - 1)
+        full, short = Decimal(ours), Decimal(theirs)
     except InvalidOperation:
         return False
+    if full == short:
+        return True
+    _, digits, places = short.as_tuple()
+    if not isinstance(places, int) or len(digits) < _LEAST_DIGITS:
+        return False
+    return abs(full - short) <= Decimal(5).scaleb(places - 1)
 
 
 def is_by_design(ours: str, theirs: str) -> bool:
     """Whether the strings differ for one of the reasons above."""
-    american = re.fullmatch(r"(\d{1,2})/(\d{1,2})/(\d{2,4})", theirs)
-    iso = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)", ours)
-    if american and iso:
-        return (int(american[1]), int(american[2])) == (int(iso[2]), int(iso[3]))
+    mine, yours = _days(ours), _days(theirs)
     if re.fullmatch(r"-\d+(\.\d+)?", ours):
-        return True  # below zero: a date or a time in LibreOffice
-    if _seconds(ours) is not None and _seconds(theirs) is not None:
-        return abs((_seconds(ours) or 0) - (_seconds(theirs) or 0)) <= 1
-    return _EARLY.search(theirs) is not None or _EARLY.search(ours) is not None
+        return bool(yours) or _seconds(theirs) is not None
+    if mine and yours and _DAY.sub("", ours).split() == _DAY.sub("", theirs).split():
+        is_early = any(_FIRST_DAYS[0] <= day <= _FIRST_DAYS[1] for day in mine)
+        return bool(mine & yours) or (is_early and any(abs((a - b).days) == 1 for a in mine for b in yours))
+    if _DAY.sub("", ours).split()[:-1] != _DAY.sub("", theirs).split()[:-1]:
+        return False
+    first, second = _seconds(ours), _seconds(theirs)
+    return first is not None and second is not None and abs(first - second) <= 1
+
+
+def _days(text: str) -> set[dt.date]:
+    """The days that a date may mean: its order is not known."""
+    found = _DAY.search(text)
+    days: set[dt.date] = set()
+    for form in _DAY_FORMS if found else ():
+        try:
+            day = dt.datetime.strptime(found[0] if found else "", form).date()  # noqa: DTZ007 - a day, no moment
+        except ValueError:
+            continue
+        days |= {day, day.replace(year=day.year - 100)} if "%y" in form and day.year >= 1999 else {day}
+    return days
 
 
 def _seconds(text: str) -> int | None:
@@ -153,7 +184,7 @@ def main() -> None:
     seconds = 0.0
     with tempfile.TemporaryDirectory() as name:
         copies: dict[Path, Path] = {}
-        for number, file in enumerate(choose(sys.argv[1:])):
+        for number, file in enumerate(choose([folder for folder in sys.argv[1:] if folder != "--all"])):
             copies[file] = Path(name, f"w{number:03}{file.suffix}")
             copies[file].write_bytes(file.read_bytes())
         out = Path(name, "out")
@@ -191,7 +222,7 @@ def main() -> None:
     print(f"{count} workbooks, {seconds / max(1, count) * 1000:.0f} ms each")
     for kind, found in differences.items():
         print(f"{len(found):6} {kind}, for instance")
-        for line in random.Random(4).sample(found, min(EXAMPLES, len(found))):
+        for line in found if "--all" in sys.argv else random.Random(4).sample(found, min(EXAMPLES, len(found))):
             print(f"           {line}")
 
 

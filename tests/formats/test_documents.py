@@ -293,7 +293,7 @@ def test_a_database_is_described_and_its_rows_come_in_pages(tmp_path: Path) -> N
     data = file.read_bytes()
     assert inspect(data, "x.db").media.pages == 4
     first = shown(data, "x.db", pages="1")
-    assert "[SQLite database: 1 tables]" in first and "## table people (450 rows)\nCREATE TABLE people" in first
+    assert "[SQLite database: 1 table]" in first and "## table people (450 rows)\nCREATE TABLE people" in first
     third = shown(data, "x.db", pages="3")
     assert third.startswith("[table people, rows 201–400 of 450]\n| id | name | photo |")
     assert "| 200 | n\\|200 | [2 bytes] |" in third

@@ -6,6 +6,7 @@ import datetime as dt
 import io
 import re
 import zipfile
+from typing import Any
 
 import openpyxl
 import pytest
@@ -365,3 +366,35 @@ def test_rows_beyond_the_first_twenty_thousand_can_be_paged(needs_care: bool) ->
     last = sheet_rows(data, media, LIMITS, pages="", first_row=20_002, max_rows=1)
     assert (last.text, last.next_row) == ("20002 | n20002", None)
     assert sheet_rows(data, media, LIMITS, pages="1", first_row=30_000, max_rows=1).rows == 0
+
+
+@given(
+    top=st.integers(0, 6),
+    left=st.integers(0, 4),
+    cells=st.lists(
+        st.lists(st.sampled_from(["word", 0.25, 3, None]), min_size=1, max_size=4), min_size=1, max_size=6
+    ).filter(lambda rows: any(cell is not None for cell in rows[0]) and all(row[0] is not None for row in rows)),
+)
+def test_every_cell_stands_where_it_is_wherever_the_sheet_begins(top: int, left: int, cells: list[list[Any]]) -> None:
+    book = openpyxl.Workbook()
+    sheet = book.worksheets[0]
+    for row, values in enumerate(cells):
+        for column, value in enumerate(values):
+            cell = sheet.cell(top + row + 1, left + column + 1, value)
+            if value == 0.25:
+                cell.number_format = "0.00%"
+    file = io.BytesIO()
+    book.save(file)
+    data = file.getvalue()
+    wanted = [
+        " | ".join("" if value is None else "25.00%" if value == 0.25 else str(value) for value in values).rstrip(" |")
+        for values in cells
+    ]
+
+    found = inspect_office(data, XLSX, "a.xlsx", IntakeLimits())
+    shown = render_office(data, found.media, Text("1"), IntakeLimits()).data.decode().split("\n")[1:]
+    assert [line.rstrip(" |") for line in shown] == wanted
+    for first in range(1, top + len(cells) + 1):
+        rows = sheet_rows(data, found.media, IntakeLimits(), pages="1", first_row=first, max_rows=2)
+        expected = wanted[max(0, first - 1 - top) :][:2]
+        assert [line.rstrip(" |") for line in rows.text.split("\n")] == expected

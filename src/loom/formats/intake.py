@@ -6,6 +6,8 @@ that fits, a damaged PDF as what could be saved of it, and both say so. A text f
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from loom.content.blocks import (
@@ -27,6 +29,9 @@ from loom.formats import inspect, render
 from loom.formats.facts import Inspection, IntakeLimits, MadeRendition
 from loom.formats.file_names import clean_name
 from loom.formats.sniff import sniff
+from loom.formats.sniff.kinds import label_of
+
+_CONVERTED_SOUND: Final = frozenset(("audio/aiff", "audio/amr", "audio/basic", "video/x-ms-asf"))
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,9 +64,11 @@ def accept(
 
     Raises a `MediaError`, or a `ContentError` where `pages` are none or not in the document.
     """
-    data, unlocked = _unlock(data, name, limits, password)
+    data, changed = _unlock(data, name, limits, password)
+    data, converted = _playable(data, name, limits)
     inspection, kept = _inspect(data, name, limits, recipes)
-    inspection = msgspec.structs.replace(inspection, notices=(*unlocked, *inspection.notices))
+    notices = converted or inspection.notices  # that its extension promises another kind of sound is said already
+    inspection = msgspec.structs.replace(inspection, notices=(*changed, *notices))
     media = msgspec.structs.replace(inspection.media, source=clean_text(source))
     pages, said = _pages(inspection, pages) if pages else ("", ())
     notices = (*inspection.notices, *said)
@@ -95,6 +102,19 @@ def _unlock(data: bytes, name: str, limits: IntakeLimits, password: str) -> tupl
     return unlocked, (f"{clean_name(name) or 'The PDF'} was unlocked: a copy without the password is kept",)
 
 
+def _playable(data: bytes, name: str, limits: IntakeLimits) -> tuple[bytes, tuple[str, ...]]:
+    """Return sound of a kind that no model takes as MP3, where ffmpeg is there to convert it."""
+    kind = sniff(data, name).media_type
+    if kind not in _CONVERTED_SOUND or len(data) > limits.max_audio_bytes:
+        return data, ()
+    from loom.formats.video import has_only_sound, is_available, take_sound
+
+    if not is_available() or not has_only_sound(data, name, limits):
+        return data, ()
+    sound = take_sound(data, clean_name(name), limits)
+    return sound, (f"{clean_name(name) or 'The sound'} is {label_of(kind)}: it is kept as MP3",)
+
+
 def _pages(inspection: Inspection, asked: str) -> tuple[str, tuple[str, ...]]:
     """Return those of the pages asked for that there are, and what there is to say about the others."""
     first, last = page_range(asked)
@@ -121,6 +141,8 @@ def _inspect(data: bytes, name: str, limits: IntakeLimits, recipes: tuple[Fit | 
         found = inspect(data, name, limits, recipes)
         if found.media.media_type == "image/tiff" and (found.media.frames or 1) > 1:
             return _paged(data, found, limits)
+        if found.category == "office" and (drawn := _drawn(data, found, limits)) is not None:
+            return drawn
         return found, data
     except Unreadable:
         rebuilt = _rebuilt(data, name, limits)
@@ -159,6 +181,19 @@ def _paged(data: bytes, found: Inspection, limits: IntakeLimits) -> tuple[Inspec
     except MediaError as error:
         return msgspec.structs.replace(found, notices=(*found.notices, error.message.rstrip("."))), data
     said = f"{name or 'The image'} has {found.media.frames} pages: it is kept as a PDF of them"
+    return msgspec.structs.replace(document, notices=(said, *document.notices)), copy
+
+
+def _drawn(data: bytes, found: Inspection, limits: IntakeLimits) -> tuple[Inspection, bytes] | None:
+    """A drawing that only LibreOffice reads is kept as a PDF, so that models see it. None for any other document."""
+    from loom.formats.office import draw_as_pdf
+    from loom.formats.pdf import inspect_pdf
+
+    copy = draw_as_pdf(data, found.media, limits)
+    if copy is None:
+        return None
+    document = inspect_pdf(copy, found.media.name, limits)
+    said = f"{found.media.name or 'The file'} is {label_of(found.media.media_type)}: it is kept as a PDF"
     return msgspec.structs.replace(document, notices=(said, *document.notices)), copy
 
 

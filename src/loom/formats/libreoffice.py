@@ -42,8 +42,29 @@ MODERN: Final = {
 }
 """What a type is converted to, so that our own readers can read it: always, or where they refuse the file itself."""
 
+FOREIGN: Final = {
+    "application/vnd.visio": PDF,
+    "application/vnd.ms-publisher": PDF,
+    f"{_ODF}.graphics": PDF,
+    "application/vnd.sun.xml.draw": PDF,
+    "application/vnd.sun.xml.writer": f"{_OOXML}.wordprocessingml.document",
+    "application/vnd.sun.xml.calc": f"{_OOXML}.spreadsheetml.sheet",
+    "application/vnd.sun.xml.impress": f"{_OOXML}.presentationml.presentation",
+    f"{_ODF}.text-flat-xml": f"{_ODF}.text",
+    f"{_ODF}.spreadsheet-flat-xml": f"{_ODF}.spreadsheet",
+    f"{_ODF}.presentation-flat-xml": f"{_ODF}.presentation",
+    "application/vnd.wordperfect": f"{_OOXML}.wordprocessingml.document",
+    "application/vnd.ms-works": f"{_OOXML}.wordprocessingml.document",
+    "application/x-mswrite": f"{_OOXML}.wordprocessingml.document",
+    "application/x-hwp": f"{_OOXML}.wordprocessingml.document",
+    "application/vnd.lotus-1-2-3": f"{_OOXML}.spreadsheetml.sheet",
+    "application/x-quattro-pro": f"{_OOXML}.spreadsheetml.sheet",
+}
+"""What only LibreOffice reads, and what it is converted to: text and sheets for our own readers, drawings as pages."""
+
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ZIP: Final = b"PK\x03\x04"
+_FLAT: Final = (b"<?xml", b"\xef\xbb\xbf<?xml", b"<office:document")
 _MEMORY_SHARE: Final = 4
 """LibreOffice maps 1.3 GB before it has read anything."""
 _SIZE: Final = 2
@@ -63,7 +84,7 @@ _GUARDED: Final = """ulimit -v "$1"; ulimit -c 0; folder=$2; shift 2; exec 3<&0
 
 class _Source(NamedTuple):
     suffix: str
-    magic: bytes
+    magic: bytes | tuple[bytes, ...]
 
 
 _SOURCES: Final = {
@@ -78,6 +99,22 @@ _SOURCES: Final = {
     f"{_ODF}.presentation": _Source("odp", _ZIP),
     f"{_ODF}.spreadsheet": _Source("ods", _ZIP),
     "application/rtf": _Source("rtf", b"{\\rtf"),
+    "application/vnd.visio": _Source("vsd", _OLE),
+    "application/vnd.ms-publisher": _Source("pub", _OLE),
+    f"{_ODF}.graphics": _Source("odg", _ZIP),
+    "application/vnd.sun.xml.draw": _Source("sxd", _ZIP),
+    "application/vnd.sun.xml.writer": _Source("sxw", _ZIP),
+    "application/vnd.sun.xml.calc": _Source("sxc", _ZIP),
+    "application/vnd.sun.xml.impress": _Source("sxi", _ZIP),
+    f"{_ODF}.text-flat-xml": _Source("fodt", _FLAT),
+    f"{_ODF}.spreadsheet-flat-xml": _Source("fods", _FLAT),
+    f"{_ODF}.presentation-flat-xml": _Source("fodp", _FLAT),
+    "application/vnd.wordperfect": _Source("wpd", b"\xffWPC"),
+    "application/vnd.ms-works": _Source("wps", _OLE),
+    "application/x-mswrite": _Source("wri", (b"1\xbe\0\0", b"2\xbe\0\0")),
+    "application/x-hwp": _Source("hwp", b"HWP Document File"),
+    "application/vnd.lotus-1-2-3": _Source("123", (b"\0\0\2\0", b"\0\0\x1a\0")),
+    "application/x-quattro-pro": _Source("wb2", b"\0\0\2\0"),
 }
 
 _SETTINGS: Final = (

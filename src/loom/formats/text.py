@@ -12,6 +12,8 @@ from loom.formats.encodings import declared_encoding, encoding_label, find_encod
 
 WINDOW_BYTES: Final = 8192
 MIN_PRINTABLE: Final = 0.95
+_MAX_UNREADABLE: Final = 0.1
+"""Of all characters. The first 8 KB decide whether a file is text; what follows may be something else."""
 # Longest mark first: that of UTF-32 begins with that of UTF-16.
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -99,6 +101,13 @@ def decode_text(data: bytes, name: str = "") -> tuple[str, str, tuple[str, ...]]
             hint="Save it as UTF-8 and attach it again.",
         )
     text, codec, notices = _decode(data, codec, name or "the text")
+    unreadable = text.count("\ufffd") + text.count("\0")
+    if unreadable > _MAX_UNREADABLE * len(text) and len(data) > WINDOW_BYTES:
+        raise Unreadable(
+            f"{name or 'The data'} begins as text, but much of it is binary.",
+            name=name,
+            hint="Export what matters as text, PDF or an image and attach that.",
+        )
     if "\0" in text:
         notices = (*notices, f"NUL characters in {name or 'the text'} are shown as ␀")
         text = text.replace("\0", "␀")

@@ -13,15 +13,22 @@ from collections.abc import Callable
 from functools import partial
 from typing import IO, Final
 
+import msgspec
+
 from loom.content.media import size_label
 from loom.errors import Encrypted, TooLarge, Unreadable
+from loom.formats.documents.long_text import read_long_text
 from loom.formats.documents.messages import ReadContext, ReadDocument
+from loom.formats.encodings import find_encoding
 from loom.formats.sniff import sniff
 
 MAX_LISTED: Final = 1_000
 MAX_MEMBERS: Final = 100_000
 _MAX_MEMBER_BYTES: Final = 50_000_000
 _ENCRYPTED_FLAG: Final = 1
+_UTF8_FLAG: Final = 0x800
+_EASTERN: Final = ("gb", "big5", "shift", "cp932", "euc", "cp949", "cp866", "cp1251", "koi8", "johab")
+"""Encodings that differ from that of DOS so much that a detector tells them apart by a few names."""
 _LINE: Final = '[read_file(path, member="…") shows a file of it]'
 
 
@@ -31,11 +38,33 @@ def read_zip(data: bytes, _context: ReadContext) -> ReadDocument:
         entries = [entry for entry in archive.infolist()[:MAX_MEMBERS] if not entry.is_dir()]
     except (zipfile.BadZipFile, ValueError, NotImplementedError, EOFError, OSError) as error:
         raise Unreadable(f"is a damaged archive ({error})") from None
-    members = {entry.filename: partial(_zip_member, archive, entry) for entry in entries}
+    names = _zip_names(entries)
+    members = {name: partial(_zip_member, archive, entry) for name, entry in zip(names, entries, strict=True)}
     is_locked = any(entry.flag_bits & _ENCRYPTED_FLAG for entry in entries)
     notices = ("Some of its files need a password and cannot be read.",) if is_locked else ()
-    sizes = [(entry.filename, entry.file_size) for entry in entries]
+    sizes = [(name, entry.file_size) for name, entry in zip(names, entries, strict=True)]
     return _listed("ZIP archive", sizes, members, notices)
+
+
+def _zip_names(entries: list[zipfile.ZipInfo]) -> list[str]:
+    """Return the names of the members. Those that are not marked as UTF-8 are in the encoding of the machine on which
+    they were packed, which is not said: it is detected from all of them together."""
+    unmarked = [entry.filename for entry in entries if not entry.flag_bits & _UTF8_FLAG]
+    raw = "\n".join(unmarked).encode("cp437", "replace")
+    if raw.isascii():
+        return [entry.filename for entry in entries]
+    try:
+        raw.decode()
+        codec = "utf-8"
+    except UnicodeDecodeError:
+        found = find_encoding(raw)
+        codec = "cp437" if found is None or not found.codec.startswith(_EASTERN) else found.codec
+    return [
+        entry.filename
+        if entry.flag_bits & _UTF8_FLAG
+        else entry.filename.encode("cp437", "replace").decode(codec, "replace")
+        for entry in entries
+    ]
 
 
 def _zip_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
@@ -53,12 +82,18 @@ def read_tar(data: bytes, _context: ReadContext) -> ReadDocument:
 
 
 def read_compressed(data: bytes, context: ReadContext) -> ReadDocument:
-    """Return a compressed tar, or one compressed file."""
+    """Return a compressed tar, or one compressed file: its text, where it is text."""
     expanded = _expanded(data, context)
     if sniff(expanded[:4096]).media_type == "application/x-tar":
         return _tar(io.BytesIO(expanded), "compressed tar archive")
     name = _inner_name(context.name)
-    return _listed("compressed file", [(name, len(expanded))], {name: lambda: expanded}, ())
+    listed = _listed("compressed file", [(name, len(expanded))], {name: lambda: expanded}, ())
+    if sniff(expanded, name).category != "text":
+        return listed
+    text = read_long_text(expanded, ReadContext(name, context.limits))
+    head = f"[compressed file: {_visible(name)}, {size_label(len(expanded))} unpacked]"
+    sections = [f"{head}\n{text.sections[0]}", *text.sections[1:]]
+    return msgspec.structs.replace(text, sections=sections, is_paged=len(sections) > 1, members=listed.members)
 
 
 def _tar(source: IO[bytes], label: str) -> ReadDocument:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import OrderedDict
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Final
@@ -23,33 +22,26 @@ from loom.formats.documents.messages import (
     ReadPicture,
     ReadSections,
 )
+from loom.formats.worker.held_documents import HeldDocuments
 from loom.formats.worker.loop import Task, serve
 
 MAX_CHARACTERS: Final = 8_000_000
 MAX_PICTURES: Final = 1_000
 _MAX_MEMBER_BYTES: Final = 60_000_000
-_HELD: Final = 2
+_JOB: Final = msgspec.msgpack.Decoder(tuple[str, str, DocumentJob])
 _SEPARATOR: Final = "\n\n"
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
-class OpenDocuments:
-    """The last documents, by digest and reader."""
+def run(task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
+    _, _, job = _JOB.decode(task.job)
+    document = _held.get(task, data)
+    return None if document is None else _answer(document, job)
 
-    def __init__(self) -> None:
-        self._held: OrderedDict[str, ReadDocument] = OrderedDict()
 
-    def run(self, task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
-        reader, name, job = msgspec.msgpack.decode(task.job, type=tuple[str, str, DocumentJob])
-        if data is not None:
-            self._held[task.digest] = _read(reader, data, ReadContext(name, task.limits))
-        document = self._held.get(task.digest)
-        if document is None:
-            return None
-        self._held.move_to_end(task.digest)
-        if len(self._held) > _HELD:
-            self._held.popitem(last=False)
-        return _answer(document, job)
+def _open(task: Task, data: bytes) -> ReadDocument:
+    reader, name, _ = _JOB.decode(task.job)
+    return _read(reader, data, ReadContext(name, task.limits))
 
 
 def _read(reader: str, data: bytes, context: ReadContext) -> ReadDocument:
@@ -112,5 +104,8 @@ def _member(document: ReadDocument, path: str) -> tuple[bytes, bytes]:
     return msgspec.msgpack.encode(path.rpartition("/")[2]), data
 
 
+_held: Final = HeldDocuments(_open, max_documents=2)
+
+
 if __name__ == "__main__":
-    serve(OpenDocuments().run)
+    serve(run)

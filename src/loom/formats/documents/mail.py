@@ -17,7 +17,7 @@ from loom.formats.documents.messages import ReadContext, ReadDocument
 from loom.formats.documents.rtf import rtf_text
 from loom.formats.encodings import known_codec
 from loom.formats.ole import OleError, OleFile
-from loom.formats.sniff import sniff
+from loom.formats.sniff import apple_mail_offset, sniff
 from loom.formats.sniff.kinds import label_of
 from loom.formats.text import decode_text
 
@@ -62,6 +62,8 @@ class _Attachments:
 
 
 def read_eml(data: bytes, _context: ReadContext) -> ReadDocument:
+    if offset := apple_mail_offset(data):
+        data = data[offset : offset + int(data[:offset])]
     message = email.message_from_bytes(data, _class=EmailMessage, policy=email.policy.default)
     heads = [
         f"{name}: {' '.join(str(value).split())[:_MAX_HEADER_CHARS]}"

@@ -74,11 +74,11 @@ def read_sqlite(data: bytes, _context: ReadContext) -> ReadDocument:
         tables = [(str(name), _row_count(database, str(name))) for kind, name, _ in found if kind == "table"]
     except sqlite3.Error as error:
         raise Unreadable(f"is a damaged database ({error})") from None
-    lines = [f"[SQLite database: {len(tables)} tables]"]
+    lines = [f"[SQLite database: {_count(len(tables), 'table')}]"]
     for kind, name, sql in found:
         rows = dict(tables).get(str(name))
         lines += [
-            f"## {kind} {name}" + (f" ({rows:,} rows)" if rows is not None else ""),
+            f"## {kind} {name}" + (f" ({_count(rows, 'row')})" if rows is not None else ""),
             str(sql or "")[:_MAX_SCHEMA_CHARS],
         ]
     places = [(name, start) for name, rows in tables for start in range(0, max(rows or 0, 1), ROWS_PER_PAGE) if rows]
@@ -91,6 +91,10 @@ def read_sqlite(data: bytes, _context: ReadContext) -> ReadDocument:
         return _table_rows(database, name, start, names[name] or 0)
 
     return ReadDocument(sections=LazyPages(1 + len(places), page), is_paged=True)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _row_count(database: sqlite3.Connection, table: str) -> int | None:

@@ -20,14 +20,15 @@ from loom.formats.facts import Inspection, IntakeLimits, Rendered
 from loom.formats.office import pictures as office_pictures
 from loom.formats.office import text_marks
 from loom.formats.office.archive import SAVE_AGAIN, damage_reported, encrypted_error
-from loom.formats.office.documents import Family, OfficeDocument, Window, open_document, open_spreadsheet
+from loom.formats.office.documents import Family, OfficeDocument, Window, open_document
 from loom.formats.office.pages import conversions
 from loom.formats.office.ppt import count_slides
 from loom.formats.office.read_messages import ReadRows
 from loom.formats.office.read_worker import inspect_in_worker, render_in_worker, rows_in_worker
 from loom.formats.office.sheet_messages import SheetText
-from loom.formats.pdf import render_pdf
+from loom.formats.pdf import inspect_pdf, render_pdf
 from loom.formats.pdf.messages import clamp_pages
+from loom.formats.sniff.kinds import label_of
 
 T = TypeVar("T")
 OfficeRecipe: TypeAlias = Text | EmbeddedImage | Page | Thumb | Slice
@@ -74,23 +75,60 @@ def inspect_office(data: bytes, media_type: str, name: str, limits: IntakeLimits
     if len(data) > limits.max_office_bytes:
         size, allowed = size_label(len(data)), size_label(limits.max_office_bytes)
         raise TooLarge(f"{name or 'The document'} is {size}; office files up to {allowed} are taken.", name=name)
-    media = _media(data, media_type, name, None)
+    media = Media(digest=digest_of(data), media_type=media_type, size_bytes=len(data), name=name)
 
     def inspect(content: bytes, of: Media) -> Inspection:
-        return inspect_in_worker(content, of.media_type, name, limits)
+        return inspect_in_worker(content, of, limits)
 
-    found = inspect(data, media) if media_type in _CONVERTED else _read(data, media, limits, inspect)
-    return msgspec.structs.replace(found, media=msgspec.structs.replace(media, pages=found.media.pages))
+    if media_type in libreoffice.FOREIGN:
+        found = _inspect_foreign(data, media, limits)
+    else:
+        found = inspect(data, media) if media_type in _CONVERTED else _read(data, media, limits, inspect)
+    return msgspec.structs.replace(
+        found, media=msgspec.structs.replace(media, pages=found.media.pages), category="office"
+    )
 
 
-def inspect_here(data: bytes, media_type: str, name: str, limits: IntakeLimits) -> Inspection:
+def _inspect_foreign(data: bytes, media: Media, limits: IntakeLimits) -> Inspection:
+    """Inspect what LibreOffice makes of a file; a damaged one is refused here, because nothing else can tell."""
+    try:
+        content, of = conversions().convert(
+            data, media, media.media_type, libreoffice.FOREIGN[media.media_type], limits
+        )
+    except Unreadable as error:
+        raise Unreadable(
+            f"{media.name or 'The file'} is {label_of(media.media_type)} that LibreOffice cannot read.",
+            name=media.name,
+            hint="Open it in the program that made it, save it as PDF and attach that.",
+        ) from error
+    is_drawn = of.media_type == libreoffice.PDF
+    found = inspect_pdf(content, media.name, limits) if is_drawn else inspect_in_worker(content, of, limits)
+    said = f"{media.name or 'The file'} is {label_of(media.media_type)}, read through LibreOffice."
+    return msgspec.structs.replace(found, notices=(said, *found.notices))
+
+
+def draw_as_pdf(data: bytes, media: Media, limits: IntakeLimits) -> bytes | None:
+    """Return a drawing that only LibreOffice reads as a PDF; None for any other document."""
+    if libreoffice.FOREIGN.get(media.media_type) != libreoffice.PDF:
+        return None
+    return conversions().convert(data, media, media.media_type, libreoffice.PDF, limits)[0]
+
+
+def is_converted(media_type: str) -> bool:
+    """Return whether only LibreOffice reads files of this type."""
+    return media_type in _CONVERTED
+
+
+def inspect_legacy(data: bytes, media: Media) -> Inspection:
+    """Inspect a file that LibreOffice is to convert, in this process, which is a worker."""
+    _check_legacy(data, media.media_type, media.name)
+    pages = count_slides(data) if media.media_type == _PPT else None
+    return Inspection(media=msgspec.structs.replace(media, pages=pages), category="office")
+
+
+def inspect_opened(opened: OfficeDocument, media: Media) -> Inspection:
     """Inspect in this process, which is a worker."""
-    if media_type in _CONVERTED:
-        _check_legacy(data, media_type, name)
-        pages = count_slides(data) if media_type == _PPT else None
-        return Inspection(media=_media(data, media_type, name, pages), category="office")
-    with damage_reported(name):
-        opened = _open(data, media_type, name, limits)
+    with damage_reported(media.name):
         pictures = opened.pictures()
         listed = office_pictures.list_pictures(opened.package.archive, pictures.found) if opened.package else ()
     notices = opened.notices
@@ -99,14 +137,14 @@ def inspect_here(data: bytes, media_type: str, name: str, limits: IntakeLimits) 
     if pictures.left_out:
         notices = (*notices, f"Only the first {len(listed)} images are listed.")
     return Inspection(
-        media=_media(data, media_type, name, opened.pages), category="office", notices=notices, pictures=listed
+        media=msgspec.structs.replace(media, pages=opened.pages), category="office", notices=notices, pictures=listed
     )
 
 
 def render_office(data: bytes, media: Media, recipe: OfficeRecipe, limits: IntakeLimits) -> Rendered:
     match recipe:
         case Text() | EmbeddedImage():
-            return _read(data, media, limits, lambda content, of: render_in_worker(content, of, recipe, limits))
+            return _read(data, media, limits, lambda content, of: _render_converted(content, of, recipe, limits))
         case Page() | Thumb() | Slice():
             source = _LAID_OUT.get(_FAMILIES.get(media.media_type, ""), media.media_type)
             return render_pdf(*conversions().convert(data, media, source, libreoffice.PDF, limits), recipe, limits)
@@ -114,15 +152,20 @@ def render_office(data: bytes, media: Media, recipe: OfficeRecipe, limits: Intak
             assert_never(recipe)
 
 
-def render_here(data: bytes, media: Media, recipe: Text | EmbeddedImage, limits: IntakeLimits) -> Rendered:
+def _render_converted(data: bytes, media: Media, recipe: Text | EmbeddedImage, limits: IntakeLimits) -> Rendered:
+    if media.media_type == libreoffice.PDF:
+        return render_pdf(data, media, recipe, limits)
+    return render_in_worker(data, media, recipe, limits)
+
+
+def render_opened(opened: OfficeDocument, media: Media, recipe: Text | EmbeddedImage, limits: IntakeLimits) -> Rendered:
     """Render in this process, which is a worker."""
-    if isinstance(recipe, Text):
-        return _text(data, media, recipe, limits)
-    return _picture(data, media, recipe.number, limits)
+    with damage_reported(media.name):
+        return _text(opened, recipe) if isinstance(recipe, Text) else _picture(opened, media, recipe.number, limits)
 
 
 def is_spreadsheet(media_type: str) -> bool:
-    return _FAMILIES.get(media_type) in _SHEET_FAMILIES
+    return _FAMILIES.get(libreoffice.FOREIGN.get(media_type, media_type)) in _SHEET_FAMILIES
 
 
 def sheet_rows(
@@ -131,25 +174,28 @@ def sheet_rows(
     """Return rows of one sheet (the first, unless `pages` names another) from `first_row` on, counted from one."""
 
     def read(content: bytes, of: Media) -> SheetText:
-        return rows_in_worker(content, of, ReadRows(of, pages, first_row, max_rows), limits)
+        return rows_in_worker(content, ReadRows(of, pages, first_row, max_rows), limits)
 
     return _read(data, media, limits, read)
 
 
-def rows_here(
-    data: bytes, media: Media, limits: IntakeLimits, *, pages: str, first_row: int, max_rows: int
-) -> SheetText:
+def opened_rows(opened: OfficeDocument, job: ReadRows) -> SheetText:
     """Read rows in this process, which is a worker."""
-    with damage_reported(media.name):
-        book, _ = open_spreadsheet(_FAMILIES[media.media_type], data, name=media.name, limits=limits)
-        sheet, last, _ = clamp_pages(pages or "1", len(book.sheets))
+    book, name = opened.book, job.media.name
+    if book is None:
+        raise Unsupported(f"{name or 'The document'} has no sheets.", name=name)
+    with damage_reported(name):
+        sheet, last, _ = clamp_pages(job.pages or "1", len(book.sheets))
         if sheet != last:
-            raise Unsupported("Rows are counted in one sheet.", name=media.name, hint='Name it, such as pages="2".')
-        return book.rows(sheet, first_row, max_rows)
+            raise Unsupported("Rows are counted in one sheet.", name=name, hint='Name it, such as pages="2".')
+        return book.rows(sheet, job.first_row, job.max_rows)
 
 
 def _read(data: bytes, media: Media, limits: IntakeLimits, read: Callable[[bytes, Media], T]) -> T:
     """Read a document in a format that we read ourselves; a workbook that calamine refuses, as LibreOffice reads it."""
+    foreign = libreoffice.FOREIGN.get(media.media_type)
+    if foreign is not None:
+        return read(*conversions().convert(data, media, media.media_type, foreign, limits))
     modern = libreoffice.MODERN.get(media.media_type)
     if media.media_type in _CONVERTED and modern is not None:
         _check_legacy(data, media.media_type, media.name)
@@ -168,19 +214,17 @@ def _read(data: bytes, media: Media, limits: IntakeLimits, read: Callable[[bytes
     return read(*converted)
 
 
-def _text(data: bytes, media: Media, recipe: Text, limits: IntakeLimits) -> Rendered:
+def _text(opened: OfficeDocument, recipe: Text) -> Rendered:
     notices: tuple[str, ...] = ()
-    with damage_reported(media.name):
-        opened = _open(data, media.media_type, media.name, limits)
-        if opened.pages is None:
-            window = Window(first=1, last=1, is_selected=False)
-            if recipe.pages:
-                notices = ("A text document has no pages until it is laid out: the whole text is given.",)
-        else:
-            first, last, notice = clamp_pages(recipe.pages, opened.pages, default=opened.pages)
-            window = Window(first=first, last=last, is_selected=bool(recipe.pages))
-            notices = (notice,) if notice else ()
-        text = _printable(opened.text(window)) or b"[this document holds no text]"
+    if opened.pages is None:
+        window = Window(first=1, last=1, is_selected=False)
+        if recipe.pages:
+            notices = ("A text document has no pages until it is laid out: the whole text is given.",)
+    else:
+        first, last, notice = clamp_pages(recipe.pages, opened.pages, default=opened.pages)
+        window = Window(first=first, last=last, is_selected=bool(recipe.pages))
+        notices = (notice,) if notice else ()
+    text = _printable(opened.text(window)) or b"[this document holds no text]"
     return Rendered(data=text, media_type="text/plain", pages=opened.pages, notices=notices)
 
 
@@ -192,28 +236,26 @@ def _printable(text: str) -> bytes:
     return _CONTROLS.sub(text_marks.UNKNOWN_SYMBOL, text).encode()
 
 
-def _picture(data: bytes, media: Media, number: int, limits: IntakeLimits) -> Rendered:
-    with damage_reported(media.name):
-        opened = _open(data, media.media_type, media.name, limits)
-        found = opened.pictures().found
-        if opened.package is None or number > len(found):
-            count = "no images" if not found else "1 image" if len(found) == 1 else f"{len(found)} images"
-            raise Unsupported(
-                f"{media.name or 'The document'} has {count}; there is no image {number}.", name=media.name
-            )
-        return office_pictures.extract_picture(
-            opened.package.archive, found[number - 1], name=media.name, limits=limits
-        )
+def _picture(opened: OfficeDocument, media: Media, number: int, limits: IntakeLimits) -> Rendered:
+    found = opened.pictures().found
+    if opened.package is None or number > len(found):
+        count = "no images" if not found else "1 image" if len(found) == 1 else f"{len(found)} images"
+        raise Unsupported(f"{media.name or 'The document'} has {count}; there is no image {number}.", name=media.name)
+    return office_pictures.extract_picture(opened.package.archive, found[number - 1], name=media.name, limits=limits)
 
 
-def _open(data: bytes, media_type: str, name: str, limits: IntakeLimits) -> OfficeDocument:
-    family = _FAMILIES.get(media_type)
+def open_office(data: bytes, media: Media, limits: IntakeLimits) -> OfficeDocument:
+    """Parse in this process, which is a worker."""
+    family, name = _FAMILIES.get(media.media_type), media.name
     if family is None:
-        raise Unsupported(f"{name or 'The file'} ({media_type}) is not an office file that Loom reads.", name=name)
+        raise Unsupported(
+            f"{name or 'The file'} ({media.media_type}) is not an office file that Loom reads.", name=name
+        )
     if family != "xls" and data.startswith(_OLE):
         _check_unlocked(data, name)
         raise Unreadable(f"{name or 'The document'} is not what its name says.", name=name, hint=SAVE_AGAIN)
-    return open_document(family, data, name=name, limits=limits)
+    with damage_reported(name):
+        return open_document(family, data, name=name, limits=limits)
 
 
 def _check_legacy(data: bytes, media_type: str, name: str) -> None:
@@ -226,7 +268,3 @@ def _check_unlocked(data: bytes, name: str) -> None:
     """A document with a password is an OLE container that holds it encrypted."""
     if any(stream.encode("utf-16-le") in data for stream in _ENCRYPTED):
         raise encrypted_error(name)
-
-
-def _media(data: bytes, media_type: str, name: str, pages: int | None) -> Media:
-    return Media(digest=digest_of(data), media_type=media_type, size_bytes=len(data), pages=pages, name=name)

@@ -80,7 +80,7 @@ class Archive:
 
     def __init__(self, data: bytes, *, name: str, limits: IntakeLimits) -> None:
         self._name = name
-        self._deadline = time.monotonic() + limits.deadline_seconds
+        self.restart_clock(limits.deadline_seconds)
         if data.count(_DIRECTORY_ENTRY) > MAX_SIGNATURES:
             raise self._too_large("holds too many files")
         with damage_reported(name), zipfile.ZipFile(io.BytesIO(data)) as directory:
@@ -114,6 +114,10 @@ class Archive:
     def beginning(self, member: str, most_bytes: int) -> bytes:
         """Return the first bytes of a member."""
         return self._inflate(self._entry(member), most_bytes)[0][:most_bytes]
+
+    def restart_clock(self, seconds: float) -> None:
+        """Begin the deadline of another question about the same document."""
+        self._deadline = time.monotonic() + seconds
 
     def check_time(self) -> None:
         if time.monotonic() > self._deadline:

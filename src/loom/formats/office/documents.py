@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Final, Literal, TypeAlias, assert_never
 
 import msgspec
@@ -39,6 +40,7 @@ class OfficeDocument(msgspec.Struct, frozen=True):
     package: Package | None
     pictures: Callable[[], Pictures]
     text: Callable[[Window], str]
+    book: Spreadsheet | None = None
     notices: tuple[str, ...] = ()
     """What is left out, whatever is asked for."""
 
@@ -54,7 +56,7 @@ def open_document(family: Family, data: bytes, *, name: str, limits: IntakeLimit
         case "odp":
             return _open_presentation(_open_odf(data, name, limits))
         case "xlsx" | "xlsb" | "ods" | "xls":
-            book, package = open_spreadsheet(family, data, name=name, limits=limits)
+            book, package = _open_spreadsheet(family, data, name=name, limits=limits)
             if family == "xlsx" and package:
                 return _workbook(book, package)
             return _sheets_only(book, package, family)
@@ -62,7 +64,7 @@ def open_document(family: Family, data: bytes, *, name: str, limits: IntakeLimit
             assert_never(family)
 
 
-def open_spreadsheet(
+def _open_spreadsheet(
     family: Family, data: bytes, *, name: str, limits: IntakeLimits
 ) -> tuple[Spreadsheet, Package | None]:
     """Return the workbook, and its container if it has one. Of the .xlsx family we know more than calamine does."""
@@ -92,18 +94,18 @@ def _text_document(package: Package, read: Callable[[Package, Pictures], str]) -
 
 def _presentation(package: Package) -> OfficeDocument:
     presentation = Presentation(package)
-    count = len(presentation.slides)
+    pictures = Pictures()
+    slides = cache(lambda: presentation.slide_texts(pictures))
 
-    def pictures() -> Pictures:
-        found = Pictures()
-        presentation.text(1, count, found)
-        return found
+    def listed() -> Pictures:
+        slides()
+        return pictures
 
     return OfficeDocument(
-        pages=count,
+        pages=len(presentation.slides),
         package=package,
-        pictures=pictures,
-        text=lambda window: presentation.text(window.first, window.last, Pictures()),
+        pictures=listed,
+        text=lambda window: "\n\n".join(slides()[window.first - 1 : window.last]),
     )
 
 
@@ -131,6 +133,7 @@ def _workbook(book: Spreadsheet, package: Package) -> OfficeDocument:
         package=package,
         pictures=checked,
         text=lambda window: _with_extras(book, extras, window),
+        book=book,
     )
 
 
@@ -155,5 +158,5 @@ def _sheets_only(book: Spreadsheet, package: Package | None, family: Family) -> 
 
     notices = () if family == "ods" else (f"{_LEFT_OUT.capitalize()} in .{family} files are not shown.",)
     return OfficeDocument(
-        pages=len(book.sheets), package=package, pictures=lambda: pictures, text=text, notices=notices
+        pages=len(book.sheets), package=package, pictures=lambda: pictures, text=text, book=book, notices=notices
     )

@@ -27,19 +27,18 @@ class Presentation:
         self.slides = [part for part in targets if part]
         self._authors: dict[str, str] | None = None
 
-    def text(self, first: int, last: int, pictures: Pictures) -> str:
-        """Slides `first` to `last`, each under its mark. Those before are read too: pictures count from the start."""
-        sections: list[str] = []
+    def slide_texts(self, pictures: Pictures) -> list[str]:
+        """Return the text of each slide under its mark; `pictures` gets every picture in the order of the slides."""
+        texts: list[str] = []
         slide = SlideReader(self._package, pictures)
         notes = SlideReader(self._package, Pictures(), only="body")
-        for number, part in enumerate(self.slides[:last], 1):
+        for number, part in enumerate(self.slides, 1):
             slide.read(part, number)
-            if number >= first:
-                head = f"[slide {number}, hidden]" if slide.is_hidden else f"[slide {number}]"
-                title = [f"# {text_marks.one_line(slide.title)}"] if slide.title else []
-                lines = [head, *title, *slide.lines, *self._notes(notes, part, number), *self._comments(part)]
-                sections.append(text_marks.join_blocks(lines))
-        return "\n\n".join(sections)
+            head = f"[slide {number}, hidden]" if slide.is_hidden else f"[slide {number}]"
+            title = [f"# {text_marks.one_line(slide.title)}"] if slide.title else []
+            lines = [head, *title, *slide.lines, *self._notes(notes, part, number), *self._comments(part)]
+            texts.append(text_marks.join_blocks(lines))
+        return texts
 
     def _notes(self, notes: SlideReader, part: str, number: int) -> list[str]:
         for notes_part in self._package.related_parts(part, "notesSlide")[:1]:

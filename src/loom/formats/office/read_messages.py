@@ -11,8 +11,7 @@ from loom.content.recipes import EmbeddedImage, Text
 
 
 class InspectOffice(msgspec.Struct, frozen=True, tag="inspect"):
-    media_type: str
-    name: str
+    media: Media
 
 
 class RenderOffice(msgspec.Struct, frozen=True, tag="render"):

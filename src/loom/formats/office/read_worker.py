@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from loom.content.media import Media, digest_of
+from loom.content.media import Media
 from loom.content.recipes import EmbeddedImage, Text
 from loom.errors import Encrypted, MediaError, TooLarge, Unreadable, Unsupported
 from loom.formats.facts import Inspection, IntakeLimits, Rendered
@@ -22,28 +22,30 @@ _ERRORS: Final[dict[str, type[MediaError]]] = {
 T = TypeVar("T")
 
 
-def inspect_in_worker(data: bytes, media_type: str, name: str, limits: IntakeLimits) -> Inspection:
-    result, _ = _call(InspectOffice(media_type, name), data, name, limits)
-    found = _decode(result, Inspection)
-    return msgspec.structs.replace(found, media=msgspec.structs.replace(found.media, digest=digest_of(data)))
+def inspect_in_worker(data: bytes, media: Media, limits: IntakeLimits) -> Inspection:
+    result, _ = _call(InspectOffice(media), data, limits)
+    return _decode(result, Inspection)
 
 
 def render_in_worker(data: bytes, media: Media, recipe: Text | EmbeddedImage, limits: IntakeLimits) -> Rendered:
-    result, blob = _call(RenderOffice(media, recipe), data, media.name, limits)
+    result, blob = _call(RenderOffice(media, recipe), data, limits)
     return msgspec.structs.replace(_decode(result, Rendered), data=blob)
 
 
-def rows_in_worker(data: bytes, media: Media, job: ReadRows, limits: IntakeLimits) -> SheetText:
-    result, _ = _call(job, data, media.name, limits)
+def rows_in_worker(data: bytes, job: ReadRows, limits: IntakeLimits) -> SheetText:
+    result, _ = _call(job, data, limits)
     return _decode(result, SheetText)
 
 
-def _call(job: OfficeJob, data: bytes, name: str, limits: IntakeLimits) -> tuple[msgspec.Raw, bytes]:
+def _call(job: OfficeJob, data: bytes, limits: IntakeLimits) -> tuple[msgspec.Raw, bytes]:
+    """The child keeps what it has parsed under this type and name; errors name the file."""
+    media = job.media
     return current_pool().call(
         OFFICE_WORKER,
         msgspec.msgpack.encode(job),
         data,
-        name=name or "The document",
+        digest=f"{media.digest} {media.media_type} {media.name}",
+        name=media.name or "The document",
         limits=limits,
         seconds=limits.deadline_seconds,
     )

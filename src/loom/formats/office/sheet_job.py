@@ -6,19 +6,27 @@ A sheet of 5 KB with two cells far apart makes calamine ask for 550 GB and abort
 from __future__ import annotations
 
 import io
-from collections import OrderedDict
-from itertools import islice
-from typing import Final
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import Any, Final
 
 import msgspec
-from python_calamine import CalamineError, CalamineWorkbook, PasswordError, SheetTypeEnum, SheetVisibleEnum
+from python_calamine import (
+    CalamineError,
+    CalamineSheet,
+    CalamineWorkbook,
+    PasswordError,
+    SheetTypeEnum,
+    SheetVisibleEnum,
+)
 
 from loom.errors import Encrypted, Unreadable
 from loom.formats.office.sheet_messages import ListSheets, ReadSheets, SheetFacts, SheetJob, SheetText
 from loom.formats.office.sheet_rows import RowLines, area, row_lines
+from loom.formats.worker.held_documents import HeldDocuments
 from loom.formats.worker.loop import Task, serve
 
-_HELD_WORKBOOKS: Final = 2
+_JOB: Final = msgspec.msgpack.Decoder(SheetJob)
 _BLOCK_ROWS: Final = 256
 _KINDS: Final = (
     (SheetTypeEnum.ChartSheet, "chart"),
@@ -28,27 +36,20 @@ _KINDS: Final = (
 )
 
 
-class WorkbookCache:
-    """The last workbooks, by digest."""
+def run(task: Task, document: bytes | None) -> tuple[bytes, bytes] | None:
+    try:
+        workbook = _held.get(task, document)
+        if workbook is None:
+            return None
+        return msgspec.msgpack.encode(_run_job(workbook, _JOB.decode(task.job))), b""
+    except PasswordError:
+        raise Encrypted("needs a password", hint="Save a copy without one, and use that.") from None
+    except CalamineError:
+        raise Unreadable("is damaged, or no workbook of a known kind") from None
 
-    def __init__(self) -> None:
-        self._held: OrderedDict[str, CalamineWorkbook] = OrderedDict()
 
-    def run(self, task: Task, document: bytes | None) -> tuple[bytes, bytes] | None:
-        try:
-            if document is not None:
-                self._held[task.digest] = CalamineWorkbook.from_filelike(io.BytesIO(document))
-            if task.digest not in self._held:
-                return None
-            self._held.move_to_end(task.digest)
-            if len(self._held) > _HELD_WORKBOOKS:
-                self._held.popitem(last=False)
-            job = msgspec.msgpack.decode(task.job, type=SheetJob)
-            return msgspec.msgpack.encode(_run_job(self._held[task.digest], job)), b""
-        except PasswordError:
-            raise Encrypted("needs a password", hint="Save a copy without one, and use that.") from None
-        except CalamineError:
-            raise Unreadable("is damaged, or no workbook of a known kind") from None
+def _open(_task: Task, data: bytes) -> CalamineWorkbook:
+    return CalamineWorkbook.from_filelike(io.BytesIO(data))
 
 
 def _run_job(workbook: CalamineWorkbook, job: SheetJob) -> list[SheetFacts] | list[SheetText]:
@@ -61,6 +62,18 @@ def _run_job(workbook: CalamineWorkbook, job: SheetJob) -> list[SheetFacts] | li
         case ReadSheets():
             displayed = job.displayed or ((),) * len(job.sheets)
             return [_text(workbook, sheet, job, shown) for sheet, shown in zip(job.sheets, displayed, strict=True)]
+
+
+def _rows_from(sheet: CalamineSheet, first: int) -> Iterator[list[Any]]:
+    """Yield the rows from number `first` on, counted from 0.
+
+    Some versions of calamine yield the empty rows above the first cell, others begin with its row, which is not empty.
+    """
+    rows = sheet.iter_rows()
+    top = sheet.start[0] if sheet.start else 0
+    head = list(islice(rows, 1)) if top else []
+    begins_at_top = bool(head) and any(cell != "" for cell in head[0])
+    return islice(chain(head, rows), first - (top if begins_at_top else 0), None)
 
 
 def _kind(found: SheetTypeEnum) -> str:
@@ -76,7 +89,7 @@ def _text(
     where = area(sheet.start, sheet.end)
     lines = RowLines(job.max_rows, job.max_characters)
     first = max(job.first_row, sheet.start[0])
-    rows = islice(sheet.iter_rows(), first - sheet.start[0], None)
+    rows = _rows_from(sheet, first)
     shown: dict[int, list[tuple[int, str]]] = {}
     for row, column, text in displayed:
         shown.setdefault(row, []).append((column - sheet.start[1], text))
@@ -91,5 +104,8 @@ def _text(
     return SheetText(lines.text, where, lines.rows, sheet.height)
 
 
+_held: Final = HeldDocuments(_open, max_documents=2)
+
+
 if __name__ == "__main__":
-    serve(WorkbookCache().run)
+    serve(run)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import time
-from collections import OrderedDict
 from typing import Any, Final, assert_never
 
 import msgspec
@@ -20,6 +19,7 @@ from loom.formats.pdf.page_image import draw
 from loom.formats.pdf.pdfium import attached_names, drawn_text, library, pages, raw_functions, side_notes
 from loom.formats.pdf.pictures import list_pictures, take_picture
 from loom.formats.pdf.text_layer import is_gibberish
+from loom.formats.worker.held_documents import HeldDocuments
 from loom.formats.worker.loop import Task, serve
 
 EXAMINED_PAGES: Final = 20
@@ -27,49 +27,53 @@ LISTED_PICTURES: Final = 100
 LISTED_ATTACHMENTS: Final = 5
 MAX_TEXT_BYTES: Final = 32_000_000
 _LISTED_PAGES: Final = 10
-HELD_DOCUMENTS: Final = 4
-HELD_BYTES: Final = 64_000_000
+_JOB: Final = msgspec.msgpack.Decoder(PdfJob)
 
 
-class DocumentCache:
-    """The last few documents, each parsed once, by digest."""
+class TextOfPage(msgspec.Struct, frozen=True):
+    """`is_gibberish`: there is a text layer, and it means nothing; `text` is empty then."""
 
-    def __init__(self) -> None:
-        self._held: OrderedDict[str, tuple[Any, int]] = OrderedDict()
-
-    def run(self, task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
-        document = self._document(task.digest, data)
-        if document is None:
-            return None
-        job = msgspec.msgpack.decode(task.job, type=PdfJob)
-        try:
-            if isinstance(job, Inspect):
-                return msgspec.msgpack.encode(_inspect(document, until=time.monotonic() + 0.4 * task.seconds)), b""
-            made = _render(document, job, task)
-        except library().PdfiumError:
-            raise Unreadable("is damaged") from None
-        return msgspec.msgpack.encode(msgspec.structs.replace(made, data=b"")), made.data
-
-    def _document(self, digest: str, data: bytes | None) -> Any:
-        if digest in self._held:
-            self._held.move_to_end(digest)
-        elif data is None:
-            return None
-        else:
-            self._make_room(len(data))
-            self._held[digest] = (_open(data), len(data))
-        return self._held[digest][0]
-
-    def _make_room(self, size_bytes: int) -> None:
-        while self._held:
-            held_bytes = sum(size for _, size in self._held.values())
-            if len(self._held) < HELD_DOCUMENTS and held_bytes + size_bytes <= HELD_BYTES:
-                return
-            document, _ = self._held.popitem(last=False)[1]
-            document.close()
+    text: str
+    notes: tuple[str, ...]
+    is_gibberish: bool
 
 
-def _open(data: bytes) -> Any:
+class OpenPdf:
+    """A parsed document. What was read of its first pages is kept, because a file that is taken in is read next."""
+
+    def __init__(self, document: Any) -> None:
+        self.document = document
+        self._first: dict[int, TextOfPage] = {}
+
+    def text(self, number: int, page: Any = None) -> TextOfPage | None:
+        """Return the text of a page, of `page` if it is open already; None where it cannot be loaded."""
+        if number not in self._first and page is None:
+            return next((self.text(number, found) for _, found in pages(self.document, number, number) if found), None)
+        if number in self._first:
+            return self._first[number]
+        text = drawn_text(page)
+        bad = bool(text) and is_gibberish(text)
+        read = TextOfPage("" if bad else text, tuple(side_notes(page)), is_gibberish=bad)
+        if number <= EXAMINED_PAGES:
+            self._first[number] = read
+        return read
+
+
+def run(task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
+    opened = _held.get(task, data)
+    if opened is None:
+        return None
+    job = _JOB.decode(task.job)
+    try:
+        if isinstance(job, Inspect):
+            return msgspec.msgpack.encode(_inspect(opened, until=time.monotonic() + 0.4 * task.seconds)), b""
+        made = _render(opened, job, task)
+    except library().PdfiumError:
+        raise Unreadable("is damaged") from None
+    return msgspec.msgpack.encode(msgspec.structs.replace(made, data=b"")), made.data
+
+
+def _open(_task: Task, data: bytes) -> OpenPdf:
     try:
         document = library().PdfDocument(data)
     except library().PdfiumError as error:
@@ -79,13 +83,14 @@ def _open(data: bytes) -> Any:
             raise Encrypted("is encrypted in an unknown way", hint="Save a copy without encryption.") from None
         raise Unreadable("is not a PDF that can be read, or has no pages") from None
     document.init_forms()  # what was typed into a form is drawn only with this
-    return document
+    return OpenPdf(document)
 
 
-def _render(document: Any, job: Page | Slice | Text | Thumb | EmbeddedImage, task: Task) -> Rendered:
+def _render(opened: OpenPdf, job: Page | Slice | Text | Thumb | EmbeddedImage, task: Task) -> Rendered:
+    document = opened.document
     match job:
         case Text():
-            return _text(document, job, until=time.monotonic() + 0.7 * task.seconds)
+            return _text(opened, job, until=time.monotonic() + 0.7 * task.seconds)
         case Slice():
             return _slice(document, job)
         case Page():
@@ -100,8 +105,9 @@ def _render(document: Any, job: Page | Slice | Text | Thumb | EmbeddedImage, tas
             assert_never(job)
 
 
-def _inspect(document: Any, until: float) -> PdfFacts:
+def _inspect(opened: OpenPdf, until: float) -> PdfFacts:
     """Looks at fewer pages where they are so heavy that twenty would take too long."""
+    document = opened.document
     count = len(document)
     examined = 0
     without_text: list[int] = []
@@ -112,8 +118,8 @@ def _inspect(document: Any, until: float) -> PdfFacts:
         if page is None:
             broken.append(number)
         else:
-            text = drawn_text(page)
-            if not text or is_gibberish(text):
+            read = opened.text(number, page)
+            if read is None or not read.text:
                 without_text.append(number)
             found += [facts for facts, _ in list_pictures(page, number, seen)]
         examined = number
@@ -135,32 +141,32 @@ def _inspect(document: Any, until: float) -> PdfFacts:
     )
 
 
-def _text(document: Any, job: Text, until: float) -> Rendered:
+def _text(opened: OpenPdf, job: Text, until: float) -> Rendered:
     """Stops before the deadline or when there is too much of it, and says so: half a book is better than an error."""
-    first, last, notice = clamp_pages(job.pages, len(document), default=len(document))
+    count = len(opened.document)
+    first, last, notice = clamp_pages(job.pages, count, default=count)
     notices = [notice] if notice else []
     parts: list[str] = []
     without_text: list[int] = []
     gibberish: list[int] = []
     broken_from = 0
     size = 0
-    for number, page in pages(document, first, last):
-        if page is None:
+    for number in range(first, last + 1):
+        read = opened.text(number)
+        if read is None:
             broken_from = broken_from or number
             continue
         if broken_from:
             parts.append(f"[{_pages(broken_from, number - 1)}: cannot be read]")
             broken_from = 0
-        text = drawn_text(page)
-        if text and is_gibberish(text):
+        if read.is_gibberish:
             gibberish.append(number)
-            text = ""
-        if text:
-            lines = [f"[page {number}]", text]
+        if read.text:
+            lines = [f"[page {number}]", read.text]
         else:
             lines = [f"[page {number}: no text layer]"]
             without_text.append(number)
-        parts.append("\n".join([*lines, *side_notes(page)]))
+        parts.append("\n".join([*lines, *read.notes]))
         size += len(parts[-1])
         if number < last and (size > MAX_TEXT_BYTES or time.monotonic() > until):
             rest = _pages(number + 1, last)
@@ -210,6 +216,9 @@ def _draw(document: Any, job: Page, max_pixels: int) -> Rendered:
     raise Unreadable(f"is damaged: page {job.number} cannot be read")
 
 
+_held: Final = HeldDocuments(_open, close=lambda opened: opened.document.close())
+
+
 if __name__ == "__main__":
     library()
-    serve(DocumentCache().run)
+    serve(run)

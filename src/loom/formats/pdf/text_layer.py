@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from typing import Final
 
 _LEAST_CHARACTERS: Final = 40
@@ -13,7 +14,7 @@ _MEANINGLESS: Final = frozenset(("Cc", "Cn", "Co", "Cs"))
 _MOST_MEANINGLESS: Final = 0.2
 _LEAST_WORDLIKE: Final = 0.4
 """Letters and digits among all signs. Tables of contents with dotted lines have half."""
-_VOWELS: Final = frozenset("aeiouyAEIOUY")
+_VOWELS: Final = "aeiouyAEIOUY"
 _LEAST_LETTERS: Final = 120
 _LEAST_VOWELS: Final = 0.16
 """Of the letters of a Latin text: languages have 0.3 and more, letters that were shifted in the alphabet less."""
@@ -21,22 +22,23 @@ _LEAST_VOWELS: Final = 0.16
 
 def is_gibberish(text: str) -> bool:
     """Return whether a text layer says nothing, so that the page is better read from its picture."""
-    signs = [char for char in text[:_SAMPLE_CHARACTERS] if not char.isspace()]
-    if len(signs) < _LEAST_CHARACTERS:
+    signs = Counter("".join(text[:_SAMPLE_CHARACTERS].split()))
+    count = signs.total()
+    if count < _LEAST_CHARACTERS:
         return False
-    count = len(signs)
-    meaningless = sum(char == "\ufffd" or unicodedata.category(char) in _MEANINGLESS for char in signs)
+    kinds = {char: unicodedata.category(char) for char in signs}
+    meaningless = sum(number for char, number in signs.items() if char == "\ufffd" or kinds[char] in _MEANINGLESS)
     if meaningless > count * _MOST_MEANINGLESS:
         return True
-    wordlike = sum(unicodedata.category(char)[0] in "LMN" for char in signs)
+    wordlike = sum(number for char, number in signs.items() if kinds[char][0] in "LMN")
     if wordlike < count * _LEAST_WORDLIKE and not _is_ruled(signs):
         return True
-    latin = [char for char in signs if char.isascii() and char.isalpha()]
-    if len(latin) < max(_LEAST_LETTERS, count * 0.6):
+    latin = sum(number for char, number in signs.items() if char.isascii() and char.isalpha())
+    if latin < max(_LEAST_LETTERS, count * 0.6):
         return False
-    return sum(char in _VOWELS for char in latin) < len(latin) * _LEAST_VOWELS
+    return sum(signs[vowel] for vowel in _VOWELS) < latin * _LEAST_VOWELS
 
 
-def _is_ruled(signs: list[str]) -> bool:
+def _is_ruled(signs: Counter[str]) -> bool:
     """Dots, dashes and lines that lead from one column to the next."""
-    return sum(char in ".·…-_–—=|" for char in signs) > len(signs) * 0.5
+    return sum(signs[char] for char in ".·…-_–—=|") > signs.total() * 0.5

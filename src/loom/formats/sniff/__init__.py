@@ -73,8 +73,10 @@ def _binary(media_type: str) -> Callable[[bytes], str | None]:
     return lambda data: media_type if b"\0" in data[:64] else None
 
 
-def _font(data: bytes) -> str | None:
-    """The name of the first table is four printable characters."""
+def _font_or_access(data: bytes) -> str | None:
+    """The name of the first table of a font is four printable characters."""
+    if data[4:19] in (b"Standard Jet DB", b"Standard ACE DB"):
+        return "application/vnd.ms-access"
     table = data[12:16]
     return "font/ttf" if data[4:5] == b"\0" and len(table) == 4 and table.isascii() and min(table) > 31 else None
 
@@ -138,7 +140,10 @@ def _id3(data: bytes) -> str | None:
     if len(data) < 10 or data[3] > 4 or max(data[6:10]) > 127:
         return None
     size = data[6] << 21 | data[7] << 14 | data[8] << 7 | data[9]
-    return "audio/flac" if data[10 + size : 14 + size] == b"fLaC" else "audio/mpeg"
+    behind = data[10 + size : 14 + size]
+    if behind[:1] == b"\xff" and behind[1:2] and behind[1] & 0xF6 == 0xF0:
+        return "audio/aac"
+    return "audio/flac" if behind == b"fLaC" else "audio/mpeg"
 
 
 def _mpeg_frames(data: bytes) -> str | None:
@@ -179,7 +184,26 @@ _MAGIC_4: Final[dict[bytes, str | Callable[[bytes], str | None]]] = {
     b"II+\0": "image/tiff",
     b"MM\0+": "image/tiff",
     b"\0\0\1\0": _icon,
-    b"\0\0\2\0": _icon,
+    b"\0\0\2\0": lambda data: _SHEETS.get(data[4:6]) or _icon(data),
+    b"\0\0\x1a\0": lambda data: "application/vnd.lotus-1-2-3" if data[5:6] == b"\x10" else None,
+    b"\xffWPC": "application/vnd.wordperfect",
+    b"1\xbe\0\0": "application/x-mswrite",
+    b"2\xbe\0\0": "application/x-mswrite",
+    b"\xe4\x52\x5c\x7b": "application/onenote",
+    b"!BDN": _binary("application/vnd.ms-outlook-pst"),
+    b"HWP ": _when(b"HWP Document File", "application/x-hwp"),
+    b"ITSF": _binary("application/vnd.ms-htmlhelp"),
+    b"\x78\x9f\x3e\x22": "application/vnd.ms-tnef",
+    b"AC10": _binary("image/vnd.dwg"),
+    b"CDF\1": "application/x-netcdf",
+    b"CDF\2": "application/x-netcdf",
+    b"\x0e\3\x13\1": "application/x-hdf",
+    b"GRIB": _binary("application/x-grib"),
+    b"SIMP": lambda data: "application/fits" if data.startswith(b"SIMPLE  =") and data[80:86] == b"BITPIX" else None,
+    b"MATL": _when(b"MATLAB 5.0 MAT-file", "application/x-matlab-data"),
+    b"\0\0\0\0": _when(bytes(12) + b"\xc2\xea\x81\x60", "application/x-sas-data"),
+    b"0707": lambda data: "application/x-cpio" if data[4:6] in (b"01", b"02", b"07") and data[6:14].isalnum() else None,
+    b"\1\0\x09\0": lambda data: "image/wmf" if data[4:6] in (b"\0\1", b"\0\3") else None,
     b"8BPS": _binary("image/vnd.adobe.photoshop"),
     b"AT&T": _when(b"AT&TFORM", "image/vnd.djvu"),
     b"gimp": _when(b"gimp xcf ", "image/x-xcf"),
@@ -225,7 +249,7 @@ _MAGIC_4: Final[dict[bytes, str | Callable[[bytes], str | None]]] = {
     b"\n\r\r\n": "application/vnd.tcpdump.pcap",
     b"L\0\0\0": _when(b"L\0\0\0\1\x14\2\0", "application/x-ms-shortcut"),
     b"bpli": _when(b"bplist00", "application/x-bplist"),
-    b"\0\1\0\0": _font,
+    b"\0\1\0\0": _font_or_access,
     b"\1\0\0\0": lambda data: "image/emf" if data[40:44] == b" EMF" else None,
     b"\xd7\xcd\xc6\x9a": "image/wmf",
     b"true": _when(b"true\0", "font/ttf"),
@@ -235,6 +259,14 @@ _MAGIC_4: Final[dict[bytes, str | Callable[[bytes], str | None]]] = {
     b"wOF2": _binary("font/woff2"),
 }
 
+_SHEETS: Final = {
+    b"\4\4": "application/vnd.lotus-1-2-3",
+    b"\6\4": "application/vnd.lotus-1-2-3",
+    b"\1\x10": "application/x-quattro-pro",
+    b"\2\x10": "application/x-quattro-pro",
+    b"\x20\x51": "application/x-quattro-pro",
+}
+"""By the version behind the first record."""
 _MAGIC_2: Final[dict[bytes, str | Callable[[bytes], str | None]]] = {
     b"\xff\xd8": _when(b"\xff\xd8\xff", "image/jpeg"),
     b"\xff\x0a": "image/jxl",
@@ -244,6 +276,7 @@ _MAGIC_2: Final[dict[bytes, str | Callable[[bytes], str | None]]] = {
     b"P6": _netpbm,
     b"MZ": _program,
     b"\x1f\x8b": "application/gzip",
+    b"\x1f\x9d": "application/x-compress",
     b"BZ": lambda data: "application/x-bzip2" if data[2:3] == b"h" and data[4:10] == b"1AY&SY" else None,
     b"ID": lambda data: _id3(data) if data[2:3] == b"3" else None,
     b"CW": _flash,
@@ -323,6 +356,34 @@ def _is_old_tar(data: bytes) -> bool:
     return sum(data[:148]) + 8 * 32 + sum(data[156:512]) == int(data[148:156].strip(b" \0"), 8)
 
 
+_DER: Final = ("application/pkcs7-mime", "application/x-pkcs12", "application/pkix-cert")
+_DBASE: Final = frozenset(b"\x03\x83\x8b\x30\xf5")
+
+
+def _by_name(data: bytes, name: str) -> str:
+    """Kinds whose first bytes prove little: the name must claim them, and the header must make sense."""
+    claimed = type_of_name(name)
+    if claimed in _DER and data[:1] == b"\x30":
+        return claimed
+    if claimed == "application/x-apple-diskimage" and data[-512:-508] == b"koly":
+        return claimed
+    if claimed == "application/x-dbf" and data[0] in _DBASE and len(data) > 32:
+        rows, head = int.from_bytes(data[4:8], "little"), int.from_bytes(data[8:10], "little")
+        width = int.from_bytes(data[10:12], "little")
+        if head > 32 and width and head + rows * width <= len(data) + 1:
+            return claimed
+    return UNKNOWN
+
+
+_APPLE_LENGTH: Final = re.compile(rb"\d{1,10}[ \t]*\r?\n")
+
+
+def apple_mail_offset(data: bytes) -> int:
+    """Return where the mail begins in a file of Apple Mail (.emlx); 0 in any other."""
+    found = _APPLE_LENGTH.match(data, 0, 32)
+    return found.end() if found else 0
+
+
 _MAIL_HEADER: Final = re.compile(rb"([!-9;-~]{1,60}):[ \t]?[^\r\n]*(?:\r?\n[ \t]+[^\r\n]*)*(?:\r?\n|\Z)")
 _MAIL_NAMES: Final = frozenset(
     (b"from", b"to", b"date", b"subject", b"received", b"message-id", b"mime-version", b"return-path", b"delivered-to")
@@ -332,8 +393,8 @@ _LEAST_MAIL_HEADERS: Final = 3
 
 
 def _is_mail(data: bytes) -> bool:
-    """Headers up to an empty line, three of them such as every mail has."""
-    at, names = 0, set[bytes]()
+    """Headers up to an empty line, three of them such as every mail has. Apple Mail writes the length in front."""
+    at, names = apple_mail_offset(data), set[bytes]()
     head = data[:_HEAD_BYTES]
     while (found := _MAIL_HEADER.match(head, at)) is not None:
         names.add(found[1].lower())
@@ -347,7 +408,8 @@ def _sniff_text(data: bytes, name: str) -> SniffResult:
         return SniffResult("message/rfc822", "office")
     codec = encoding_of(data)
     if codec is None:
-        return SniffResult(UNKNOWN, "unsupported")
+        media_type = _by_name(data, name)
+        return SniffResult(media_type, KINDS[media_type].category)
     if codec == "utf-8-sig":
         data = data[3:]
     elif codec.startswith("utf-") and codec != "utf-8":

@@ -74,6 +74,8 @@ def zip_type(data: bytes, name: str) -> str:
         return "application/vnd.apple.iwork"
     if b"QuickLook/Thumbnail.jpg" in directory and (b"index.xml" in directory or b"index.apxl" in directory):
         return "application/vnd.apple.iwork"  # of before 2013
+    if b"content.xml" in directory and (claimed := type_of_name(name) or "").startswith(_SUN):
+        return claimed
     if b"META-INF/MANIFEST.MF" in directory:
         return "application/java-archive"
     return "application/zip"
@@ -106,8 +108,11 @@ def _packed_mimetype(data: bytes, directory: bytes) -> str | None:
 
 
 def _said_type(said: bytes) -> str | None:
-    if said.startswith(b"application/epub+zip"):
+    if said.startswith((b"application/epub+zip", b"application/x-ibooks+zip")):
         return "application/epub+zip"
+    for kind in ("writer", "calc", "impress", "draw"):
+        if said.startswith((_SUN + kind).encode()):
+            return _SUN + kind
     if said.startswith(_ODF.encode()):
         for kind in ("text", "presentation", "spreadsheet", "graphics"):
             if said.startswith((_ODF + kind).encode()):
@@ -133,7 +138,11 @@ _OLE_STREAMS: Final = (
     ("powerpoint document", "application/vnd.ms-powerpoint"),
     ("__properties_version1.0", "application/vnd.ms-outlook"),
     ("visiodocument", "application/vnd.visio"),
+    ("quill", "application/vnd.ms-publisher"),
+    ("\x05hwpsummaryinformation", "application/vnd.hancom.hwp"),
+    ("matost", "application/vnd.ms-works"),
 )
+_SUN: Final = "application/vnd.sun.xml."
 _ENCRYPTED_STREAM: Final = "encryptedpackage"
 _MAX_OLE_SECTORS: Final = 2_048
 _NONE: Final = 0xFFFFFFFA

@@ -12,6 +12,7 @@ _REACH_BYTES: Final = 65_536
 _SPACE: Final = re.compile(rb"\s*")
 _ROOT: Final = re.compile(rb"<(?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*)(?=[\s/>])")
 _DOCTYPE: Final = re.compile(rb"<!doctype\s+([\w:]+)", re.IGNORECASE)
+_FLAT: Final = re.compile(rb'office:mimetype="application/vnd\.oasis\.opendocument\.(text|spreadsheet|presentation)"')
 _FRAGMENT: Final = re.compile(rb"(?:div|p|h[1-6]|table|script|title|meta|style|center|font|a|ul|span)", re.IGNORECASE)
 
 
@@ -29,6 +30,8 @@ def markup_type(data: bytes) -> str | None:
         return SVG
     if local in (b"mxfile", b"mxGraphModel"):
         return "application/vnd.jgraph.mxfile"
+    if local == b"document" and (flat := _FLAT.search(data, at, at + _REACH_BYTES)) is not None:
+        return f"application/vnd.oasis.opendocument.{flat[1].decode()}-flat-xml"
     if local.lower() in (b"html", b"head", b"body"):
         return "text/html"
     return "text/xml" if declared or b"xmlns" in data[at : at + 512] else None

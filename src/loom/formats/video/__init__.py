@@ -52,6 +52,13 @@ def inspect_video(data: bytes, name: str = "", limits: IntakeLimits = IntakeLimi
     return facts
 
 
+def has_only_sound(data: bytes, name: str, limits: IntakeLimits) -> bool:
+    """Return whether there is sound and no image in a file."""
+    answer, _ = _ask(ProbeVideo(), data, name, limits)
+    facts = msgspec.msgpack.decode(answer, type=VideoFacts | None)
+    return facts is not None and not facts.width and bool(facts.sound_codec)
+
+
 def find_scenes(data: bytes, name: str = "", limits: IntakeLimits = IntakeLimits(), digest: str = "") -> list[float]:
     """Return the seconds at which scenes begin; none where looking through the clip takes too long."""
     answer, _ = _ask(FindScenes(), data, name, limits, digest, seconds=limits.conversion_seconds)

@@ -21,7 +21,7 @@ _FILE_ONLY: Final = (
     "-protocol_whitelist",
     "file,fd,pipe",
     "-format_whitelist",
-    "mov,matroska,webm,avi,ogg,flv,mpeg,mpegts,asf,mp3,wav,flac,aac,aiff,amr",
+    "mov,matroska,webm,avi,ogg,flv,mpeg,mpegts,asf,mp3,wav,flac,aac,aiff,amr,au",
 )
 """Playlists and lists of files would make the program open other files or addresses."""
 _MOST_OUTPUT_BYTES: Final = 60_000_000
