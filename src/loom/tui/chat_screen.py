@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import ClassVar, Final
 
+from textual import events
 from textual.binding import Binding, BindingType
 
 from loom.content.inputs import Attachment
@@ -39,6 +40,19 @@ class ChatScreen(ChatCommands):
     ]
 
     # Keys ------------------------------------------------------------------------------------------------------------
+
+    def on_key(self, event: events.Key) -> None:
+        """Put what is typed while a sample, a fold or a pane has the focus into the message, unless it is a key there."""
+        if event.is_printable and event.key not in self.active_bindings:
+            self._hand_to_composer(event, events.Key(event.key, event.character))
+
+    def on_paste(self, event: events.Paste) -> None:
+        self._hand_to_composer(event, events.Paste(event.text))
+
+    def _hand_to_composer(self, event: events.Event, copy: events.Event) -> None:
+        event.stop()
+        self.set_focus(self.composer)
+        self.composer._forward_event(copy)
 
     async def action_escape(self) -> None:
         if self._is_running and self.conversation is not None:
