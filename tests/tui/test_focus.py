@@ -1,4 +1,4 @@
-"""Keys reach what has the focus, in the order in which they were pressed; what is typed elsewhere goes to the message."""
+"""Keys reach what has the focus, in the order in which they were pressed; typing elsewhere goes to the message."""
 
 from __future__ import annotations
 

@@ -50,10 +50,11 @@ from loom.cli.shared.typed_lines import SentLine, TypedLines, follow_turn
 from loom.config import load_config
 from loom.content.inputs import Attachment, Content
 from loom.content.messages import text_of
-from loom.errors import LoomError
+from loom.errors import LoomError, NotFound
 from loom.models import THINKING_LEVELS
 from loom.runtime import Runtime
-from loom.runtime.attachments import attachment, read_clipboard
+from loom.runtime.attachments import attachment
+from loom.runtime.clipboard import read_clipboard
 from loom.runtime.expansion import list_commands
 from loom.runtime.session import LocalSession
 from loom.runtime.workspace_files import missing_mentions
@@ -253,7 +254,10 @@ class Chat(ABC):
         self._attachments.append(attachment(name.strip("\"'")))
 
     async def _paste(self, _: str) -> None:
-        self._attachments += await asyncio.to_thread(read_clipboard)
+        found = await asyncio.to_thread(read_clipboard)
+        if not found.attachments:
+            raise NotFound("No image on the clipboard.", hint="Copy one first.")
+        self._attachments += found.attachments
 
     async def _fork(self, _: str) -> None:
         self._session = await self._begun("nothing to fork").fork()

@@ -211,7 +211,7 @@ class MessageEditor(TextArea):
         if focused is not None and focused is not self:  # the key before this one moved the focus
             event.stop()
             event.prevent_default()
-            focused._forward_event(events.Key(event.key, event.character))
+            focused._forward_event(events.Key(event.key, event.character))  # noqa: SLF001  as the app does
             return
         match event.key:
             case "enter":

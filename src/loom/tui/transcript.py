@@ -29,6 +29,7 @@ from loom.content.blocks import (
 from loom.content.labels import tokens_label
 from loom.content.messages import Message, sources_of, text_of
 from loom.events import (
+    ApprovalAnswered,
     ApprovalRequested,
     CallStarted,
     Event,
@@ -313,7 +314,10 @@ class TranscriptView(VerticalScroll, can_focus=False):
             case ToolFinished():
                 await self._finish_call(event)
             case ApprovalRequested():
-                self._card(event.call).wait_for_approval()
+                self._card(event.call).wait_for_approval(event.approval)
+            case ApprovalAnswered():
+                for card in self._cards.values():
+                    card.end_approval(event.approval)
             case MessageStored():
                 await self._store(event)
             case NoticeRaised() if event.code not in _HIDDEN_NOTICES:
