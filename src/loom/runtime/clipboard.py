@@ -97,7 +97,7 @@ def missing_clipboard_hint() -> str:
         return f"Install wl-clipboard; or {_OTHER_WAYS}."
     if os.environ.get("DISPLAY"):
         return f"Install xclip; or {_OTHER_WAYS}."
-    return f"There is no desktop here: {_OTHER_WAYS} --lan."
+    return f"{_OTHER_WAYS[0].upper()}{_OTHER_WAYS[1:]} --lan."
 
 
 def _is_wsl() -> bool:
