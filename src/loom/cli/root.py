@@ -55,11 +55,17 @@ COMMANDS: Final = {
     "completion": "Print the shell completion script.",
 }
 _MODULES: Final = {
-    "approve": "approvals",
+    "approvals": "work",
+    "approve": "work",
+    "ps": "work",
+    "undo": "work",
+    "attach": "chat",
     "tree": "log",
     "wire": "context",
-    "transcribe": "speech",
-    "speak": "speech",
+    "prompt": "context",
+    "read": "media",
+    "transcribe": "media",
+    "speak": "media",
     "import": "import_",
     "search": "sessions",
     "backup": "store",
@@ -72,6 +78,7 @@ _MODULES: Final = {
     "web": "daemon",
     "token": "daemon",
     "service": "daemon",
+    "completion": "reference",
 }
 """Commands that stand in a module of another name, with others of their kind."""
 _OTHER_WORDS: Final = {

@@ -322,12 +322,11 @@ class TranscriptView(VerticalScroll, can_focus=False):
                 await self._store(event)
             case NoticeRaised() if event.code not in _HIDDEN_NOTICES:
                 await self.mount(NoticeLine(event.text))
-            case TurnFailed(code="turn.cancelled"):
-                await self._end_turn()
-                await self.mount(NoticeLine("Interrupted. The text so far is kept."))
             case TurnFailed():
                 await self._end_turn()
-                await self.mount(NoticeLine(sentence_of(event.text, event.hint), kind="error"))
+                is_cancelled = event.code == "turn.cancelled"
+                text = "Interrupted. The text so far is kept." if is_cancelled else sentence_of(event.text, event.hint)
+                await self.mount(NoticeLine(text) if is_cancelled else NoticeLine(text, kind="error"))
             case TurnFinished():
                 await self._end_turn()
             case _:
