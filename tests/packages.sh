@@ -13,7 +13,7 @@ if [ ${#wanted[@]} -eq 0 ]; then
     bubblewrap ripgrep                                      # the fence around commands; a search to compare with
     strace                                                  # what calls out, and disks that fail
     zsh                                                     # completion in another shell
-    xvfb xclip                                              # a clipboard with a picture on it
+    xvfb xclip sway wl-clipboard                            # clipboards with an image on them
     tmux openssh-server                                     # a terminal for the terminal UI, here and far away
   )
 fi

@@ -156,7 +156,9 @@ def test_over_ssh_there_is_no_clipboard_and_two_ways_around(tmp_path: Path):
     with Terminal(loom, "chat", LOOM_PLAIN="1", SSH_CONNECTION="10.0.0.1 1 10.0.0.2 22") as terminal:
         terminal.wait_for("› ")
         terminal.type("/paste\n")
-        terminal.wait_for("No clipboard available. scp the file and @mention it, or open loom web --lan")
+        terminal.wait_for(
+            "No clipboard available. Over SSH, scp the file and mention it with @, or open loom web --lan"
+        )
         terminal.type("/quit\n")
         assert terminal.end() == 0
     (row,) = [row for row in loom("doctor", "--json", SSH_CONNECTION="x").rows if row["name"] == "clipboard"]

@@ -16,8 +16,7 @@ from cli.model_server import model_server
 from cli.test_daemon_commands import serving
 from loom.cli.daemon import draw_qr
 from loom.cli.shared import terminal_images
-from loom.cli.shared.footer import footer
-from loom.cli.shared.renderers import TurnOutcome
+from loom.cli.shared.renderers import TurnOutcome, footer
 from loom.cli.shared.rich_stream import RichStream, draw_markdown
 from loom.cli.shared.terminal import clip, has_colour, money_label, one_line, safe_text, tokens_label
 from loom.errors import ConfigError

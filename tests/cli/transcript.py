@@ -38,6 +38,7 @@ _ALWAYS = (
     (re.compile(r"127\.0\.0\.1:(?!5666)\d+"), "127.0.0.1:PORT"),
     (re.compile(r"(?<=\?t=)[A-Za-z0-9_-]+|^[A-Za-z0-9_-]{43}$", re.MULTILINE), "TOKEN"),
     (re.compile(r"\bpid \d+"), "pid 1"),
+    (re.compile(r'"pid":\d+'), '"pid":1'),
     # Which sandbox there is, is a matter of the machine.
     (re.compile(r"^(. sandbox +).*$", re.MULTILINE), r"\g<1>…"),
     (

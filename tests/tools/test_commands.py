@@ -208,10 +208,20 @@ async def test_colours_and_progress_bars_are_taken_out_and_broken_text_is_marked
     assert await run(tmp_path, command) == "red\n100%\ndos\n\ufffd\nxy"
 
 
-async def test_progress_is_told_while_it_runs(tmp_path: Path) -> None:
+async def test_the_newest_line_is_reported_even_if_the_program_is_silent_after_it(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
     context = Context(tmp_path)
-    await run_command.run(context, {"command": "for i in 1 2 3; do echo step $i; sleep 0.6; done"})
-    assert context.told == ["step 3"]
+    running = asyncio.create_task(
+        run_command.run(context, {"command": "echo one; echo two; cat gate; echo three; cat gate", "timeout": 300})
+    )
+    for line in ("two", "three"):
+        while line not in context.told:
+            assert not running.done()
+            await asyncio.sleep(0.05)
+        await asyncio.to_thread(gate.write_text, "")
+    await running
+    assert context.told == ["two", "three"]
 
 
 @pytest.mark.parametrize(("command", "seconds"), [("", 5), ("   ", 5), ("a\0b", 5), ("true", 0), ("true", 99_999)])

@@ -12,6 +12,8 @@ from PIL import Image
 from tests.cli.loom_command import Loom
 from tests.tui.terminals import ByteTerminal
 
+from loom.cli.shared.terminal_images import draw_image
+
 RED, GREEN, BLUE, YELLOW = (220, 30, 30), (30, 200, 60), (40, 60, 220), (240, 220, 40)
 _KITTY = re.compile(rb"\x1b_G([^;\x1b]*);([^\x1b]*)\x1b\\")
 _SIXEL = re.compile(rb"\x1bP[0-9;]*q.*?\x1b\\", re.DOTALL)
@@ -88,6 +90,27 @@ def test_sixels_are_drawn_by_another_program_as_the_image_that_was_sent(tmp_path
     (tmp_path / "seen.six").write_bytes(_SIXEL.findall(written)[-1])
     subprocess.run(["convert", f"sixel:{tmp_path / 'seen.six'}", tmp_path / "seen.png"], check=True)
     assert has_quarters(Image.open(tmp_path / "seen.png"))
+
+
+def colors_come_first(sixels: bytes) -> bool:
+    """Whether all colours are defined before the first pixel: xterm draws what is above a later definition wrongly."""
+    data = sixels.partition(b"q")[2]
+    definitions = list(re.finditer(rb"#[0-9]+;2;[0-9;]+", data))
+    return bool(re.fullmatch(rb'"[0-9;]+(?:#[0-9]+;2;[0-9;]+){4,}', data[: definitions[-1].end()]))
+
+
+def test_colours_of_sixels_are_defined_before_the_first_pixel(tmp_path: Path) -> None:
+    loom = Loom(tmp_path)
+
+    with ByteTerminal(loom, LOOM_IMAGES="sixel") as terminal:
+        send_image(loom, terminal)
+        terminal.wait_for(b"quarters.png, 80")
+        terminal.wait_for(b"\x1b\\")
+        written = terminal.written
+
+    assert colors_come_first(_SIXEL.findall(written)[-1])
+    drawn = draw_image(quarters(loom).read_bytes(), 80, 80, "sixel").encode()
+    assert colors_come_first(_SIXEL.findall(drawn)[0])
 
 
 def test_half_blocks_have_the_colours_of_the_image(tmp_path: Path) -> None:

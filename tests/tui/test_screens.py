@@ -106,6 +106,16 @@ async def test_the_palette_offers_the_commands(tmp_path: Path) -> None:
         await screen.wait(lambda: isinstance(screen.app.screen, SessionScreen))
 
 
+async def test_the_palette_begins_a_command_that_needs_an_argument(tmp_path: Path) -> None:
+    async with driven(tmp_path, answers=[]) as screen:
+        await screen.press("ctrl+p")
+        await screen.type("/rename")
+        await screen.wait_for("rename this conversation")
+        await screen.press("enter")
+        await screen.wait(lambda: screen.chat.composer.text == "/rename ", "the command")
+        await screen.wait(lambda: screen.app.focused is screen.chat.composer)
+
+
 async def test_a_narrow_terminal_shows_everything_on_sixty_columns(tmp_path: Path) -> None:
     async with driven(tmp_path, answers=["word " * 60], size=(60, 24)) as screen:
         await screen.say("hello")

@@ -22,10 +22,7 @@ from loom.cli.shared.attachments import (
 )
 from loom.cli.shared.daemon_lookup import open_session
 from loom.cli.shared.exit_codes import exit_code
-from loom.cli.shared.folder_question import ask_about_folder
-from loom.cli.shared.footer import footer, media_hints, switch_preview, usage_line
 from loom.cli.shared.options import MessageOptions, message_options, message_options_from
-from loom.cli.shared.pending_approvals import answer_pending
 from loom.cli.shared.renderers import (
     CodeRenderer,
     JsonRenderer,
@@ -33,24 +30,30 @@ from loom.cli.shared.renderers import (
     StreamJsonRenderer,
     TurnOutcome,
     TurnRenderer,
+    footer,
+    media_hints,
+    switch_preview,
+    usage_line,
 )
-from loom.cli.shared.session_lookup import open_target, target_session
 from loom.cli.shared.session_options import (
     OutputFormat,
     apply_template,
     choose_tools,
     ingest_input,
     model_for,
+    open_target,
     print_notices,
     print_warnings,
     read_schema,
     renderer_for,
     requested_model,
     stored_key,
+    target_session,
     use_key,
 )
 from loom.cli.shared.terminal import Colors, ProgressLine, print_line, sentence
-from loom.cli.shared.turns import RuntimeHost, run_turn
+from loom.cli.shared.turns import RuntimeHost, answer_pending, run_turn
+from loom.cli.trust import ask_about_folder
 from loom.client import RemoteSession
 from loom.config import load_config
 from loom.config.templates import Template, save_template

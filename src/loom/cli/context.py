@@ -1,4 +1,4 @@
-"""`loom context` and `loom wire` show the next request without sending it, as `loom ask --dry-run` does."""
+"""`loom context`, `wire` and `prompt`: the next request as a table, as its body, and the system prompt of a session."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from loom.cli.shared.plan import (
     key_of,
     override_name,
 )
-from loom.cli.shared.session_lookup import target_session
-from loom.cli.shared.session_options import choose_tools, print_notices, print_warnings
+from loom.cli.shared.session_options import choose_tools, print_notices, print_warnings, target_session
 from loom.cli.shared.terminal import GLYPHS, clip, money_label, one_line, print_line, sentence, tokens_label
 from loom.compile import cost
 from loom.compile.assemble import ADDED_CONTINUE
@@ -50,6 +49,8 @@ from loom.runtime.fetched_file import fetch_file
 
 if TYPE_CHECKING:
     from loom.cli.ask import AskOptions
+from loom.cli.shared.exit_codes import OK
+from loom.cli.shared.terminal import safe_text
 
 _LABEL_WIDTH = 54
 _CELL_WIDTH = 22
@@ -347,3 +348,22 @@ async def _before(runtime: Runtime, asked: AskOptions, tools: Sequence[str] | No
         return _Before(found.title, found.model, found.snapshot)
     system = await runtime.sessions.system_for(asked.system, Path.cwd(), tools=tools, agent=asked.agent)
     return _Before("", "", Snapshot(system=system))
+
+
+@click.command("prompt")
+@click.option("--agent", default="", metavar="NAME", help="An agent of the configuration ([agents.NAME]).")
+@click.option("-T", "--tool", "tools", multiple=True, metavar="NAME", help="As for `loom ask`. Default: all.")
+def prompt_command(agent: str, tools: tuple[str, ...]) -> int:
+    """Print the system prompt of a new session in this folder.
+
+    It holds the default prompt or that of the agent, what `prompt.append` adds, and AGENTS.md. To replace the default
+    prompt set `prompt.system`; to leave it out set `prompt.default = false`.
+    """
+    return asyncio.run(_print_prompt(agent, tools))
+
+
+async def _print_prompt(agent: str, tools: tuple[str, ...]) -> int:
+    async with Runtime.open(tools="all") as runtime:
+        chosen = await choose_tools(runtime, tools, default="all")
+        click.echo(safe_text(await runtime.sessions.system_for("", Path.cwd(), tools=chosen, agent=agent)))
+    return OK

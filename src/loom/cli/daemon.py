@@ -1,4 +1,4 @@
-"""`loom serve`, `loom web`, `loom token` and `loom service`: run the daemon and reach it."""
+"""`loom serve`, `status`, `stop`, `web`, `token` and `service`: run the daemon and reach it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import itertools
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import time
 import webbrowser
 from pathlib import Path
 from typing import Any, Final
@@ -21,13 +23,17 @@ import segno
 
 from loom.cli.shared.attachments import read_password
 from loom.cli.shared.daemon_lookup import running_daemon
+from loom.cli.shared.exit_codes import FAILED, OK
 from loom.cli.shared.terminal import print_line
+from loom.client import find
 from loom.config import Config, load_config
 from loom.config.files import display_path, home_folder
 from loom.config.toml_files import write_user_file
 from loom.errors import ConfigError, NotFound
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104  only with a password, which `lan` makes sure of
+_STOP_SECONDS: Final = 30
+"""A daemon lets requests end for 20 s."""
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 
 
@@ -73,6 +79,85 @@ def served_config(password_file: str, *, lan: bool, tls: tuple[str, str] = ("", 
     return load_config(flags={"server": server} if server else {}), made_up
 
 
+class DaemonStatus(msgspec.Struct):
+    """What `loom status --json` prints; only `running` if no daemon does."""
+
+    running: bool
+    url: str = ""
+    pid: int = 0
+    version: str = ""
+
+
+@click.command("status")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status_command(as_json: bool) -> int:
+    """Show whether the daemon of this data folder is running, and where. Exit code 1: it is not.
+
+    `loom doctor` checks everything else.
+    """
+    found = asyncio.run(_daemon_status(load_config()))
+    if as_json:
+        click.echo(msgspec.json.encode(found))
+    elif found.running:
+        click.echo(f"✔ daemon running at {found.url} (pid {found.pid}, version {found.version})")
+    else:
+        click.echo("○ no daemon running  → loom serve, or loom service install")
+    return OK if found.running else FAILED
+
+
+@click.command("stop")
+def stop_command() -> None:
+    """Stop the daemon of this data folder. Sessions stay; a turn that runs continues with the next daemon."""
+    found = asyncio.run(_daemon_status(load_config()))
+    if not found.running:
+        raise NotFound("No daemon is running.", hint="Start one: loom serve")
+    try:
+        os.kill(found.pid, signal.SIGTERM)
+        if not _wait_for_end(found.pid):
+            raise ConfigError(
+                f"The daemon (pid {found.pid}) is still running after {_STOP_SECONDS} s.",
+                hint=f"End it with: kill -9 {found.pid}",
+            )
+    except PermissionError:
+        raise ConfigError(
+            f"The daemon (pid {found.pid}) belongs to another user.", hint="Stop it as that user."
+        ) from None
+    click.echo(f"✔ daemon stopped ({found.url})")
+
+
+async def _daemon_status(config: Config) -> DaemonStatus:
+    """Ask the daemon itself: the pid in its file may belong to another program by now."""
+    from loom.daemon.serve import find_daemon
+
+    here, link = find_daemon(config), await find(config)
+    if link is None:
+        return DaemonStatus(running=False)
+    async with link:
+        version = await link.version()
+    return DaemonStatus(running=here is not None, url=link.url, pid=here.pid if here else 0, version=version)
+
+
+def _wait_for_end(pid: int) -> bool:
+    """Wait until a process has ended; False if it has not in time."""
+    deadline = time.monotonic() + _STOP_SECONDS
+    while not _has_ended(pid):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _has_ended(pid: int) -> bool:
+    """Return whether a process runs no more; its parent may not have noticed yet."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"
+    except ProcessLookupError:
+        return True
+    except OSError:  # there is no /proc
+        return False
+
+
 class _Link(msgspec.Struct):
     url: str
 
@@ -96,7 +181,7 @@ def web_command(lan: bool, port: int | None, password_file: str, no_browser: boo
         if lan:
             raise ConfigError(
                 "A daemon is already running with other settings.",
-                hint="Stop it and run `loom web --lan`, or start it with `loom serve --lan`.",
+                hint="Stop it (`loom stop`) and run `loom web --lan`.",
             )
         _show(link, opens=opens)
         return
@@ -116,8 +201,6 @@ def _serve(config: Config, *, lan: bool, port: int | None, made_up: str, opens: 
 
 async def _link_of_running(config: Config) -> str:
     """Return a new one-time link of the daemon that runs here; empty where none does."""
-    from loom.cli.shared.daemon_lookup import running_daemon
-
     link = await running_daemon(config)
     if link is None:
         return ""

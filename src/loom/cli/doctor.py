@@ -31,6 +31,7 @@ from loom.errors import Corrupt, LoomError
 from loom.formats import ocr
 from loom.providers.catalog import key_env
 from loom.runtime import FIRST_CHOICES, Runtime, key_for
+from loom.runtime.clipboard import clipboard_program, missing_clipboard_hint
 from loom.runtime.plugins import installed_plugins
 from loom.runtime.servers import sandbox_for
 from loom.runtime.session_factory import UNMATCHED_RULE
@@ -400,15 +401,13 @@ def check_terminal() -> list[Finding]:
 
 
 def check_clipboard() -> Finding:
-    """Return what /paste needs. Pillow asks these programs; on other systems it needs none."""
+    """Return how images are pasted here. Systems other than Linux need no program for it."""
     if sys.platform != "linux":
         return Finding("clipboard", "ok", "images can be pasted")
-    if os.environ.get("SSH_CONNECTION") or not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        return Finding("clipboard", "open", "none here", "scp the file and @mention it, or loom web --lan")
-    wanted, package = ("wl-paste", "wl-clipboard") if os.environ.get("WAYLAND_DISPLAY") else ("xclip", "xclip")
-    if shutil.which(wanted):
-        return Finding("clipboard", "ok", f"images can be pasted ({wanted})")
-    return Finding("clipboard", "warning", "images cannot be pasted", f"install {package}")
+    if program := clipboard_program():
+        return Finding("clipboard", "ok", f"images can be pasted ({program})")
+    has_desktop = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return Finding("clipboard", "warning" if has_desktop else "open", "none here", missing_clipboard_hint())
 
 
 async def check_daemon(config: Config) -> Finding:

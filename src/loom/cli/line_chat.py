@@ -25,18 +25,18 @@ from loom.agent.tracked_files import place_of
 from loom.cli.context import print_table
 from loom.cli.log import draw_tree
 from loom.cli.shared.attachments import MessageInput, confirm_mentions
-from loom.cli.shared.daemon_lookup import open_session
-from loom.cli.shared.footer import footer, media_hints
+from loom.cli.shared.daemon_lookup import open_session, reach_daemon
 from loom.cli.shared.options import MessageOptions
-from loom.cli.shared.pending_approvals import answer_pending
 from loom.cli.shared.plan import compile_session
-from loom.cli.shared.renderers import TurnOutcome, TurnRenderer
-from loom.cli.shared.session_lookup import open_target
+from loom.cli.shared.questions import is_interactive
+from loom.cli.shared.renderers import TerminalRenderer, TextRenderer, TurnOutcome, TurnRenderer, footer, media_hints
 from loom.cli.shared.session_options import (
     apply_template,
+    attached_session,
     choose_tools,
     ingest_input,
     model_for,
+    open_target,
     print_notices,
     print_warnings,
     renderer_for,
@@ -44,16 +44,30 @@ from loom.cli.shared.session_options import (
     stored_key,
     use_key,
 )
-from loom.cli.shared.terminal import Colors, ProgressLine, one_line, print_line, quiet_keys, safe_text, sentence, width
-from loom.cli.shared.turns import RuntimeHost, TurnHost, run_turn
+from loom.cli.shared.terminal import (
+    Colors,
+    ProgressLine,
+    has_colour,
+    is_plain,
+    one_line,
+    print_line,
+    quiet_keys,
+    safe_text,
+    sentence,
+    width,
+)
+from loom.cli.shared.turns import RuntimeHost, TurnHost, answer_pending, approval_line, run_turn
 from loom.cli.shared.typed_lines import SentLine, TypedLines, follow_turn
+from loom.client import RemoteLibrary, RemoteSession
 from loom.config import load_config
 from loom.content.inputs import Attachment, Content
 from loom.content.messages import text_of
-from loom.errors import LoomError
-from loom.models import THINKING_LEVELS
+from loom.errors import LoomError, NotFound
+from loom.library import read_media
+from loom.models import THINKING_LEVELS, Usage
 from loom.runtime import Runtime
-from loom.runtime.attachments import attachment, read_clipboard
+from loom.runtime.attachments import attachment
+from loom.runtime.clipboard import read_clipboard
 from loom.runtime.expansion import list_commands
 from loom.runtime.session import LocalSession
 from loom.runtime.workspace_files import missing_mentions
@@ -253,7 +267,10 @@ class Chat(ABC):
         self._attachments.append(attachment(name.strip("\"'")))
 
     async def _paste(self, _: str) -> None:
-        self._attachments += await asyncio.to_thread(read_clipboard)
+        found = await asyncio.to_thread(read_clipboard)
+        if not found.attachments:
+            raise NotFound("No image on the clipboard.", hint="Copy one first.")
+        self._attachments += found.attachments
 
     async def _fork(self, _: str) -> None:
         self._session = await self._begun("nothing to fork").fork()
@@ -500,3 +517,77 @@ def use_line_editing() -> None:
     except ImportError:
         return
     readline.set_history_length(1_000)
+
+
+def run_line_attach(url: str, token: str, *, last: bool, session: str, model: str, hide_reasoning: bool) -> int:
+    """Chat line by line in a session of a daemon."""
+    with asyncio.Runner() as runner:
+        client = runner.run(reach_daemon(load_config(), url, token))
+        try:
+            chosen = runner.run(_remote_session(client, last=last, session_id=session, model=model))
+            options = MessageOptions(shows_reasoning=not hide_reasoning, plain=is_plain())
+            return RemoteChat(runner, client, chosen, options).run()
+        finally:
+            runner.run(client.close())
+
+
+async def _remote_session(client: RemoteLibrary, *, last: bool, session_id: str, model: str) -> RemoteSession:
+    chosen = await attached_session(client, session_id, last=last)
+    return await client.session(chosen, model=model, workspace="" if chosen else str(Path.cwd()))
+
+
+class RemoteChat(Chat):
+    """A chat in a session of a daemon."""
+
+    def __init__(
+        self, runner: asyncio.Runner, client: RemoteLibrary, session: RemoteSession, options: MessageOptions
+    ) -> None:
+        super().__init__(runner, DaemonHost(), options)
+        self._client = client
+        self._session = session
+
+    @property
+    def _remote(self) -> RemoteSession:
+        assert isinstance(self._session, RemoteSession)
+        return self._session
+
+    async def _open(self) -> str:
+        """Prompt for pending approvals first; without a terminal they stay pending."""
+        info = await self._remote.info()
+        waiting = await self._remote.approvals()
+        if waiting and is_interactive():
+            async with ProgressLine(plain=self._options.plain) as progress:
+                await self._render_turn(self._remote, self._remote.resume(), progress)
+        elif waiting:
+            print_line(f"Approval pending: {'; '.join(map(approval_line, waiting))}")
+        title = f", {one_line(info.title, 50)}" if info.title else ""
+        return f"{self._client.url} · {info.model}{title}"
+
+    async def _send(self, message: MessageInput) -> None:
+        async with ProgressLine(plain=self._options.plain) as progress:
+            turn = self._remote.stream(*message.content, options=self._sampling)
+            await self._render_turn(self._remote, turn, progress, said=message.words)
+
+    def _renderer(self) -> TurnRenderer:
+        if has_colour(sys.stdout):
+            return TerminalRenderer(partial(read_media, self._client), shows_reasoning=self._options.shows_reasoning)
+        return TextRenderer(shows_reasoning=self._options.shows_reasoning)
+
+    async def _use_model(self, name: str) -> str:
+        if name:
+            await self._remote.use(name)
+        return (await self._remote.info()).model
+
+
+class DaemonHost:
+    """The host of sessions in a daemon. Prices and renditions are the daemon's, which does not report them."""
+
+    async def model_of(self, session: Session) -> str:
+        assert isinstance(session, RemoteSession)
+        return (await session.info()).model
+
+    async def cost(self, session: Session, usage: Usage) -> float | None:
+        return None
+
+    def follow_renditions(self, show: Callable[[str], None] | None) -> None:
+        return

@@ -12,7 +12,7 @@ import msgspec
 
 from loom.cli.shared.exit_codes import FAILED, OK
 from loom.cli.shared.options import complete_sessions
-from loom.cli.shared.session_lookup import find_or_last
+from loom.cli.shared.session_options import find_or_last
 from loom.cli.shared.terminal import Colors, clip, one_line, print_line, safe_text, width
 from loom.content.blocks import (
     AudioBlock,

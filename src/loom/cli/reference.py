@@ -1,4 +1,5 @@
-"""The help pages as one document. `python -m loom.cli.reference FILE` writes them anew behind the marker in FILE."""
+"""`loom completion`, and the help pages as one document: `python -m loom.cli.reference FILE` writes them anew behind
+the marker in FILE."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import click
+from click.shell_completion import get_completion_class
 
 from loom.atomic_file import write_file_whole
 from loom.cli.root import loom
@@ -47,6 +49,27 @@ def _pages(command: click.Command, name: str, parent: click.Context | None) -> I
             found = command.get_command(context, below)
             assert found is not None
             yield from _pages(found, f"{name} {below}", context)
+
+
+_HOW = {
+    "bash": 'eval "$(loom completion bash)"      # in ~/.bashrc',
+    "zsh": 'eval "$(loom completion zsh)"       # in ~/.zshrc, behind compinit',
+    "fish": "loom completion fish | source       # in ~/.config/fish/config.fish",
+}
+
+
+@click.command("completion", epilog="\b\n" + "\n".join(_HOW.values()))
+@click.argument("shell", type=click.Choice(list(_HOW)))
+def completion_command(shell: str) -> None:
+    """Print the shell completion script."""
+    from loom.cli.root import loom
+
+    found = get_completion_class(shell)
+    assert found is not None
+    script = found(loom, {}, "loom", "_LOOM_COMPLETE").source()
+    # Where Loom has nothing to offer, bash and fish complete file names as they do for other commands.
+    script = script.replace("complete -o nosort -F", "complete -o nosort -o bashdefault -o default -F")
+    click.echo(script.replace("complete --no-files", "complete"))
 
 
 if __name__ == "__main__":

@@ -44,6 +44,8 @@ COMMANDS: Final = {
     "mcp": "Use the tools of MCP servers.",
     "mcp-serve": "Serve read_file and look to an MCP client.",
     "serve": "Run the daemon: the web client, the HTTP API, live events.",
+    "status": "Show whether the daemon is running.",
+    "stop": "Stop the daemon.",
     "web": "Open Loom in the browser.",
     "attach": "Chat through a running daemon, local or remote.",
     "gateway": "Show how other programs use any model through Loom.",
@@ -54,11 +56,17 @@ COMMANDS: Final = {
     "completion": "Print the shell completion script.",
 }
 _MODULES: Final = {
-    "approve": "approvals",
+    "approvals": "work",
+    "approve": "work",
+    "ps": "work",
+    "undo": "work",
+    "attach": "chat",
     "tree": "log",
     "wire": "context",
-    "transcribe": "speech",
-    "speak": "speech",
+    "prompt": "context",
+    "read": "media",
+    "transcribe": "media",
+    "speak": "media",
     "import": "import_",
     "search": "sessions",
     "export": "sessions",
@@ -67,11 +75,31 @@ _MODULES: Final = {
     "sweep": "store",
     "mcp-serve": "mcp",
     "serve": "daemon",
+    "status": "daemon",
+    "stop": "daemon",
     "web": "daemon",
     "token": "daemon",
     "service": "daemon",
+    "completion": "reference",
 }
 """Commands that stand in a module of another name, with others of their kind."""
+_OTHER_WORDS: Final = {
+    **dict.fromkeys(("start", "up", "daemon", "server"), "To run the daemon: loom serve"),
+    **dict.fromkeys(("restart", "reload"), "To restart the daemon: loom stop, then loom serve"),
+    **dict.fromkeys(("quit", "exit", "kill", "down", "shutdown"), "To stop the daemon: loom stop"),
+    **dict.fromkeys(("list", "ls", "history", "conversations", "chats"), "To list conversations: loom sessions"),
+    **dict.fromkeys(("resume", "continue"), "To continue the last conversation: loom chat -c"),
+    **dict.fromkeys(("new", "init", "tui", "ui"), "To start a conversation: loom"),
+    **dict.fromkeys(("login", "auth", "setup", "key"), "To add an API key: loom keys set PROVIDER"),
+    "logout": "To remove an API key: loom keys remove PROVIDER",
+    **dict.fromkeys(("delete", "rm", "remove"), "To delete a conversation: loom sessions delete ID"),
+    **dict.fromkeys(("settings", "env"), "To see the settings: loom config show"),
+    **dict.fromkeys(("update", "upgrade", "install"), "To update Loom: pip install --upgrade loom-runtime"),
+    "version": "To see the version: loom --version",
+    **dict.fromkeys(("show", "cat"), "To show a conversation: loom log"),
+    **dict.fromkeys(("info", "check", "health"), "To check the setup: loom doctor"),
+}
+"""What other programs call a command, and what it is here. Alone, such a word is not a question."""
 _OWN_OPTIONS: Final = ("-h", "--help", "--version")
 _DEFAULT: Final = "ask"
 _NEAR: Final = 0.75
@@ -104,13 +132,15 @@ class LazyGroup(click.Group):
 
 
 def _refuse_typing_error(args: list[str]) -> None:
-    """`loom sesions` is hardly a question, and asking it would cost money."""
+    """`loom sesions` or `loom restart` is hardly a question, and asking it would cost money."""
     import difflib
     from pathlib import Path
 
     word = args[0]
     if len(args) > 1 or not word.isalpha() or Path(word).exists():
         return
+    if hint := _OTHER_WORDS.get(word.lower()):
+        raise click.UsageError(f"Unknown command {word!r}. {hint}. To ask it: loom ask {word}")
     close = difflib.get_close_matches(word, COMMANDS, n=1, cutoff=_NEAR)
     if close:
         raise click.UsageError(f"Unknown command {word!r}. Did you mean `loom {close[0]}`? To ask it: loom ask {word}")

@@ -17,7 +17,7 @@ from loom.atomic_file import write_file_whole
 from loom.cli.shared.exit_codes import FAILED, OK
 from loom.cli.shared.options import complete_sessions
 from loom.cli.shared.questions import confirm
-from loom.cli.shared.session_lookup import find_or_last
+from loom.cli.shared.session_options import find_or_last
 from loom.cli.shared.terminal import ProgressLine, is_plain, one_line, print_line, safe_text, width
 from loom.client import find as find_daemon
 from loom.content.media import size_label

@@ -266,7 +266,7 @@ def _only_one(config: Config) -> Generator[None]:
             holder = os.pread(descriptor, 100, 0).decode("ascii", "replace").strip()
             raise ConfigError(
                 f"A daemon with the pid {holder or '?'} has this data folder already.",
-                hint="Use it (loom web, loom attach), or stop it first.",
+                hint="Use it (loom web, loom attach), or stop it first (loom stop).",
             ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)

@@ -1,34 +1,22 @@
-"""Attachments by name: a file, pages of a file, a URL, the clipboard; and a limit for the pages of a document."""
+"""Attachments by name: a file, pages of a file, a URL; and how many pages are read at once."""
 
 from __future__ import annotations
 
-import base64
-import importlib
-import io
-import os
 import re
-import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final
 
 import msgspec
 
 from loom.content.blocks import ContentBlock, DocumentBlock, page_label, page_range
 from loom.content.inputs import Attachment
-from loom.errors import LoomError, NotFound, Unreadable
+from loom.errors import Unreadable
 
 PIPED: Final = "stdin"
 """The name of input that was piped into a command."""
 _PAGES: Final = re.compile(r"(.+)#([1-9][0-9]{0,6}(?:-[1-9][0-9]{0,6})?)")
 _LONGEST_PATH: Final = 4_096
-_NO_CLIPBOARD: Final = "scp the file and @mention it, or open loom web --lan"
-_POWERSHELL: Final = (
-    "$image = Get-Clipboard -Format Image; if ($image) { $file = New-Object IO.MemoryStream; "
-    "$image.Save($file, 'Png'); [Convert]::ToBase64String($file.ToArray()) }"
-)
-_POWERSHELL_SECONDS: Final = 20
 
 
 def attachment(name: str) -> Attachment:
@@ -89,43 +77,3 @@ def limit_pages(blocks: Sequence[ContentBlock], pages_per_read: int) -> tuple[li
         again = "-a -" if block.media.name == PIPED else block.media.name
         notices.append(f"attached {block.media.label}; sending {first}, more with {again}#{more}")
     return shown, notices
-
-
-def read_clipboard() -> list[Attachment]:
-    """Return the image or the files on the clipboard. Raise `LoomError` if there is no clipboard, as over SSH,
-    `NotFound` if it holds neither."""
-    if os.environ.get("SSH_CONNECTION"):
-        raise LoomError("No clipboard available.", hint=_NO_CLIPBOARD)
-    if os.environ.get("WSL_DISTRO_NAME") and shutil.which("powershell.exe"):
-        return _read_windows_clipboard()
-    grab: Any = importlib.import_module("PIL.ImageGrab")
-    try:
-        found: Any = grab.grabclipboard()
-    except importlib.import_module("PIL").UnidentifiedImageError:  # some programs return arbitrary data
-        found = None
-    except (NotImplementedError, OSError):  # no clipboard program, or it failed: ChildProcessError is an OSError
-        raise LoomError("No clipboard available.", hint=f"Install wl-clipboard or xclip; or {_NO_CLIPBOARD}") from None
-    if isinstance(found, list):
-        return [Attachment(source=Path(str(name))) for name in cast("list[Any]", found)]
-    if found is None:
-        raise _no_image()
-    file = io.BytesIO()
-    found.save(file, "PNG")
-    return [Attachment(source=file.getvalue(), name="pasted.png")]
-
-
-def _read_windows_clipboard() -> list[Attachment]:
-    """Return the content of the Windows clipboard, from inside its Linux subsystem."""
-    command = ["powershell.exe", "-NoProfile", "-NonInteractive", "-STA", "-Command", _POWERSHELL]
-    try:
-        ran = subprocess.run(command, capture_output=True, check=True, timeout=_POWERSHELL_SECONDS)
-        data = base64.b64decode(ran.stdout, validate=False)
-    except (OSError, subprocess.SubprocessError, ValueError):
-        raise LoomError("No clipboard available.", hint=_NO_CLIPBOARD) from None
-    if not data:
-        raise _no_image()
-    return [Attachment(source=data, name="pasted.png")]
-
-
-def _no_image() -> NotFound:
-    return NotFound("No image on the clipboard.", hint="Copy one first.")

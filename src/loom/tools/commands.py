@@ -165,7 +165,9 @@ def check_command(command: str) -> None:
 
 async def _collect_output(running: RunningProgram, output: Output, seconds: float, context: ToolContext) -> bool:
     """Collect what it prints until it ends; False when it had to be ended."""
-    reading = asyncio.create_task(_read(running, output, context))
+    newest = _NewestLine()
+    reading = asyncio.create_task(_read(running, output, newest))
+    reporting = asyncio.create_task(_report_progress(newest, context))
     try:
         async with asyncio.timeout(seconds):
             await running.process.wait()
@@ -183,17 +185,33 @@ async def _collect_output(running: RunningProgram, output: Output, seconds: floa
         # what it has printed is in the pipe; what it left running may hold the pipe open for ever
         await asyncio.wait([reading], timeout=_DRAIN_SECONDS)
         reading.cancel()
-        await asyncio.wait([reading])
+        reporting.cancel()
+        await asyncio.wait([reading, reporting])
 
 
-async def _read(running: RunningProgram, output: Output, context: ToolContext) -> None:
-    said = time.monotonic()
+class _NewestLine:
+    """The end of what a program printed last; read as text only when it is shown."""
+
+    tail = b""
+
+    def text(self) -> str:
+        return _readable(self.tail).rstrip().rpartition("\n")[2][:200]
+
+
+async def _read(running: RunningProgram, output: Output, newest: _NewestLine) -> None:
     while chunk := await running.output.read(_READ_BYTES):
         output.add(chunk)
-        last = _readable(chunk[-_READ_BYTES // 64 :]).rstrip().rpartition("\n")[2]
-        if last and time.monotonic() - said > _PROGRESS_SECONDS:
-            said = time.monotonic()
-            await context.emit(last[:200])
+        newest.tail = chunk[-_READ_BYTES // 64 :]
+
+
+async def _report_progress(newest: _NewestLine, context: ToolContext) -> None:
+    """Report the newest line at most once in `_PROGRESS_SECONDS`, also of a program that is silent after it."""
+    shown = ""
+    while True:
+        await asyncio.sleep(_PROGRESS_SECONDS)
+        if (line := newest.text()) and line != shown:
+            shown = line
+            await context.emit(line)
 
 
 def _answer(

@@ -60,7 +60,7 @@ class LoomApp(App[int]):
     """`connect` opens the store or reaches the daemon; it runs after the first paint."""
 
     TITLE = "Loom"
-    COMMANDS = App.COMMANDS | {_slash_commands}
+    COMMANDS: ClassVar = {_slash_commands}
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "ctrl+p"
     CSS = """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import io
 import os
+import re
 import struct
 import sys
 import termios
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 _DEFAULT_CELL: Final = (10, 20)
+_SIXELS: Final = re.compile(r'(\x1bP[0-9;]*q(?:"[0-9;]*)?)([^\x1b]*)')
+_COLOR: Final = re.compile(r"#([0-9]+)(;2;[0-9]+;[0-9]+;[0-9]+)")
 
 
 def cell_size() -> tuple[int, int]:
@@ -28,6 +31,18 @@ def cell_size() -> tuple[int, int]:
     if not (rows and columns and width >= columns and height >= rows):
         return _DEFAULT_CELL
     return width // columns, height // rows
+
+
+def define_colors_first(text: str) -> str:
+    """Return a text whose Sixel images define their colours before the first pixel, and not where each is first used:
+    xterm draws what is above a later definition in a wrong colour."""
+    return _SIXELS.sub(_move_colors, text)
+
+
+def _move_colors(found: re.Match[str]) -> str:
+    colors = dict.fromkeys(_COLOR.findall(found[2]))
+    definitions = "".join(f"#{number}{value}" for number, value in colors)
+    return found[1] + definitions + _COLOR.sub(r"#\1", found[2])
 
 
 @contextmanager

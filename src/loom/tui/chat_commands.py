@@ -265,8 +265,7 @@ class ChatCommands(ChatComposing):
         )
         if not text:
             raise ContentError("No answer yet.")
-        self.app.copy_to_clipboard(text)
-        self.notify("The last answer was copied.")
+        await self.copy_text(text)
 
     async def command_theme(self, name: str) -> None:
         if not name:

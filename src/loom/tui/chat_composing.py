@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from textual import events
+
 from loom.content.inputs import Attachment, Content
 from loom.content.messages import title_of, user
 from loom.errors import LoomError, NotFound
@@ -164,10 +166,14 @@ class ChatComposing(ChatTurns):
         await self.guard(self.paste_clipboard())
 
     async def paste_clipboard(self) -> None:
-        from loom.runtime.attachments import read_clipboard
+        """Attach the image or the files on the clipboard; a text goes into the message."""
+        from loom.runtime.clipboard import read_clipboard
 
-        for item in await asyncio.to_thread(read_clipboard):
+        found = await asyncio.to_thread(read_clipboard)
+        for item in found.attachments:
             self.attach(item)
+        if found.text:
+            self.composer.post_message(events.Paste(found.text))
 
     def attach(self, item: Attachment) -> None:
         """Insert a chip, and read the file in the background."""

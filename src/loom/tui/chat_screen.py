@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import ClassVar, Final
 
+from textual import events
 from textual.binding import Binding, BindingType
 
 from loom.content.inputs import Attachment
@@ -40,6 +41,19 @@ class ChatScreen(ChatCommands):
 
     # Keys ------------------------------------------------------------------------------------------------------------
 
+    def on_key(self, event: events.Key) -> None:
+        """Put what is typed elsewhere, as on a fold or a sample, into the message, unless it is a key there."""
+        if event.is_printable and event.key not in self.active_bindings:
+            self._hand_to_composer(event, events.Key(event.key, event.character))
+
+    def on_paste(self, event: events.Paste) -> None:
+        self._hand_to_composer(event, events.Paste(event.text))
+
+    def _hand_to_composer(self, event: events.Event, copy: events.Event) -> None:
+        event.stop()
+        self.set_focus(self.composer)
+        self.composer._forward_event(copy)  # noqa: SLF001  posted as it is, the app would handle it again
+
     async def action_escape(self) -> None:
         if self._is_running and self.conversation is not None:
             self._activity = "interrupting"
@@ -56,8 +70,7 @@ class ChatScreen(ChatCommands):
     def action_copy_or_quit(self) -> None:
         selected = self.get_selected_text() or self.composer.selected_text
         if selected:
-            self.app.copy_to_clipboard(selected)
-            self.notify("Copied")
+            self.run_worker(self.copy_text(selected))
         elif self.composer.text:
             self.composer.clear_all()
         elif self._is_running:
@@ -114,8 +127,14 @@ class ChatScreen(ChatCommands):
         self.run_worker(self.guard(self.command_sessions("")))
 
     def action_run_command(self, name: str) -> None:
+        """Run a `/` command; one that needs an argument is begun in the message instead."""
         command = find_command(name)
-        if command is not None:
+        if command is None:
+            return
+        if command.arguments and not command.arguments.startswith("["):
+            self.composer.put_back(f"/{command.name} ", {})
+            self.composer.focus()
+        else:
             self.run_worker(self.guard(getattr(self, f"command_{command.action}")("")))
 
     async def action_send_sample(self, number: int) -> None:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 NEWEST: Final = 100
 """Messages that are read when a conversation is opened."""
+_TERMINAL_COPY_BYTES: Final = 74_994
+"""What every terminal with OSC 52 takes: 100,000 characters of the sequence, in base64."""
 EMPTY: Final = "The conversation is empty."
 
 
@@ -176,6 +178,20 @@ class ChatState(Screen[None]):
             await doing
         except LoomError as error:
             await self.report(error)
+
+    async def copy_text(self, text: str) -> None:
+        """Copy a text to the clipboard of the desktop; without one, ask the terminal (OSC 52), which never says whether
+        it did."""
+        from loom.runtime.clipboard import write_clipboard
+
+        if await asyncio.to_thread(write_clipboard, text):
+            self.notify("Copied")
+            return
+        self.app.copy_to_clipboard(text)
+        if len(text.encode()) > _TERMINAL_COPY_BYTES:
+            self.notify("Copied through the terminal, which may refuse so long a text. /export writes a file.")
+        else:
+            self.notify("Copied through the terminal. If nothing arrives, allow OSC 52 in its settings.")
 
     # The transcript --------------------------------------------------------------------------------------------------
 

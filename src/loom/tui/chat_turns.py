@@ -43,6 +43,7 @@ _DENIED: Final = {
     "plan": "this run only plans: say what you would do, and do not try it again",
     "deny": "tools that need approval are not allowed here",
 }
+_APPROVAL_PENDING: Final = "waiting for your approval"
 PERMISSIONS: Final = ("ask", "auto", "plan", "deny")
 
 
@@ -245,7 +246,7 @@ class ChatTurns(ChatState):
             return
         card = ApprovalCard(request)
         await place.mount(card)
-        self._activity = "waiting for your approval"
+        self._activity = _APPROVAL_PENDING
         self.app.announce(f"Approval needed: {request.call.name}")
         if not self.composer.text.strip() and isinstance(self.focused, MessageEditor | None):
             card.focus()
@@ -253,8 +254,11 @@ class ChatTurns(ChatState):
     async def _close_approval(self, approval: str) -> None:
         for card in self.query_one("#approvals").query(ApprovalCard):
             if card.request.approval == approval:
+                self._activity = f"running {one_line(card.request.call.name, 40)}"
                 await card.remove()
         following = next(iter(self.query_one("#approvals").query(ApprovalCard)), None)
+        if following is not None:
+            self._activity = _APPROVAL_PENDING
         (following or self.composer).focus()
 
     async def on_approval_card_answered(self, event: ApprovalCard.Answered) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
@@ -38,6 +40,7 @@ KEYS: Final = (
     ("Ctrl+C", "copy the selection; clear the message; twice: exit"),
     ("Ctrl+D, Ctrl+Q", "exit; continue later with `loom -c`"),
 )
+_KEY_COLUMNS: Final = 24
 
 
 class HelpScreen(ModalScreen[None]):
@@ -47,18 +50,35 @@ class HelpScreen(ModalScreen[None]):
         width: 84; max-width: 100%; height: 90%; border: round $primary; border-title-color: $primary;
         background: $surface; padding: 1 2; scrollbar-size-vertical: 1;
     }
-    HelpScreen Static { height: auto; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,f1", "dismiss", "Close", show=False)]
 
     def compose(self) -> ComposeResult:
         with VerticalScroll() as box:
             box.border_title = "Help (Esc closes)"
-            yield Static(Content.styled("Keys", "bold"))
-            yield Static(Content("\n").join(_line(key, what) for key, what in KEYS))
-            yield Static(Content.styled("\nCommands", "bold"))
-            yield Static(Content("\n").join(_line(f"/{it.name} {it.arguments}".strip(), it.help) for it in COMMANDS))
+            yield HelpTable("Keys", KEYS)
+            yield HelpTable("Commands", [(f"/{it.name} {it.arguments}".strip(), it.help) for it in COMMANDS])
 
 
-def _line(key: str, what: str) -> Content:
-    return Content.styled(f"  {key:<34} "[:37], "$primary") + plain_text(what)
+class HelpTable(Static):
+    """A heading, and keys with what they do: beside each other, or below in a narrow terminal."""
+
+    DEFAULT_CSS = "HelpTable { height: auto; margin: 0 0 1 0; }"
+
+    def __init__(self, heading: str, rows: Sequence[tuple[str, str]]) -> None:
+        super().__init__()
+        self._heading = heading
+        self._rows = rows
+
+    def render(self) -> Content:
+        indent = min(_KEY_COLUMNS, self.size.width // 3)
+        lines = [Content.styled(self._heading, "bold")]
+        for key, what in self._rows:
+            wrapped = textwrap.wrap(what, max(self.size.width - indent, 12))
+            if len(key) + 3 > indent:  # the key takes a line of its own
+                lines.append(Content.styled(f"  {key}", "$primary"))
+            else:
+                first = wrapped.pop(0)
+                lines.append(Content.styled(f"  {key:<{indent - 2}}", "$primary") + plain_text(first))
+            lines += [plain_text(f"{'':<{indent}}{line}") for line in wrapped]
+        return Content("\n").join(lines)

@@ -207,6 +207,12 @@ class MessageEditor(TextArea):
 
     async def _on_key(self, event: events.Key) -> None:
         """Handle these keys here and not as bindings of the screen: they must come after a paste that is on its way."""
+        focused = self.app.focused  # pyright: ignore[reportUnknownMemberType]  as Textual declares its app
+        if focused is not None and focused is not self:  # the key before this one moved the focus
+            event.stop()
+            event.prevent_default()
+            focused._forward_event(events.Key(event.key, event.character))  # noqa: SLF001  as the app does
+            return
         match event.key:
             case "enter":
                 self.action_submit()

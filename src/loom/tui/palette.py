@@ -25,4 +25,9 @@ class TuiCommandProvider(Provider):
                 yield Hit(score, matcher.highlight(text), partial(self._run, command.name), help=command.help)
 
     async def _run(self, name: str) -> None:
-        await self.app.run_action(f"screen.run_command('{name}')")
+        """Run it in the chat, whichever screen is in front of it."""
+        from loom.tui.chat_screen import ChatScreen
+
+        for screen in self.app.screen_stack:
+            if isinstance(screen, ChatScreen):
+                screen.action_run_command(name)

@@ -17,7 +17,7 @@ from textual.widgets import Static
 from loom.content.media import Media
 from loom.content.recipes import Fit
 from loom.errors import LoomError
-from loom.tui.cell_images import cell_size, import_quietly
+from loom.tui.cell_images import cell_size, define_colors_first, import_quietly
 from loom.tui.image_protocol import ImageProtocol
 from loom.tui.text_content import plain_text
 
@@ -121,6 +121,14 @@ def image_widgets() -> dict[ImageProtocol, type[Widget]]:
         from textual_image.widget.sixel import Image as SixelImage
         from textual_image.widget.sixel import _ImageSixelImpl  # pyright: ignore[reportPrivateUsage]
 
+    class SixelPixels(_ImageSixelImpl):
+        def _image_to_sixels(self, image: Any, sixel_options: Any = None, background: Any = None) -> str:
+            return define_colors_first(super()._image_to_sixels(image, sixel_options, background))
+
+    class SixelPicture(SixelImage, Renderable=vars(SixelImage)["_Renderable"]):
+        def compose(self) -> ComposeResult:
+            yield SixelPixels(self.image)
+
     class ItermPixels(_ImageSixelImpl):
         """Writes iTerm2's inline image sequence where Sixel data would stand."""
 
@@ -137,7 +145,7 @@ def image_widgets() -> dict[ImageProtocol, type[Widget]]:
 
     return {
         "kitty": widget.TGPImage,
-        "sixel": widget.SixelImage,
+        "sixel": SixelPicture,
         "iterm2": ItermImage,
         "halfcell": widget.HalfcellImage,
     }

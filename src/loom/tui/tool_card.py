@@ -42,7 +42,9 @@ class ToolCard(Foldable):
         self._seconds = 0.0
         self._began = time.monotonic()
         self._progress: ToolProgressed | None = None
-        self._note = ""
+        self._approvals: set[str] = set()
+        """Those that are pending."""
+        self._is_interrupted = False
         self._is_running = call is None
         self._frame = 0
 
@@ -58,12 +60,18 @@ class ToolCard(Foldable):
         self._progress = event
         self.refresh_title()
 
-    def wait_for_approval(self) -> None:
-        self._note = "approval needed"
+    def wait_for_approval(self, approval: str) -> None:
+        self._approvals.add(approval)
+        self.refresh_title()
+
+    def end_approval(self, approval: str) -> None:
+        """The approval was answered, here or elsewhere."""
+        self._approvals.discard(approval)
         self.refresh_title()
 
     def finish(self, result: ToolResult, seconds: float) -> None:
-        self._result, self._seconds, self._is_running, self._note = result, seconds, False, ""
+        self._result, self._seconds, self._is_running = result, seconds, False
+        self._approvals.clear()
         self.set_class(result.is_error, "-error")
         self.refresh_title()
         if result.is_error:
@@ -73,7 +81,7 @@ class ToolCard(Foldable):
     def interrupt(self) -> None:
         """The turn ended before the call did."""
         if self._is_running and self._result is None:
-            self._is_running, self._note = False, "interrupted"
+            self._is_running, self._is_interrupted = False, True
             self.refresh_title()
 
     def tick(self) -> None:
@@ -85,8 +93,9 @@ class ToolCard(Foldable):
         parts = [Content(f"{self._sign()} "), Content.styled(self._tool, "bold")]
         if self._call is not None:
             parts.append(plain_text(f"  {subject_of(self._call)}"))
-        if self._note:
-            parts.append(Content.styled(f"  {self._note}", "$warning"))
+        if self._is_interrupted or self._approvals:
+            note = "interrupted" if self._is_interrupted else "approval needed"
+            parts.append(Content.styled(f"  {note}", "$warning"))
         elif self._result is not None:
             parts.append(plain_text(f"  {summary_of(self._result)}  {self._seconds:.1f} s"))
         elif self._progress is not None:
@@ -105,9 +114,10 @@ class ToolCard(Foldable):
     def _progress_text(self, event: ToolProgressed) -> str:
         if event.fraction is None:
             return one_line(event.text, 60)
-        done = round(max(0.0, min(event.fraction, 1.0)) * _BAR_CELLS)
+        fraction = max(0.0, min(event.fraction, 1.0))
+        done = round(fraction * _BAR_CELLS)
         bar = self.glyphs.full_cell * done + self.glyphs.empty_cell * (_BAR_CELLS - done)
-        return f"{bar} {event.fraction:.0%} {one_line(event.text, 40)}"
+        return f"{bar} {fraction:.0%} {one_line(event.text, 40)}"
 
     def body(self) -> list[Widget]:
         found: list[Widget] = []

@@ -29,6 +29,7 @@ from loom.content.blocks import (
 from loom.content.labels import tokens_label
 from loom.content.messages import Message, sources_of, text_of
 from loom.events import (
+    ApprovalAnswered,
     ApprovalRequested,
     CallStarted,
     Event,
@@ -313,17 +314,19 @@ class TranscriptView(VerticalScroll, can_focus=False):
             case ToolFinished():
                 await self._finish_call(event)
             case ApprovalRequested():
-                self._card(event.call).wait_for_approval()
+                self._card(event.call).wait_for_approval(event.approval)
+            case ApprovalAnswered():
+                for card in self._cards.values():
+                    card.end_approval(event.approval)
             case MessageStored():
                 await self._store(event)
             case NoticeRaised() if event.code not in _HIDDEN_NOTICES:
                 await self.mount(NoticeLine(event.text))
-            case TurnFailed(code="turn.cancelled"):
-                await self._end_turn()
-                await self.mount(NoticeLine("Interrupted. The text so far is kept."))
             case TurnFailed():
                 await self._end_turn()
-                await self.mount(NoticeLine(sentence_of(event.text, event.hint), kind="error"))
+                is_cancelled = event.code == "turn.cancelled"
+                text = "Interrupted. The text so far is kept." if is_cancelled else sentence_of(event.text, event.hint)
+                await self.mount(NoticeLine(text) if is_cancelled else NoticeLine(text, kind="error"))
             case TurnFinished():
                 await self._end_turn()
             case _:

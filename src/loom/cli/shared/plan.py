@@ -10,8 +10,7 @@ from typing import Final
 import msgspec
 
 from loom.api_types import OverrideChoice, SessionView
-from loom.cli.shared.session_lookup import find_or_last
-from loom.cli.shared.session_options import choose_tools
+from loom.cli.shared.session_options import choose_tools, find_or_last
 from loom.compile.policy import DetachedMessage, Placed, override_key
 from loom.compile.request import NextRequest, RequestOptions, Snapshot, next_request
 from loom.compile.settle import Settler

@@ -1,15 +1,28 @@
-"""Yes-or-no questions in the terminal."""
+"""Questions in the terminal: yes or no, and approvals of tool calls. Without a terminal, approvals are denied."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import signal
 import sys
-from collections.abc import Generator
+from collections import deque
+from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, cast
 
 import click
+import msgspec
+
+from loom.agent.plan_mode import PRESENT_PLAN
+from loom.cli.shared.options import ApprovalMode
+from loom.cli.shared.terminal import Colors, one_line, print_line, quiet_keys, safe_text
+from loom.errors import LoomError
+from loom.events import ApprovalAnswered, ApprovalRequested, Event, TurnFailed, TurnFinished
+from loom.session import EventIterator, Session
+from loom.tools.mcp.questions import describe_field, value_fields
 
 
 def confirm(question: str) -> bool:
@@ -60,3 +73,200 @@ def _signal_pipe() -> Generator[int]:
         signal.signal(signal.SIGINT, handler)
         os.close(readable)
         os.close(writable)
+
+
+ApprovalChoice: TypeAlias = Literal["once", "always", "deny"]
+
+ApprovalReply: TypeAlias = tuple[ApprovalChoice, str]
+"""An answer and, where there is one, its reason."""
+
+_GONE: Final = "approval.gone"
+_ANSWERS: Final[dict[str, ApprovalChoice]] = {
+    "y": "once",
+    "yes": "once",
+    "a": "always",
+    "always": "always",
+    "n": "deny",
+    "no": "deny",
+}
+_CHOICES: Final = "[y] once  [a] always in this session  [n] no › "
+_VALUE_CHOICES: Final = "[y] answer  [n] no › "
+
+
+def is_interactive() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+async def answer_in(
+    events: EventLookahead,
+    session: Session,
+    event: ApprovalRequested,
+    permission: ApprovalMode,
+    given: ApprovalReply | None = None,
+) -> None:
+    """Answer an approval of a watched turn; an answer from elsewhere ends the prompt. `given` was given in advance."""
+    said = given or await events.wait_for_answer(_answer_without_prompt(event, permission), event.approval)
+    if said is None:
+        sys.stderr.write("\n")
+        _say_gone(event)
+    else:
+        await _tell(session, event, said)
+
+
+async def answer(session: Session, event: ApprovalRequested, permission: ApprovalMode) -> None:
+    """The same for a turn that is watched by others."""
+    await _tell(session, event, await _answer_without_prompt(event, permission))
+
+
+async def _tell(session: Session, event: ApprovalRequested, said: ApprovalReply) -> None:
+    try:
+        await session.answer(event.approval, *said)
+    except LoomError as error:
+        if error.code != _GONE:
+            raise
+        _say_gone(event)
+
+
+def _say_gone(event: ApprovalRequested) -> None:
+    print_line(f"{one_line(event.call.name)} was answered elsewhere")
+
+
+async def _answer_without_prompt(event: ApprovalRequested, permission: ApprovalMode) -> ApprovalReply:
+    match permission:
+        case "auto":
+            return "once", ""
+        case "plan" if event.call.name == PRESENT_PLAN and is_interactive():
+            with quiet_keys(on=False):
+                return await _prompt_for_answer(event)
+        case "plan" if event.call.name == PRESENT_PLAN:
+            return "deny", "there is no terminal to approve the plan here: give the plan as your answer"
+        case "plan":
+            return "deny", "this run only plans (--plan): say what you would do, and do not try it again"
+        case "deny":
+            return "deny", "--permission deny rejects every approval"
+        case "ask" if is_interactive():
+            with quiet_keys(on=False):
+                return await _prompt_for_answer(event)
+        case "ask":
+            return "deny", "No terminal to ask for approval; use --permission auto to allow it"
+
+
+async def _prompt_for_answer(event: ApprovalRequested) -> ApprovalReply:
+    """`action` has its control characters made visible already: what is approved is what is seen."""
+    ink = Colors(sys.stderr)
+    sys.stderr.write(f"\n{ink.bold('approve')} {one_line(event.call.name)}\n")
+    sys.stderr.writelines(f"  {line}\n" for line in event.action.splitlines())
+    while True:
+        sys.stderr.write(_CHOICES if event.values is None else _VALUE_CHOICES)
+        sys.stderr.flush()
+        line = await _line()
+        if not line:
+            return "deny", "the terminal was closed"
+        word, _, reason = line.strip().partition(" ")
+        said = _ANSWERS.get(word.lower())
+        if said not in (None, "deny") and event.values is not None:
+            return await _prompt_for_values(event.values)
+        if said is not None:
+            return said, reason.strip()
+        sys.stderr.write("Type y, a or n, optionally with a reason: n REASON\n")
+
+
+async def _prompt_for_values(schema: dict[str, Any]) -> ApprovalReply:
+    """Ask for each value on a line of its own; an empty line leaves it out."""
+    required = cast("list[Any]", schema.get("required") or [])
+    values: dict[str, str] = {}
+    for name, facts in value_fields(schema).items():
+        sys.stderr.write(f"  {safe_text(describe_field(name, facts, is_required=name in required))} › ")
+        sys.stderr.flush()
+        line = await _line()
+        if not line:
+            return "deny", "the terminal was closed"
+        if line.strip():
+            values[name] = line.strip()
+    return "once", msgspec.json.encode(values).decode()
+
+
+async def _line() -> str:
+    """Return a line from the terminal, without blocking what else runs, and gone at once when the turn
+    is interrupted."""
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Future[bytes] = loop.create_future()
+    descriptor = sys.stdin.fileno()
+
+    def read() -> None:
+        if not arrived.done():
+            arrived.set_result(os.read(descriptor, 4096))
+
+    loop.add_reader(descriptor, read)
+    try:
+        return (await arrived).decode("utf-8", "replace")
+    finally:
+        loop.remove_reader(descriptor)
+
+
+T = TypeVar("T")
+
+
+class EventLookahead:
+    """The events of a turn, one by one. Use it inside the `async with` that closes them."""
+
+    def __init__(self, events: EventIterator) -> None:
+        self._events = events
+        self._held: deque[Event] = deque()
+        self._coming: asyncio.Task[Event | None] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._coming is not None:
+            await _cancel_task(self._coming)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        if self._held:
+            return self._held.popleft()
+        if self._coming is None:
+            return await anext(self._events)
+        coming, self._coming = self._coming, None
+        event = await coming
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+    async def wait_for_answer(self, asking: Coroutine[Any, Any, T], approval: str) -> T | None:
+        """Wait for an answer that is asked for here; None if one came from elsewhere first. Events that arrive
+        meanwhile are kept for afterwards."""
+        answering = asyncio.create_task(asking)
+        try:
+            while not answering.done():
+                coming = self._coming = self._coming or asyncio.create_task(_next(self._events))
+                await asyncio.wait([answering, coming], return_when=asyncio.FIRST_COMPLETED)
+                if answering.done() or not coming.done():
+                    continue
+                event = coming.result()
+                if event is None:
+                    return None
+                self._coming = None
+                self._held.append(event)
+                if isinstance(event, TurnFinished | TurnFailed):
+                    return None
+                if isinstance(event, ApprovalAnswered) and event.approval == approval:
+                    return None
+            return await answering
+        finally:
+            if not answering.done():
+                await _cancel_task(answering)
+
+
+async def _next(events: EventIterator) -> Event | None:
+    return await anext(events, None)
+
+
+async def _cancel_task(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.wait([task])

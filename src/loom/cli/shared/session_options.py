@@ -1,4 +1,4 @@
-"""What `ask` and `chat` share: the options' meaning, the tools, the first-run notice, the face for this output."""
+"""What the options of a message mean for its session: which one, with which model, tools, key and output."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from loom.agent.output import schema_fault
+from loom.api_types import SessionView
 from loom.atomic_file import write_file_whole
 from loom.cli.shared import terminal
 from loom.cli.shared.attachments import MessageInput, add_password_hint, ingest_content, prepare_files
-from loom.cli.shared.options import MessageOptions
+from loom.cli.shared.options import MessageOptions, MessageTarget
 from loom.cli.shared.renderers import JsonRenderer, StreamJsonRenderer, TerminalRenderer, TextRenderer, TurnRenderer
 from loom.cli.shared.terminal import ProgressLine, has_colour, print_line, safe_text
 from loom.config import load_config
 from loom.config.templates import Template, fill_template
 from loom.content.blocks import ContentBlock
 from loom.content.inputs import Attachment, Content
-from loom.errors import ConfigError, ContentError
-from loom.library import read_media
+from loom.errors import ConfigError, ContentError, NotFound
+from loom.library import Library, read_media
 from loom.runtime import FIRST_CHOICES, Runtime, key_names
 from loom.runtime.agents import agent_model, find_agent
 from loom.runtime.attachments import limit_pages
 from loom.runtime.model_resolution import BUILT_IN_MODEL
+from loom.runtime.session import LocalSession
 from loom.sampling import OutputSchema
 
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
@@ -220,3 +222,53 @@ async def names_known(runtime: Runtime) -> list[str]:
     local = [name for server in await runtime.models.local_servers() for name in server.models]
     chosen = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items()]
     return list(dict.fromkeys([*runtime.config.models, *local, *chosen, BUILT_IN_MODEL]))
+
+
+async def find_or_last(library: Library, text: str) -> SessionView:
+    """Return the session that `text` names; empty means the last one of this folder."""
+    return await (library.find(text) if text else library.find(workspace=str(Path.cwd())))
+
+
+async def target_session(library: Library, target: MessageTarget) -> SessionView:
+    """Return the session that a command continues; its head is not moved yet."""
+    if target.node and not target.resume and not target.last_here:
+        return (await library.find_message(target.node)).session
+    return await find_or_last(library, target.resume)
+
+
+async def attached_session(library: Library, session: str, *, last: bool) -> str:
+    """Return the id of the session of a daemon to continue; empty for a new one."""
+    if session or not last:
+        return session.upper()
+    newest = (await library.sessions(limit=1)).sessions
+    if not newest:
+        raise NotFound("The daemon has no sessions yet.", hint="Start one: loom attach")
+    return newest[0].id
+
+
+async def open_target(
+    runtime: Runtime,
+    target: MessageTarget,
+    *,
+    model: str,
+    system: str,
+    title: str,
+    tools: Sequence[str] | None = None,
+    agent: str = "",
+) -> LocalSession:
+    """Return the session to send in: new, continued, forked, or moved to a message. No message is overwritten."""
+    if target.is_new:
+        return await runtime.session(title=title, model=model, system=system, tools=tools, agent=agent)
+    if system:
+        raise ConfigError(
+            "A system prompt can only be set for a new session.", hint="Leave out -s, or start a new session."
+        )
+    found = await target_session(runtime.library, target)
+    if target.fork:
+        found = await (await (await runtime.library.open(found.id)).fork(target.node or None)).info()
+    session = await runtime.session(found.id, tools=tools, agent=agent)
+    if target.node and (await runtime.library.find_message(target.node)).node != found.head:
+        await session.go(target.node)
+    if model:
+        await session.use(model)
+    return session

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator
 from typing import Final
 
-from loom.tui.cell_images import cell_size, import_quietly
+from loom.tui.cell_images import cell_size, define_colors_first, import_quietly
 from loom.tui.image_protocol import ImageProtocol, choose_protocol
 
 __all__ = ["ImageProtocol", "choose_protocol", "draw_image", "side_px"]
@@ -63,4 +63,4 @@ def _draw_cells(png: bytes, columns: int, rows: int, chosen: ImageProtocol) -> s
     file = io.StringIO()
     console = Console(file=file, width=columns + 1, height=rows + 1, force_terminal=True, color_system="truecolor")
     console.print(renderable, end="")
-    return file.getvalue()
+    return define_colors_first(file.getvalue())

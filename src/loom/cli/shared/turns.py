@@ -1,7 +1,9 @@
-"""One turn on the command line: show its events, answer its approvals, and return its outcome."""
+"""One turn on the command line: show its events, answer its approvals, return its outcome; and continue one that an
+earlier run left with pending approvals."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, nullcontext
@@ -9,11 +11,13 @@ from typing import Protocol
 
 import msgspec
 
-from loom.cli.shared.approval_prompt import ApprovalReply, EventLookahead, answer_in
+from loom.cli.shared.daemon_lookup import open_session
 from loom.cli.shared.exit_codes import TurnError
-from loom.cli.shared.options import ApprovalMode
-from loom.cli.shared.renderers import TurnOutcome, TurnRenderer
-from loom.cli.shared.terminal import ProgressLine
+from loom.cli.shared.options import ApprovalMode, MessageOptions, MessageTarget
+from loom.cli.shared.questions import ApprovalReply, EventLookahead, answer, answer_in, is_interactive
+from loom.cli.shared.renderers import TextRenderer, TurnOutcome, TurnRenderer
+from loom.cli.shared.session_options import OutputFormat, renderer_for, target_session
+from loom.cli.shared.terminal import ProgressLine, one_line, print_line, sentence
 from loom.cli.shared.typed_lines import TypedLines
 from loom.content.blocks import ThinkingBlock
 from loom.content.messages import Message
@@ -34,6 +38,7 @@ from loom.events import (
 )
 from loom.models import Model, Usage
 from loom.runtime import Runtime
+from loom.runtime.session import LocalSession
 from loom.session import EventIterator, Session
 
 
@@ -200,3 +205,77 @@ async def _outcome(host: TurnHost, session: Session, seen: _TurnLog, seconds: fl
         return outcome
     (receipt,) = await session.plan()
     return msgspec.structs.replace(outcome, stop=seen.finished.stop, receipt=receipt)
+
+
+SHORT_ID = 8
+
+
+async def answer_pending(runtime: Runtime, speaking: MessageOptions, place: MessageTarget) -> None:
+    """Before a new message: ask for the pending approvals of the session, and continue its turn to the end."""
+    if place.is_new or place.fork:
+        return
+    found = await target_session(runtime.library, place)
+    session = await runtime.library.open(found.id)
+    approvals = await session.approvals()
+    if not approvals:
+        return
+    if speaking.permission == "ask" and not is_interactive():
+        raise _approvals_pending_error(approvals)
+    print_line(f'"{one_line(found.title or found.id, 40)}" has a pending approval')
+    if not await runs_elsewhere(runtime, speaking, session):
+        outcome = await continue_turn(runtime, speaking, session, beside=not sys.stdout.isatty())
+        if outcome.error is not None:
+            print_line(sentence(outcome.error))
+        return
+    for asked in approvals:
+        await answer(session, asked, speaking.permission)
+
+
+async def runs_elsewhere(runtime: Runtime, speaking: MessageOptions, session: LocalSession) -> bool:
+    """Return whether another process runs the turn, and there is no daemon through which it could be watched."""
+    if not await session.is_running():
+        return False
+    async with open_session(runtime, speaking, session) as speaker:
+        return isinstance(speaker, LocalSession)
+
+
+async def continue_turn(
+    runtime: Runtime,
+    speaking: MessageOptions,
+    session: LocalSession,
+    *,
+    answers: Mapping[str, ApprovalReply] | None = None,
+    form: OutputFormat = "text",
+    beside: bool = False,
+) -> TurnOutcome:
+    """Show the rest of the turn, which keeps its tools. `beside` shows it on stderr."""
+    face = renderer_for(runtime, form, shows_reasoning=speaking.shows_reasoning, plain=speaking.plain)
+    if beside:
+        face = TextRenderer(shows_reasoning=speaking.shows_reasoning)
+        face.out = sys.stderr
+    async with ProgressLine(plain=speaking.plain) as progress, open_session(runtime, speaking, session) as speaker:
+        return await run_turn(
+            RuntimeHost(runtime),
+            speaker,
+            speaker.resume(),
+            face,
+            said="",
+            permission=speaking.permission,
+            answers=answers or {},
+            shows_reasoning=speaking.shows_reasoning,
+            progress=progress,
+        )
+
+
+def approval_line(asked: ApprovalRequested) -> str:
+    """`3f2a91c0 run_command: rm -rf build`"""
+    action, _, _ = asked.action.partition("\n\n(")  # without what the sandbox says about it
+    return f"{asked.approval[:SHORT_ID]} {one_line(asked.call.name)}: {one_line(action)}"
+
+
+def _approvals_pending_error(approvals: Sequence[ApprovalRequested]) -> LoomError:
+    ids = " ".join(asked.approval[:SHORT_ID] for asked in approvals)
+    return LoomError(
+        f"Approval pending: {'; '.join(map(approval_line, approvals))}.",
+        hint=f"Approve with `loom approve {ids}`, deny with `--deny REASON`; --permission auto|deny answers here.",
+    )

@@ -1,4 +1,4 @@
-"""`loom approvals` lists pending tool calls; `loom approve` answers them and continues the turn."""
+"""`loom approvals`, `approve`, `ps` and `undo`: what agents wait for, run and changed."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ import asyncio
 import click
 import msgspec
 
-from loom.cli.shared.approval_prompt import ApprovalReply, is_interactive
+from loom.cli.shared.daemon_lookup import running_daemon
 from loom.cli.shared.exit_codes import OK, exit_code
 from loom.cli.shared.options import MessageOptions, complete_sessions
-from loom.cli.shared.pending_approvals import (
+from loom.cli.shared.questions import ApprovalReply, is_interactive
+from loom.cli.shared.session_options import OutputFormat, find_or_last
+from loom.cli.shared.terminal import one_line, print_line, safe_text, sentence
+from loom.cli.shared.turns import (
     SHORT_ID,
     approval_line,
     continue_turn,
     runs_elsewhere,
 )
-from loom.cli.shared.session_options import OutputFormat
-from loom.cli.shared.terminal import one_line, print_line, safe_text, sentence
+from loom.config import load_config
 from loom.errors import ConfigError, NotFound
 from loom.events import ApprovalRequested
 from loom.message_types import SessionApprovals
 from loom.runtime import Runtime
+from loom.work_types import ChangedStep, ProcessList, process_line
 
 
 @click.command("approvals")
@@ -142,3 +145,85 @@ async def _find_approvals(runtime: Runtime, names: tuple[str, ...]) -> tuple[Ses
     if len(found) > 1:
         raise ConfigError("These approvals belong to different sessions.", hint="Answer one session at a time.")
     return next(iter(found.values())), chosen
+
+
+@click.command("ps")
+@click.option("--stop", nargs=2, default=None, metavar="SESSION PROCESS", help="Stop a process.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
+def ps_command(stop: tuple[str, str] | None, as_json: bool) -> int:
+    """List the background processes that agents have started, with the ports on which they answer.
+
+    Processes belong to a session and live in the program that runs it: those of `loom serve` are listed here. Those of
+    `loom chat` and `loom ask` end with the command.
+    """
+    return asyncio.run(_ps(stop, as_json=as_json))
+
+
+async def _ps(stop: tuple[str, str] | None, *, as_json: bool) -> int:
+    link = await running_daemon(load_config())
+    if link is None:
+        if stop:
+            raise NotFound("No daemon is running: no process to stop.", hint="Start one: `loom serve`.")
+        if not as_json:
+            click.echo("No daemon is running.", err=True)
+        return OK
+    try:
+        if stop:
+            await link.ask("DELETE", f"/v1/sessions/{stop[0]}/processes/{stop[1]}", repeats=False)
+            return OK
+        found = msgspec.json.decode(await link.ask("GET", "/v1/processes"), type=ProcessList).processes
+    finally:
+        await link.close()
+    for process in found:
+        click.echo(
+            msgspec.json.encode(process) if as_json else safe_text(f"{process.session}  {process_line(process)}")
+        )
+    if not found and not as_json:
+        click.echo("No background processes.", err=True)
+    return OK
+
+
+@click.command("undo")
+@click.argument("step", type=click.IntRange(min=1), required=False)
+@click.option(
+    "-r",
+    "--resume",
+    "session",
+    default="",
+    metavar="SESSION",
+    shell_complete=complete_sessions,
+    help="The conversation. Default: the last one of this folder.",
+)
+@click.option("--list", "is_list", is_flag=True, help="List the steps that changed files, and change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def undo_command(step: int | None, session: str, is_list: bool, as_json: bool) -> int:
+    """Undo the file changes of the last step, or of STEP and all later ones.
+
+    Files are restored as they were before. A file that something else changed since is left alone. The model reads
+    what was undone. Only changes by write_file, edit_file and multi_edit can be undone, for `cleanup_after_days`.
+    """
+    return asyncio.run(_undo(step, session, is_list=is_list, as_json=as_json))
+
+
+async def _undo(step: int | None, wanted: str, *, is_list: bool, as_json: bool) -> int:
+    async with Runtime.open() as runtime:
+        session = await runtime.session((await find_or_last(runtime.library, wanted)).id)
+        if is_list:
+            steps = await session.changes()
+            for found in steps:
+                click.echo(msgspec.json.encode(found) if as_json else safe_text(_step_line(found)))
+            if not steps and not as_json:
+                click.echo("No step of this conversation has changed a file.", err=True)
+            return OK
+        report = await session.undo(step)
+    if as_json:
+        click.echo(msgspec.json.encode(report))
+    else:
+        for sentence in report.files:
+            click.echo(safe_text(sentence))
+    return OK
+
+
+def _step_line(found: ChangedStep) -> str:
+    files = ", ".join(dict.fromkeys(change.path for change in found.changes))
+    return f"{found.step:>4}  {files}{'  (undone)' if found.is_undone else ''}"

@@ -1,8 +1,9 @@
-"""`loom read`: how intake reads files, without storing anything."""
+"""`loom read`, `transcribe` and `speak`: how Loom reads files, and speech from and to text."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,17 @@ from typing import Any
 import click
 import msgspec
 
+from loom.cli.shared.exit_codes import OK
 from loom.cli.shared.terminal import safe_text, sentence
 from loom.config import load_config
 from loom.content.blocks import ContentBlock, DocumentBlock, TextBlock, clean_text
 from loom.content.messages import text_of
 from loom.content.recipes import Text
-from loom.errors import ExtraMissing, LoomError, Unsupported
+from loom.errors import ContentError, ExtraMissing, LoomError, Unsupported
 from loom.formats import render
 from loom.formats.facts import IntakeLimits
 from loom.formats.intake import accept
+from loom.runtime import Runtime
 from loom.runtime.attachments import existing_file
 from loom.tools.files import read_file
 
@@ -114,3 +117,41 @@ def _for_people(found: dict[str, Any], error: str) -> str:
         lines += [label for label in labels if label not in found["text"]]
         lines.append(found["text"])
     return "\n".join(lines)
+
+
+@click.command("transcribe")
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def transcribe_command(files: tuple[Path, ...]) -> int:
+    """Print a transcript of recordings and videos, by `audio.transcriber` or `audio.transcribe_command`."""
+    return asyncio.run(_transcribe(files))
+
+
+@click.command("speak")
+@click.argument("text", required=False, default="")
+@click.option("-o", "--output", required=True, metavar="FILE", help="The sound file to write; - is standard output.")
+def speak_command(text: str, output: str) -> int:
+    """Speak TEXT, or standard input, into a sound file, by `audio.speaker` or `audio.speak_command`."""
+    words = text or ("" if sys.stdin.isatty() else sys.stdin.read())
+    if not words.strip():
+        raise ContentError("No text to speak.", hint='Give a text: loom speak "Hello" -o hello.mp3')
+    return asyncio.run(_speak(words, output))
+
+
+async def _transcribe(files: tuple[Path, ...]) -> int:
+    async with Runtime.open(tools=(), mcp=False) as runtime:
+        for file in files:
+            words = await runtime.speech.transcribe(await asyncio.to_thread(file.read_bytes), file.name)
+            if len(files) > 1:
+                click.echo(f"── {safe_text(str(file))}")
+            click.echo(safe_text(words or "(no speech)"))
+    return OK
+
+
+async def _speak(words: str, output: str) -> int:
+    async with Runtime.open(tools=(), mcp=False) as runtime:
+        sound = await runtime.speech.speak(words)
+    if output == "-":
+        sys.stdout.buffer.write(sound)
+    else:
+        await asyncio.to_thread(Path(output).write_bytes, sound)
+    return OK

@@ -1,0 +1,55 @@
+"""Tool calls that take time: what they are doing stands in their line."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from tests.tui.pilots import driven
+
+from loom.content.blocks import ToolCall
+from loom.events import ToolProgressed
+from loom.tui.approval_card import ApprovalCard
+from loom.tui.glyphs import ASCII, UNICODE
+from loom.tui.tool_card import ToolCard
+
+COMMAND = "echo step $((1)); cat gate; echo step $((2)); cat gate"
+
+
+@pytest.mark.parametrize("permission", ["ask", "auto"])
+async def test_a_running_command_shows_its_newest_line_once_it_is_approved(tmp_path: Path, permission: str) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    run = ToolCall("c1", "run_command", {"command": COMMAND})
+    async with driven(tmp_path, answers=[run, "done"], permission=permission) as screen:
+        await screen.paste("run it")
+        await screen.press("enter")
+        if permission == "ask":
+            await screen.wait(lambda: screen.chat.query(ApprovalCard), "the approval")
+            assert "approval needed" in str(screen.chat.query_one(ToolCard).title())
+            while screen.chat.query(ApprovalCard):  # a key that comes too early is ignored
+                await screen.press("y")
+        for words in ("  step 1", "  step 2"):
+            await screen.wait(lambda words=words: words in str(screen.chat.query_one(ToolCard).title()), words)
+            assert "approval" not in screen.text
+            await asyncio.to_thread(gate.write_text, "")  # both ends meet here: the command goes on
+        await screen.wait_until_idle()
+        title = str(screen.chat.query_one(ToolCard).title())
+        assert "step 2" not in title and " s" in title
+
+
+@pytest.mark.parametrize(
+    ("fraction", "bar"), [(-1.0, "░" * 16), (0.0, "░" * 16), (0.5, "█" * 8 + "░" * 8), (1.0, "█" * 16), (7.0, "█" * 16)]
+)
+def test_a_fraction_is_a_bar_of_the_same_width(fraction: float, bar: str) -> None:
+    card = ToolCard(UNICODE, "render", ToolCall("c1", "render", {}))
+    card.show_progress(ToolProgressed(call_id="c1", text="page 3", fraction=fraction))
+    assert f"{bar} {max(0.0, min(fraction, 1.0)):.0%} page 3" in str(card.title())
+
+
+def test_progress_without_unicode_is_drawn_in_ascii() -> None:
+    card = ToolCard(ASCII, "render", ToolCall("c1", "render", {}))
+    card.show_progress(ToolProgressed(call_id="c1", text="page 3", fraction=0.25))
+    assert "####............ 25% page 3" in str(card.title())
