@@ -1,5 +1,5 @@
-"""`make docs`: write anew every page that is made from the code. `--check` writes nothing and names the pages that are
-not up to date; names of pages behind it limit either to those."""
+"""`make docs`: regenerate every page that is made from the code. `--check` writes nothing and lists the pages that
+are out of date. Arguments limit both to the pages of these names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DOCS: Final = Path(__file__).resolve().parent
 
 
 def _config(page: str) -> str:
-    """Its own writer works on a file."""
+    """`update_page` needs a file."""
     with TemporaryDirectory() as folder:
         copy = Path(folder, "config.md")
         copy.write_text(page, "utf-8")
@@ -28,12 +28,12 @@ def _config(page: str) -> str:
 
 
 def _fallback_matrix(_: str) -> str:
-    """The matrix is data of the tests; it is read from its file, for `tests` is no package."""
+    """The matrix is test data, read from its file because `tests` is not a package."""
     return str(runpy.run_path(str(_DOCS.parent / "tests" / "compile" / "matrix.py"))["page"]())
 
 
 def _formats(_: str) -> str:
-    """Reads samples that the benchmarks share, so that it is imported only for this page."""
+    """Import it late: it reads sample files of the benchmarks."""
     from docs import format_page
 
     return format_page.page()
@@ -50,7 +50,7 @@ PAGES: Final[dict[str, Callable[[str], str]]] = {
     "reference.md": lambda _: library_reference.page(),
     "tools.md": lambda _: tools_reference.reference(),
 }
-"""Each takes the page as it is and gives the page as it should be."""
+"""Each function takes the current page and returns the new one."""
 
 
 def main(arguments: list[str]) -> int:
@@ -58,16 +58,16 @@ def main(arguments: list[str]) -> int:
     names = [name for name in arguments if name != "--check"] or list(PAGES)
     unknown = [name for name in names if name not in PAGES]
     if unknown:
-        sys.stderr.write(f"no generated page: {', '.join(unknown)}; these are: {', '.join(PAGES)}\n")
+        sys.stderr.write(f"Not a generated page: {', '.join(unknown)}. Generated pages: {', '.join(PAGES)}\n")
         return 2
     stale = [name for name in names if _renew(name, only_check=only_check)]
     for name in stale:
-        sys.stdout.write(f"docs/{name} {'is not up to date: run make docs' if only_check else 'is written anew'}\n")
+        sys.stdout.write(f"docs/{name} {'is out of date: run make docs' if only_check else 'updated'}\n")
     return 1 if stale and only_check else 0
 
 
 def _renew(name: str, *, only_check: bool) -> bool:
-    """Whether the page was not as it should be."""
+    """Return whether the page was out of date."""
     file = _DOCS / name
     before = file.read_text("utf-8") if file.exists() else ""
     after = PAGES[name](before)

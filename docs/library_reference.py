@@ -11,10 +11,10 @@ from loom.agent.event_stream import ReplyStream
 from loom.session import AnswerKeywords, MessageKeywords
 from loom.sync import SyncSession, SyncStream
 
-_HEAD = """# Reference of the library
+_HEAD = """# Library reference
 
-Generated from the code: every public name, its signature and what it says of itself. [The guide](library.md) shows how
-they are used. More: [events](events.md), [errors](errors.md), [options](options.md).
+Every public name with its signature, generated from the code. Start with the [guide](library.md). See also
+[events](events.md), [errors](errors.md) and [request options](options.md).
 """
 _MORE = (SyncSession, SyncStream, ReplyStream, MessageKeywords, AnswerKeywords)
 

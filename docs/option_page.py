@@ -43,14 +43,16 @@ _SAMPLES: Final[dict[str, Any]] = {
 }
 
 _HEAD: Final = """\
-# Options of a request
+# Request options
 
-Set them for a model (`[models.NAME]`), a session or a message: `loom ask --think LEVEL -o KEY=VALUE`, `options={…}` in
-the library, `options` in the API. This page is generated from the catalogue.
+Set an option for a model (`[models.NAME]`), a session or a message: `loom ask --think LEVEL -o KEY=VALUE`,
+`options={…}` in the library, `options` in the API. This table shows what each platform does with it; it is generated
+from the model catalogue.
 
-- **sent**: the platform has a field for it.
-- **emulated**: words in the system prompt ask for it, and the answer is checked.
-- **named**: the platform lacks it. It is not sent, a notice names it once, and receipts list it (`unsent_options`).
+- **sent**: the platform supports it.
+- **emulated**: Loom asks for it in the system prompt and checks the answer.
+- **named**: the platform does not support it. Loom does not send it, notifies you once, and lists it in receipts
+  (`unsent_options`).
 
 """
 

@@ -199,9 +199,9 @@ def test_an_outdated_page_is_told_by_a_check_and_mended_without_one(tmp_path: Pa
     page.write_text(page.read_text("utf-8").replace("### Encrypted", "### Locked"), "utf-8")
 
     checked = generate(tmp_path, "--check", "errors.md", "events.md")
-    assert (checked.returncode, checked.stdout) == (1, "docs/errors.md is not up to date: run make docs\n")
+    assert (checked.returncode, checked.stdout) == (1, "docs/errors.md is out of date: run make docs\n")
     written = generate(tmp_path, "errors.md", "events.md")
-    assert (written.returncode, written.stdout) == (0, "docs/errors.md is written anew\n")
+    assert (written.returncode, written.stdout) == (0, "docs/errors.md updated\n")
 
     assert page.read_bytes() == (ROOT / "docs" / "errors.md").read_bytes()
     assert generate(tmp_path, "flow.md").returncode == 2

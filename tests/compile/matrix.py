@@ -1,12 +1,12 @@
-"""What becomes of each kind of block, in each place, for each kind of model. Data: the tests hold the compiler to it,
+"""The form of each kind of block, in each place, for each kind of model. Data: the tests compare the compiler with it,
 and docs/fallback-matrix.md is printed from it.
 
-full      as it is, in its own place
-nested    as it is, inside the tool result
-hoisted   as it is, in a user's message behind the group of results (or behind the assistant's message)
-pages     pictures of the pages of a document or frames of a video, in its own place; `pages, hoisted` behind it
-text      the words there are: a description, extracted or recognised text, else a label
-low       512 px (a document: its words; a video: four frames)
+full      unchanged, in its place
+nested    unchanged, inside the tool result
+hoisted   unchanged, in a user message after the group of results (or after the assistant message)
+pages     images of the pages of a document or frames of a video, in its place; `pages, hoisted`: hoisted
+text      a description, extracted or recognised text, else a label
+low       512 px (a document: its text; a video: four frames)
 omitted   left out, with a reason in the receipt
 """
 
@@ -24,45 +24,45 @@ MODELS = {
     "GPT without tools (Chat)": "openai-chat/gpt-6.1-sol",
     "Gemini 3, 4": "gemini/gemini-4-argon",
     "Gemini 2.5": "gemini/gemini-2.5-pro",
-    "Ollama, seeing": "ollama/llava",
-    "Ollama, blind": "ollama/llama3.2",
-    "DeepSeek, seeing": "deepseek/deepseek-flash",
-    "DeepSeek, blind": "deepseek/deepseek-v4-pro",
-    "Mistral, seeing": "mistral/mistral-large-latest",
-    "Mistral, blind": "mistral/codestral-latest",
+    "Ollama with images": "ollama/llava",
+    "Ollama, text-only": "ollama/llama3.2",
+    "DeepSeek with images": "deepseek/deepseek-flash",
+    "DeepSeek, text-only": "deepseek/deepseek-v4-pro",
+    "Mistral with images": "mistral/mistral-large-latest",
+    "Mistral, text-only": "mistral/codestral-latest",
     "Voxtral": "mistral/voxtral-small",
-    "compatible, seeing": "compatible/qwen3-vl",
-    "compatible, blind": "compatible/smollm2-135m",
+    "compatible with images": "compatible/qwen3-vl",
+    "compatible, text-only": "compatible/smollm2-135m",
 }
 
 PLACES = ("user", "result", "assistant")
-BLOCKS = ("picture", "animation", "PDF", "long PDF", "office file", "sound", "video", "unknown")
+BLOCKS = ("image", "animation", "PDF", "long PDF", "office file", "audio", "video", "unknown")
 
 _CLAUDE = {
-    "picture": ("full", "nested", "hoisted"),
+    "image": ("full", "nested", "hoisted"),
     "animation": ("full", "nested", "hoisted"),
     "PDF": ("full", "nested", "hoisted"),
     "long PDF": ("full", "nested", "hoisted"),
     "office file": ("text", "text", "text"),
-    "sound": ("text", "text", "text"),
+    "audio": ("text", "text", "text"),
     "video": ("pages", "pages", "pages, hoisted"),
     "unknown": ("text", "text", "text"),
 }
 _HOISTING = (
     _CLAUDE
-    | dict.fromkeys(("picture", "animation", "PDF", "long PDF"), ("full", "hoisted", "hoisted"))
+    | dict.fromkeys(("image", "animation", "PDF", "long PDF"), ("full", "hoisted", "hoisted"))
     | {"video": ("pages", "pages, hoisted", "pages, hoisted")}
 )
-_BLIND = dict.fromkeys(BLOCKS, ("text", "text", "text"))
-_EYES_ONLY = _BLIND | {
-    "picture": ("full", "hoisted", "hoisted"),
+_TEXT_ONLY = dict.fromkeys(BLOCKS, ("text", "text", "text"))
+_IMAGES_ONLY = _TEXT_ONLY | {
+    "image": ("full", "hoisted", "hoisted"),
     "animation": ("full", "hoisted", "hoisted"),
     "PDF": ("pages", "pages, hoisted", "pages, hoisted"),
     "long PDF": ("pages", "pages, hoisted", "pages, hoisted"),
     "video": ("pages", "pages, hoisted", "pages, hoisted"),
 }
-_RECORDINGS = dict.fromkeys(("sound", "video"), ("full", "hoisted", "hoisted"))
-_EARS_ONLY = _BLIND | {"sound": ("full", "hoisted", "hoisted")}
+_RECORDINGS = dict.fromkeys(("audio", "video"), ("full", "hoisted", "hoisted"))
+_AUDIO_ONLY = _TEXT_ONLY | {"audio": ("full", "hoisted", "hoisted")}
 
 FALLBACKS: dict[str, dict[str, tuple[str, str, str]]] = {
     "Claude": _CLAUDE,
@@ -70,31 +70,31 @@ FALLBACKS: dict[str, dict[str, tuple[str, str, str]]] = {
     "GPT (Responses)": _CLAUDE,
     "GPT before 5.4 (Responses)": _CLAUDE
     | {
-        "picture": ("full", "hoisted", "hoisted"),
+        "image": ("full", "hoisted", "hoisted"),
         "animation": ("full", "hoisted", "hoisted"),
         "video": ("pages", "pages, hoisted", "pages, hoisted"),
     },
     "GPT (Chat)": _HOISTING,
-    "GPT audio (Chat)": _EARS_ONLY,
+    "GPT audio (Chat)": _AUDIO_ONLY,
     "GPT without tools (Chat)": _HOISTING,
     "Gemini 3, 4": _CLAUDE | _RECORDINGS,
     "Gemini 2.5": _HOISTING | _RECORDINGS,
-    "Ollama, seeing": _EYES_ONLY,
-    "Ollama, blind": _BLIND,
-    "DeepSeek, seeing": _EYES_ONLY,
-    "DeepSeek, blind": _BLIND,
-    "Mistral, seeing": _EYES_ONLY
+    "Ollama with images": _IMAGES_ONLY,
+    "Ollama, text-only": _TEXT_ONLY,
+    "DeepSeek with images": _IMAGES_ONLY,
+    "DeepSeek, text-only": _TEXT_ONLY,
+    "Mistral with images": _IMAGES_ONLY
     | {
-        "picture": ("full", "nested", "hoisted"),
+        "image": ("full", "nested", "hoisted"),
         "animation": ("full", "nested", "hoisted"),
         "PDF": ("pages", "pages", "pages, hoisted"),
         "long PDF": ("pages", "pages", "pages, hoisted"),
         "video": ("pages", "pages", "pages, hoisted"),
     },
-    "Mistral, blind": _BLIND,
-    "Voxtral": _EARS_ONLY,
-    "compatible, seeing": _EYES_ONLY,
-    "compatible, blind": _BLIND,
+    "Mistral, text-only": _TEXT_ONLY,
+    "Voxtral": _AUDIO_ONLY,
+    "compatible with images": _IMAGES_ONLY,
+    "compatible, text-only": _TEXT_ONLY,
 }
 """Model → block → (in a user's message, in a tool result, in an assistant's message)."""
 
@@ -109,22 +109,22 @@ THINKING: dict[str, tuple[str, str, str, str]] = {
     "GPT without tools (Chat)": ("omitted", "omitted", "omitted", "omitted"),
     "Gemini 3, 4": ("full", "full", "omitted", "omitted"),
     "Gemini 2.5": ("full", "full", "omitted", "omitted"),
-    "Ollama, seeing": ("full", "full", "omitted", "omitted"),
-    "Ollama, blind": ("full", "full", "omitted", "omitted"),
-    "DeepSeek, seeing": ("full", "omitted", "omitted", "omitted"),
-    "DeepSeek, blind": ("full", "omitted", "omitted", "omitted"),
-    "Mistral, seeing": ("omitted", "omitted", "omitted", "omitted"),
-    "Mistral, blind": ("omitted", "omitted", "omitted", "omitted"),
+    "Ollama with images": ("full", "full", "omitted", "omitted"),
+    "Ollama, text-only": ("full", "full", "omitted", "omitted"),
+    "DeepSeek with images": ("full", "omitted", "omitted", "omitted"),
+    "DeepSeek, text-only": ("full", "omitted", "omitted", "omitted"),
+    "Mistral with images": ("omitted", "omitted", "omitted", "omitted"),
+    "Mistral, text-only": ("omitted", "omitted", "omitted", "omitted"),
     "Voxtral": ("omitted", "omitted", "omitted", "omitted"),
-    "compatible, seeing": ("full", "full", "omitted", "omitted"),
-    "compatible, blind": ("full", "full", "omitted", "omitted"),
+    "compatible with images": ("full", "full", "omitted", "omitted"),
+    "compatible, text-only": ("full", "full", "omitted", "omitted"),
 }
 
 AGES: dict[str, dict[str, tuple[str, str, str]]] = {
-    "picture": {"seeing": ("full", "low", "text"), "blind": ("text", "text", "text")},
-    "PDF": {"seeing": ("full", "text", "text"), "blind": ("text", "text", "text")},
-    "video": {"seeing": ("pages", "low", "text"), "blind": ("text", "text", "text")},
-    "sound": {"seeing": ("text", "text", "text"), "blind": ("text", "text", "text")},
+    "image": {"with images": ("full", "low", "text"), "text-only": ("text", "text", "text")},
+    "PDF": {"with images": ("full", "text", "text"), "text-only": ("text", "text", "text")},
+    "video": {"with images": ("pages", "low", "text"), "text-only": ("text", "text", "text")},
+    "audio": {"with images": ("text", "text", "text"), "text-only": ("text", "text", "text")},
 }
 """Block → model → (this turn, `full_turns` later, `low_turns` after that). A PDF keeps its words, then its label."""
 
@@ -134,23 +134,24 @@ def page() -> str:
     lines = [
         "# Fallback matrix",
         "",
-        "What becomes of each kind of block, in each place, for each kind of model. Printed from",
-        "`tests/compile/matrix.py`, which the tests hold the compiler to, cell by cell. Every cell but `full`,",
-        "`nested` and `hoisted` has its reason in the receipt. A long PDF is cut to the pages that one reads at once,",
-        "and that is said.",
+        "The form in which each kind of block is sent, in each place, to each kind of model. Generated from",
+        "`tests/compile/matrix.py`; a test checks every cell. Every form except `full`, `nested` and `hoisted` has",
+        "its reason in the receipt. Of a long PDF, Loom sends the pages that are read at once, and says so in the",
+        "receipt.",
         "",
         *_words(),
         "",
         *_tables(),
         "## Thinking",
         "",
-        "Reasoning goes back only to the model that made it, and only where its platform takes it.",
+        "Loom returns reasoning only to the model that produced it, and only if its platform accepts it.",
         "",
         *_table(("model", *THOUGHTS), [(name, *cells) for name, cells in THINKING.items()]),
         "",
         "## Age",
         "",
-        "The first form is for this turn, the second for the turns after it, the third for all that is older.",
+        "Older blocks get smaller: *new* is the current turn, *older* starts `full_turns` later, *old* after another",
+        "`low_turns` turns.",
         "",
         *_table(
             ("block", "model", "new", "older", "old"),
@@ -163,11 +164,11 @@ def page() -> str:
 
 def _words() -> list[str]:
     meanings = (__doc__ or "").split("\n\n", 1)[1].strip().splitlines()
-    return _table(("word", "meaning"), [tuple(part.strip() for part in line.split("  ", 1)) for line in meanings])
+    return _table(("form", "meaning"), [tuple(part.strip() for part in line.split("  ", 1)) for line in meanings])
 
 
 def _tables() -> list[str]:
-    titles = {"user": "In a user's message", "result": "In a tool result", "assistant": "In an assistant's message"}
+    titles = {"user": "In a user message", "result": "In a tool result", "assistant": "In an assistant message"}
     lines: list[str] = []
     for at, place in enumerate(PLACES):
         rows = [(name, *(cells[block][at] for block in BLOCKS)) for name, cells in FALLBACKS.items()]

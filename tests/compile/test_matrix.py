@@ -35,14 +35,14 @@ from loom.providers.catalog import model
 PAGE = Path(__file__).parents[2] / "docs" / "fallback-matrix.md"
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 SAMPLES: dict[str, ContentBlock] = {
-    "picture": screenshot(1),
+    "image": screenshot(1),
     "animation": ImageBlock(
         Media(digest=digest(2), media_type="image/gif", size_bytes=9_000, width=90, height=60, frames=12)
     ),
     "PDF": report(3, pages=3),
     "long PDF": report(4, pages=1_200),
     "office file": Document(Media(digest=digest(5), media_type=DOCX, size_bytes=20_000, name="letter.docx")),
-    "sound": AudioBlock(Media(digest=digest(6), media_type="audio/wav", size_bytes=90_000, duration_seconds=3.0)),
+    "audio": AudioBlock(Media(digest=digest(6), media_type="audio/wav", size_bytes=90_000, duration_seconds=3.0)),
     "video": VideoBlock(
         Media(digest=digest(7), media_type="video/mp4", size_bytes=900_000, width=640, height=360, duration_seconds=30)
     ),
@@ -104,7 +104,7 @@ def test_a_block_becomes_what_the_matrix_says(name: str, place: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_pictures_and_pages_never_leave_as_what_a_platform_may_refuse(name: str) -> None:
     target = model(MODELS[name])
-    for block in ("picture", "animation", "PDF"):
+    for block in ("image", "animation", "PDF"):
         for found in media_in(compiled(path(SAMPLES[block], "user"), target).prompt.messages[0].blocks):
             assert found.ref.media_type in target.capabilities.accepts
             assert found.ref.media_type != "image/gif"
@@ -138,7 +138,7 @@ def test_thinking_goes_where_the_matrix_says(name: str) -> None:
 
 @pytest.mark.parametrize("block", AGES)
 @pytest.mark.parametrize(
-    ("kind", "reference"), [("seeing", "anthropic/claude-opus-5"), ("blind", "deepseek/deepseek-v4-pro")]
+    ("kind", "reference"), [("with images", "anthropic/claude-opus-5"), ("text-only", "deepseek/deepseek-v4-pro")]
 )
 def test_a_block_grows_old_as_the_matrix_says(block: str, kind: str, reference: str) -> None:
     later = [message for number in range(3) for message in (assistant("ok"), user(f"Question {number}"))]

@@ -221,7 +221,7 @@ def background_tools(
         return _report(found)
 
     async def stop_process(context: ToolContext, process: str) -> ToolResult:
-        """End a background process and all that it started, and get its last output.
+        """Stop a background process and its children, and get its last output.
 
         process: its id, as start_process gave it
         """

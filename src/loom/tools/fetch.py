@@ -32,7 +32,7 @@ def fetch_tool(egress: Egress) -> Tool:
     """Return the tool, behind a gate of its own."""
 
     async def fetch_url(context: ToolContext, url: str) -> list[ContentBlock]:
-        """Get a web page as readable text, or a picture, PDF, office file or sound as content you can look at.
+        """Get a web page as readable text, or an image, PDF, office file or audio as content you can look at.
 
         url: a public http or https address
         """

@@ -89,7 +89,7 @@ def _preview(path: str, diff: Diff, *, is_new: bool) -> str:
 
 @tool(danger="ask", preview=_write_preview, precheck=_check_place)
 async def write_file(context: FileContext, path: str, content: str) -> ToolResult:
-    """Write a whole file, new or in place of what was there. Folders that are missing are made.
+    """Write a whole file: create it or replace its content. Missing folders are created.
 
     path: the file, relative to the workspace
     content: all of its text
@@ -111,12 +111,12 @@ async def write_file(context: FileContext, path: str, content: str) -> ToolResul
 
 @tool(danger="ask", preview=_edit_preview, precheck=_check_place)
 async def edit_file(context: FileContext, path: str, old: str, new: str, all: bool = False) -> ToolResult:  # noqa: A002  the names that models know
-    """Replace a passage of a text file. The passage must stand there once, or set all to true.
+    """Replace a passage of a text file. The passage must occur exactly once, unless all is true.
 
     path: the file, relative to the workspace
     old: the passage as it is, with enough lines around it to be found once
-    new: what comes in its place; empty deletes it
-    all: replace it wherever it stands
+    new: the replacement; empty deletes the passage
+    all: replace every occurrence
     """
     return await _edit(context, path, [Edit(old, new, all)])
 

@@ -33,7 +33,7 @@ class ListingLine(msgspec.Struct, frozen=True):
 
 
 async def list_files(context: ToolContext, path: str = ".", pattern: str = "", depth: int | None = None) -> str:
-    """List the files of a folder with their size and kind. What .gitignore names is left out.
+    """List the files of a folder with their size and kind. Leaves out what .gitignore excludes.
 
     path: the folder, relative to the workspace
     pattern: only files like this, such as "*.py" or "src/**/*.ts"

@@ -120,7 +120,7 @@ async def search_files(  # noqa: PLR0917  a tool's parameters are given by name
     multiline: bool = False,
     limit: int = MATCHES_PER_SEARCH,
 ) -> str:
-    """Search text files for a regular expression. What .gitignore names is left out.
+    """Search text files for a regular expression. Leaves out what .gitignore excludes.
 
     pattern: a regular expression (Python's; (?i) in front ignores case)
     path: the folder or file to search, relative to the workspace

@@ -32,7 +32,7 @@ _LONGEST_HEAD: Final = 2_000
 async def read_file(
     context: FileContext, path: str, *, offset: int = 1, limit: int | None = None, pages: str = "", member: str = ""
 ) -> list[ContentBlock]:
-    """Read a file. Text comes with line numbers, .csv as rows; pictures, PDFs, office files and sound as content.
+    """Read a file. Text comes with line numbers, .csv as rows; images, PDFs, office files and audio as content.
 
     path: the file, relative to the workspace
     offset: the first line of a text, or row of a table, counted from 1

@@ -13,37 +13,54 @@ from loom.tools.builtin import builtin_tools
 _INTRODUCTION: Final = """\
 # Tools
 
-What a model can do in a workspace without any set-up. This page is made from what models are told
+The built-in tools of agents. The list is generated from the descriptions that models receive
 (`python -m loom.tools.reference docs/tools.md`).
 
-Paths are relative to the workspace. Reading outside it, files that may hold secrets (`.env`, keys, credentials, under
-any name) and large files need the user's word; writing outside it is refused. Tools marked *asks first* need the
-user's word for every call unless a rule allows them; `fetch_url` asks for every host, also for one that a redirect
-leads to, `screenshot` for the host of the page, and "always" holds for that host. Text beyond 30 KB of one result is
-cut in the middle and kept: `look` reads on. `.gitignore` is honoured where files are listed or searched.
+## Approval
 
-Tools marked *reads only* change nothing: their calls of one step may run together, and a call that a crash cut off is
-run again. Every other call runs by itself, in order, and is never run twice. Tools of your own say so with
-`@tool(reads_only=True)`, or `@tool(repeatable=True)` where a second run changes no more than the first; tools of MCP
-servers with `readOnlyHint` and `idempotentHint`, if the server is `trusted`.
+Paths are relative to the workspace. These calls need your approval:
 
-A rule for commands (`git *`, `rm *`) is matched with every command that a command line runs, after quotes, assignments
-and wrappers (`env`, `sudo`, `xargs`, `sh -c`, `find -exec`, `git -c` …) are removed: each must be allowed, and each can
-be denied under every name that it goes by, its arguments also by the files that they resolve to. Files that the shell
-itself opens (`> out.txt`) must be allowed like commands. What cannot be parsed, and what only the running shell knows
-(`$X`), is asked for wherever a rule could be meant for it.
+- every call of a tool marked *asks first*, unless a rule allows it
+- reading outside the workspace, reading large files, and reading files that may contain secrets (`.env`, keys,
+  credentials, under any name)
+- `fetch_url` for each host, including hosts that it is redirected to; `screenshot` for the host of the page. "Always"
+  applies to that host
 
-Rules are matched with `command`, `path`, `media` and `url`, where a path, a medium and a page of the workspace count by
-where they really are, too. If a call has several of them, a rule must allow every one. Files that a rule denies or asks
-about are left out where they would be found without being named (lists, searches, neighbours of a page), and lists and
-searches say so. "Always" covers the same command, path, medium or address; of a tool that is not on this page, a call
-with the same arguments.
+Writing outside the workspace is refused.
 
-Only public addresses are fetched, and no name is resolved before you agree. Names are resolved once, private,
-loopback, link-local and mapped addresses are
-refused on every hop of a redirect, and the connection goes to the address that was checked. A browser is shut up
-behind a proxy with the same rules; pages of this machine are opened after the user has agreed, pages from files have no
-network.
+Tools marked *reads only* change nothing: calls of one step may run in parallel, and a call that a crash interrupted
+runs again. All other calls run one by one, in order, and never twice. For your own tools, use
+`@tool(reads_only=True)`, or `@tool(repeatable=True)` if running a call twice does no harm. MCP servers declare
+`readOnlyHint` and `idempotentHint`; Loom uses them if the server is `trusted`.
+
+Results over 30 KB are truncated in the middle; the model reads the rest with `look`. Lists and searches respect
+`.gitignore`.
+
+## Approval rules
+
+Rules (`[approval]`, [configuration](config.md#approval-rules)) are matched against the `command`, `path`, `media` or
+`url` of a call. If a call has several of them, a rule must allow every one.
+
+**Commands.** A pattern such as `git *` or `rm *` is matched against every command that a command line runs, without
+quotes, assignments and wrappers (`env`, `sudo`, `xargs`, `sh -c`, `find -exec`, `git -c` …). Each command must be
+allowed. Each can be denied under every name that it has, and by the files that its arguments resolve to. Files that
+the shell opens (`> out.txt`) must be allowed like commands. If a command cannot be parsed or depends on the running
+shell (`$X`), Loom asks whenever a rule could apply to it.
+
+**Paths** are matched as written and as resolved. Lists and searches leave out files that a rule denies or asks about,
+and say so.
+
+**"Always"** covers the same command, path, medium or URL. For tools that are not on this page, it covers calls with
+the same arguments.
+
+## Network access
+
+`fetch_url` and `screenshot` connect only to public addresses, and resolve no name before you approve. Loom resolves a
+name once, refuses private, loopback, link-local and mapped addresses on every redirect, and connects to the address
+that it checked. The browser runs behind a proxy with the same rules. Pages of this machine open after your approval;
+pages from files have no network access.
+
+## The tools
 """
 
 
@@ -64,7 +81,7 @@ def _section(tool: Tool) -> str:
         for name, facts in properties.items()
     ]
     table = ["| parameter | type | default | meaning |", "|---|---|---|---|", *rows]
-    return f"\n## {tool.name}\n\n{asks}{description}\n\n" + "\n".join(table) + "\n"
+    return f"\n### {tool.name}\n\n{asks}{description}\n\n" + "\n".join(table) + "\n"
 
 
 def _type(facts: dict[str, Any]) -> str:
@@ -75,7 +92,7 @@ def _type(facts: dict[str, Any]) -> str:
 
 def _default(name: str, facts: dict[str, Any], required: list[str]) -> str:
     if name in required:
-        return "*needed*"
+        return "*required*"
     default = facts.get("default")
     if default is None or default == "":
         return "–"

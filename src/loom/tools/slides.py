@@ -20,7 +20,7 @@ _ALL: Final = "1-9999999"
 
 @tool(reads_only=True)
 async def render_slides(context: ToolContext, path: str, pages: str = "") -> list[ContentBlock]:
-    """Show the slides of a presentation, or the pages of a PDF or office file, as pictures.
+    """Show the slides of a presentation, or the pages of a PDF or office file, as images.
 
     path: the file, relative to the workspace, or the id or name of a document of this session
     pages: which ones, such as "3" or "21-40"; at most 20 at a time
