@@ -53,7 +53,7 @@ _IS_WAITED_FOR: Final = "SELECT 1 FROM queued WHERE session_key = :key AND answe
 
 class CommitResult(msgspec.Struct, frozen=True, kw_only=True):
     """`nodes` are the ids of the new messages in order, with that of the queued one at the end; `seq` is the number of
-    the last event. `is_gone`: the queued message was removed before, and nothing was changed. `is_released`: the lease
+    the last event. `is_gone`: the queued message had been removed, so nothing was changed. `is_released`: the lease
     ended with this change."""
 
     nodes: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class CommitResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JournalCompletion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a change writes once the ids of its nodes are known."""
+    """The parts of a change that depend on the ids of its new nodes."""
 
     events: EncodedEvents = ()
     settings: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
@@ -84,7 +84,8 @@ class Journal:
         self._clock = clock
 
     async def read(self, session_id: str, *, known_head: str = "", known_depth: int = 0) -> SessionPath:
-        """Read a session and its path in one view. With `known_head`, read only what follows that node, if it can."""
+        """Read a session and its path in one view. With `known_head` (at depth `known_depth`), read only the nodes
+        below it if the path still contains it."""
 
         def work(tx: Transaction) -> SessionPath:
             session = read_session(tx, session_id)
@@ -147,8 +148,7 @@ class Journal:
             if any(value is not None for value in values.values()):
                 tx.execute(UPDATE_SESSION, {**_NO_COLUMNS, **values, "now": now, "key": key})
             seq = _append_events(tx, key, completion.events, now)
-            is_released = _end_lease(tx, key, change.lease)
-            return CommitResult(nodes=nodes, seq=seq, is_released=is_released)
+            return CommitResult(nodes=nodes, seq=seq, is_released=_end_lease(tx, key, change.lease))
 
         return await self._database.write(work)
 
