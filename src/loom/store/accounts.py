@@ -109,7 +109,7 @@ class Accounts:
         such user."""
         found = await self.get(name)
         if day_usd is not None and not 0 <= day_usd < math.inf:
-            raise ConfigError(f"{day_usd} cannot be a budget.", hint="Give US dollars a day, or none.")
+            raise ConfigError(f"{day_usd} cannot be a budget.", hint="Use an amount in US dollars per day, or none.")
         values = {"id": found.id, "usd": day_usd}
         await self._database.write(lambda tx: tx.execute("UPDATE account SET day_usd = :usd WHERE id = :id", values))
         return msgspec.structs.replace(found, day_usd=day_usd)

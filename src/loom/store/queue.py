@@ -65,7 +65,7 @@ class MessageQueue:
         """Queue a message. Without a `message`, request another answer to `options.parent`.
 
         If `key` was used before, change nothing and return the first result with `is_new` False; raise `KeyReused` if
-        the message differs. Raise `NotFound` if `options.parent` is not part of the session.
+        the message or the options differ. Raise `NotFound` if `options.parent` is not part of the session.
         """
         if not 1 <= options.n <= MAX_ANSWERS:
             raise ContentError(f"the number of answers must be 1 to {MAX_ANSWERS}, not {options.n}")

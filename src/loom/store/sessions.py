@@ -284,7 +284,7 @@ class Sessions:
             found = read_session(tx, session_id)
             head = ref_at(tx, head_key) if node_id is None else ref_of(tx, node_id)
             if not keeps(tx, key, head):
-                raise NotFound("That message is not part of this session.", hint="Fork the session that holds it.")
+                raise NotFound("That message is not part of this session.", hint="Fork the session that contains it.")
             values = {
                 "id": new_id,
                 "title": found.title if title is None else one_line(title),

@@ -40,8 +40,8 @@ async def index_media(
     seconds: float | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> IndexReport:
-    """Extract the texts of media that have none yet, newest first, for at most `seconds`. With `pictures` False, use of
-    images only texts that are cached already. `on_progress` is called with the number done and the total."""
+    """Extract the texts of media that have none yet, newest first, for at most `seconds`. With `pictures` False, images
+    get a text only if one is cached already. `on_progress` is called with the number done and the total."""
     unread = await texts.list_unread(pictures=pictures)
     until = None if seconds is None else time.monotonic() + seconds
     reader = _Reader(media, derived, limits, pictures=pictures and bool(ocr.is_available()))
