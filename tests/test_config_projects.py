@@ -154,7 +154,7 @@ def test_an_untrusted_project_shows_its_agents_only_prompts_of_its_own(tmp_path:
     assert config.system_prompt("0") == "Be kind."
     (tmp_path / "work" / "prompt.md").unlink()
     (tmp_path / "work" / "prompt.md").symlink_to(tmp_path / "secret.md")
-    with pytest.raises(ConfigError, match="leads outside of the folder, which is not trusted"):
+    with pytest.raises(ConfigError, match="is outside the project folder, which is not trusted"):
         config.system_prompt("0")
 
 

@@ -165,7 +165,7 @@ def test_references_are_followed_when_they_are_needed_and_printed_as_they_stand(
         ("{env:NOT_THERE}", "the environment variable NOT_THERE is not set."),
         ("{file:not-there}", "{file:not-there} cannot be read: No such file or directory."),
         ("{file:.}", "{file:.} cannot be read: Is a directory."),
-        ("{file:a\\u0000b}", "a path in {file:…} cannot hold a NUL character."),
+        ("{file:a\\u0000b}", "a path in {file:…} cannot contain a NUL character."),
         ("{file:binary}", "{file:binary} is not UTF-8 text."),
         ("{file:empty}", "{file:empty} is empty."),
         ("{file:large}", "{file:large} is over 1000000 bytes."),

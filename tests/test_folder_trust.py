@@ -138,7 +138,7 @@ def test_the_file_of_decisions_is_private_and_a_damaged_one_trusts_nothing(proje
     file = project.parent / "home" / "trust.json"
     assert file.stat().st_mode & 0o077 == 0
     file.write_text("{")
-    with pytest.raises(ConfigError, match="holds no decisions"):
+    with pytest.raises(ConfigError, match="is damaged"):
         config(project)
 
 

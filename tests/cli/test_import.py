@@ -283,8 +283,8 @@ def test_a_conversation_without_a_message_is_said(tmp_path: Path, text: str):
     assert ran.code == 5 and "nothing.json contains no messages" in ran.err and ran.out.startswith("✔ good.json")
     assert looked.code == 1 and "0 messages, nothing to import" in looked.out and "--fix" not in looked.out
     if "user" in text:
-        assert "message 1: it is empty and is left out" in ran.err
-        assert "message 1: it is empty and is left out" in looked.out
+        assert "message 1: empty; left out" in ran.err
+        assert "message 1: empty; left out" in looked.out
 
 
 def test_the_numbers_in_a_report_are_those_of_the_file_and_a_broken_pair_is_told_once(tmp_path: Path):
@@ -306,7 +306,7 @@ def test_the_numbers_in_a_report_are_those_of_the_file_and_a_broken_pair_is_told
     repairs = loom("doctor", "--json", "talk.json").rows[0]["repairs"]
     told = loom("wire", "talk.json", "-m", "openai-chat/gpt-4o").err.splitlines()
 
-    assert "message 1: it is empty and is left out" in repairs
+    assert "message 1: empty; left out" in repairs
     assert [repair.partition(";")[0] for repair in repairs if "(" in repair] == [
         "a call has no result (call_7)",
         "a result has no call (nobody)",

@@ -64,7 +64,7 @@ def test_a_template_goes_on_with_a_session_that_has_a_beginning_of_its_own(tmp_p
 @pytest.mark.parametrize(
     ("text", "arguments", "expected"),
     [
-        ("prompt = 'Translate $input to $language.'", ["hello"], "the template needs $language. Give --param language"),
+        ("prompt = 'Translate $input to $language.'", ["hello"], "The template needs $language. Add --param language"),
         ("prompt = 'Translate $input.'", [], "needs input"),
         ("prompt = 'Costs 5$ now $input'", ["x"], "Write $$ for a dollar sign"),
         ("promt = 'x'", ["x"], "promt"),

@@ -185,7 +185,7 @@ async def test_the_words_of_a_person_are_not_replaced(tmp_path: Path) -> None:
         (Reply(body=b"<html>log in</html>", content_type="text/html"), "text/html"),
         (
             Reply(body=speak("openai_responses", WORDS).body[:300], content_type="text/event-stream"),
-            "before its first word",
+            "before the answer started",
         ),
         (speak("openai_responses", "   "), "no description"),
     ],

@@ -45,7 +45,7 @@ def nested(levels: int) -> Any:
     ("data", "described"),
     [
         (None, "nothing"),
-        (3, "a number or a truth value"),
+        (3, "a number or a boolean"),
         ("[]", "a string"),
         ({}, "an empty object"),
         ({"a": 1, "b": 2}, "an object with a, b"),
@@ -55,7 +55,7 @@ def nested(levels: int) -> Any:
     ],
 )
 def test_what_is_no_conversation_is_refused_and_named(data: Any, described: str) -> None:
-    with pytest.raises(ContentError, match=f"not a conversation but {described}.*Expected a list of messages"):
+    with pytest.raises(ContentError, match=f"Expected a conversation, got {described}.*is a list of messages"):
         read(data)
 
 
@@ -128,14 +128,14 @@ def test_blocks_of_ours_that_are_out_of_shape_still_say_what_they_say(blocks: An
 def test_what_is_no_message_among_messages_is_kept_as_text() -> None:
     found = read([{"role": "user", "content": "hi"}, "loose words", None, 7, {"content": "no role"}])
     assert found.messages == (user("hi"), user("loose words"), user("7"), user("no role"))
-    assert "message 2: not a message; kept as text of the user" in found.notices
-    assert "message 5: a message without a role is read as the user's" in found.notices
+    assert "message 2: not a message; imported as text of the user" in found.notices
+    assert "message 5: a message without a role was imported as a user message" in found.notices
 
 
 def test_the_words_of_an_unknown_role_say_whose_they_are() -> None:
     found = read([{"role": "critic", "content": "weak"}])
     assert found.messages == (user("[critic] weak"),)
-    assert found.notices == ("message 1: the role 'critic' is not known; its words are kept as the user's",)
+    assert found.notices == ("message 1: a message of the unknown role 'critic' was imported as a user message",)
 
 
 def test_leading_system_messages_form_the_prompt_and_later_ones_do_not() -> None:
@@ -195,7 +195,7 @@ def test_a_second_result_for_a_call_follows_the_first_and_a_copy_of_the_first_do
     )
     said = ("one", "[another error for this call]", "two")
     assert found.messages[1] == tool(ToolResult("a", tuple(TextBlock(text) for text in said)))
-    assert found.notices == ("message 2: the call 'a' had more than one result; the others follow the first",)
+    assert found.notices == ("message 2: the call 'a' had more than one result; they were joined",)
 
 
 def test_calls_that_share_an_id_are_told_apart_and_so_are_their_results() -> None:
@@ -453,7 +453,7 @@ def test_a_documents_stored_text_is_left_out_with_a_notice() -> None:
     found = read([{"role": "user", "content": [block]}])
     assert found.messages == (user(pdf("report.pdf")),)
     assert found.notices == (
-        "message 1: the stored text of document: report.pdf is left out: it is read from the document itself",
+        "message 1: the stored text of document: report.pdf was left out: Loom reads it from the document",
     )
 
 
@@ -491,9 +491,7 @@ def test_what_a_tool_wrote_beside_its_text_stays_readable() -> None:
 def test_nothing_but_white_space_is_nothing() -> None:
     blanks = ["", " ", {"type": "text", "text": "\n"}, {"type": "thinking", "thinking": " "}, None, [], {}]
     found = read([{"role": "user", "content": blanks}, {"role": "assistant", "content": None}])
-    assert found == UpgradedConversation(
-        notices=("message 1: it is empty and is left out", "message 2: it is empty and is left out")
-    )
+    assert found == UpgradedConversation(notices=("message 1: empty; left out", "message 2: empty; left out"))
 
 
 def test_lone_surrogates_are_replaced_everywhere() -> None:

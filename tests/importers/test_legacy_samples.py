@@ -52,7 +52,7 @@ def test_old_loom_messages_keep_text_before_calls_and_broken_arguments_raw() -> 
             assistant(ToolCall("call_7_1", "unknown", raw_arguments="[1, 2]")),
             assistant("There is a note and a photo."),
         ),
-        notices=("message 8: it is empty and is left out",),
+        notices=("message 8: empty; left out",),
     )
 
 
@@ -80,8 +80,8 @@ def test_blocks_that_point_at_files_are_copied_in_or_their_text_stands_in() -> N
         assistant("They differ."),
     )
     assert found.notices == (
-        "message 1: document: gone.pdf is not available; a text stands in for it",
-        "message 1: audio: gone.wav is not available; a text stands in for it",
+        "message 1: document: gone.pdf is not available; replaced by text",
+        "message 1: audio: gone.wav is not available; replaced by text",
     )
 
 

@@ -66,11 +66,11 @@ def test_a_real_tree_is_read_parents_first_with_its_faults_named() -> None:
     assert tree.roots == ("n0", "n9", "c2")
     assert tree.head == "n8"
     assert tree.notices == (
-        "node 'n9' is there twice; the first one counts",
-        "entry 13 is not a node and is ignored",
-        "node 'n9' names a child 'nowhere' that is not there",
-        "node 'n9' has lost its parent 'lost' and becomes a root",
-        "node 'c2' is its own ancestor; it becomes a root",
+        "node 'n9' exists twice; the first one was used",
+        "entry 13 is not a node; ignored",
+        "node 'n9' names a missing child 'nowhere'",
+        "the parent 'lost' of node 'n9' is missing; the node became a root",
+        "node 'c2' is its own ancestor; it became a root",
     )
     assert before == SAMPLE
 
@@ -176,7 +176,7 @@ def test_system_messages_below_the_first_words_are_the_users() -> None:
 def test_an_empty_leaf_is_left_out_with_a_notice() -> None:
     tree = read([node("a", None, "user", "hi"), node("b", "a", "assistant", " ")])
     assert [found.id for found in tree.nodes] == ["a"]
-    assert tree.notices == ("node 'b': it is empty and is left out",)
+    assert tree.notices == ("node 'b': empty; left out",)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -236,7 +236,7 @@ def test_a_second_result_below_a_branch_still_follows_the_first() -> None:
 
 def test_no_tree_is_refused_and_an_empty_one_is_empty() -> None:
     assert read([]) == LegacyTree()
-    with pytest.raises(ContentError, match=r"none of its entries is a node\. Expected objects with id"):
+    with pytest.raises(ContentError, match=r"none of its entries is a node\. A node is an object with id"):
         read([1, {"a": 2}])
     with pytest.raises(Newer):
         read([{"id": "a", "message": {"v": 2, "role": "user", "blocks": []}}])

@@ -199,7 +199,7 @@ async def test_a_run_of_calls_ends_a_step_and_the_rest_comes_behind_the_results(
         if reply.calls:
             path.append(tool(*(ToolResult(call.id, (TextBlock("ok"),), name=call.name) for call in reply.calls)))
 
-    assert said == [("one", 2), ("two", 1), ("three\n\nread_file says: ok", 0)]
+    assert said == [("one", 2), ("two", 1), ("three\n\nread_file returned: ok", 0)]
 
 
 async def test_directives_and_a_question_combine() -> None:

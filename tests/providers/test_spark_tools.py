@@ -100,7 +100,7 @@ async def test_a_call_is_announced_and_a_picture_in_its_result_is_described() ->
     final = await answered(shelf, asked, reply, result, request=ALL)
 
     assert reply.text == "I will call read_file."
-    assert final.text.startswith("read_file says: login.png, 6 KB\n\nA bright screenshot or diagram")
+    assert final.text.startswith("read_file returned: login.png, 6 KB\n\nA bright screenshot or diagram")
     assert not final.calls
 
 

@@ -163,7 +163,7 @@ async def test_a_prefix_of_two_ids_is_refused_with_advice(forest: Forest, databa
         " SELECT :id, depth, role, message, source, meta, tags, bookmark, created_at FROM node"
     )
     await database.write(lambda tx: tx.execute(copy, {"id": fake}))
-    with pytest.raises(NotFound, match="Give more digits"):
+    with pytest.raises(NotFound, match="Use a longer id prefix"):
         await forest.node(root.id[:30])
 
 

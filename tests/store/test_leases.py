@@ -242,7 +242,7 @@ async def test_one_damaged_lease_keeps_no_other_session_from_being_looked_after(
         lambda tx: tx.execute("UPDATE session SET held_until = 'zz' WHERE id = :id", {"id": damaged.id})
     )
     assert await leases.list_abandoned() == (left.id,)
-    await sessions.mend(damaged.id)
+    await sessions.repair(damaged.id)
     assert await leases.acquire(damaged.id, "me", -5) is not None
     assert set(await leases.list_abandoned()) == {damaged.id, left.id}
     await database.close()

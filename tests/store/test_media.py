@@ -141,7 +141,7 @@ async def test_a_large_stream_arrives_whole(media: MediaStore) -> None:
 
 
 async def test_a_stream_over_the_limit_is_refused_and_leaves_nothing(media: MediaStore, tmp_path: Path) -> None:
-    with pytest.raises(TooLarge, match=r"larger than the 2\.0 MB"):
+    with pytest.raises(TooLarge, match=r"larger than the limit of 2\.0 MB"):
         await media.put_stream(pieces(*[b"x" * 999_999] * 3), max_bytes=2_000_000)
 
     assert await digests(media) == []
@@ -185,7 +185,7 @@ async def test_what_is_not_there_is_not_found(media: MediaStore) -> None:
     assert not await media.refresh(ABSENT)
     assert not await media.delete(ABSENT)
     for attempt in (media.load(ABSENT), media.size(ABSENT), streamed(media, ABSENT)):
-        with pytest.raises(NotFound, match=r"are not there\. Supply the file again"):
+        with pytest.raises(NotFound, match=r"are missing\. Supply the file again"):
             await attempt
 
 

@@ -41,5 +41,5 @@ def test_what_would_be_written_is_refused_with_the_next_step(loom: Loom):
         for words in (("go on", "-c"), ("sessions", "rename", "1", "another"), ("sessions", "delete", "1", "--yes")):
             ran = loom(*words)
             assert ran.code != 0
-            assert "read-only" in ran.err and "right to write" in ran.err, ran
+            assert "read-only" in ran.err and "write access" in ran.err, ran
     assert "what is this?" in loom("sessions").out

@@ -44,7 +44,7 @@ async def test_a_bucket_that_answers_is_ready_and_one_that_refuses_is_not() -> N
         media = open_media(url)
         await media.check()
         world.refuse = {"GET": (403, "AccessDenied")}
-        with pytest.raises(BlobsUnavailable, match="refuses to be read"):
+        with pytest.raises(BlobsUnavailable, match="denies read access"):
             await media.check()
         world.refuse = {"GET": (404, "NoSuchBucket")}
         with pytest.raises(BlobsUnavailable, match="does not exist"):

@@ -181,7 +181,7 @@ async def test_a_word_that_stands_only_in_a_pdf_or_only_in_a_picture_is_found(da
 
     quick = await index_media(texts, media, derived, limits=IntakeLimits(), pictures=False)
     told: list[tuple[int, int]] = []
-    whole = await index_media(texts, media, derived, limits=IntakeLimits(), told=lambda *at: told.append(at))
+    whole = await index_media(texts, media, derived, limits=IntakeLimits(), on_progress=lambda *at: told.append(at))
 
     assert (quick.read, quick.left, whole.read, whole.left) == (1, 2, 1, 1)
     assert told == [(0, 2), (1, 2)]

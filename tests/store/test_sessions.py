@@ -372,7 +372,7 @@ async def test_a_head_that_is_not_the_one_that_was_written_is_noticed_and_mended
     with pytest.raises(Corrupt, match=session.id):
         await sessions.get(session.id)
     assert [found.id for found in await sessions.list() if found.damage] == [session.id]
-    assert (await sessions.mend(session.id)).head_id == said.id
+    assert (await sessions.repair(session.id)).head_id == said.id
     assert not any(found.damage for found in await sessions.list())
 
 
@@ -440,9 +440,9 @@ async def test_whatever_is_damaged_in_a_record_it_is_listed_so_and_can_be_mended
     await in_sqlite.write(lambda tx: tx.execute(f"UPDATE session SET {damage} WHERE id = :id", {"id": session.id}))
     assert [found.id for found in await sessions.list(archived=None) if found.damage] == [session.id]
 
-    mended = await sessions.mend(session.id)
+    repaired = await sessions.repair(session.id)
 
-    assert (mended.head_id, mended.last_seq) == (said.id, 3)
+    assert (repaired.head_id, repaired.last_seq) == (said.id, 3)
     assert not any(found.damage for found in await sessions.list(archived=None))
     assert {found.id for found in await sessions.list()} == {session.id, other.id}
     lease = await leases.acquire(session.id, "me", 60)
@@ -457,7 +457,7 @@ async def test_a_lease_that_was_given_before_its_record_was_mended_is_lost(in_sq
     old = await leases.acquire(session.id, "old", 60)
     assert old is not None
     await in_sqlite.write(lambda tx: tx.execute("UPDATE session SET fence = 'x'"))
-    await sessions.mend(session.id)
+    await sessions.repair(session.id)
     assert await leases.acquire(session.id, "new", 60) is not None
     with pytest.raises(Conflict, match="taken over"):
         await sessions.append_to_head(session.id, [user("late")], fence=old.fence)
@@ -469,7 +469,7 @@ async def test_mending_a_record_leaves_a_lease_alone_that_can_be_read(in_sqlite:
     lease = await leases.acquire(session.id, "me", 60)
     assert lease is not None
     await in_sqlite.write(lambda tx: tx.execute("UPDATE session SET settings = '{'"))
-    await sessions.mend(session.id)
+    await sessions.repair(session.id)
     await sessions.append_to_head(session.id, [user("goes on")], fence=lease.fence)
 
 

@@ -328,7 +328,7 @@ async def test_a_folder_that_may_not_be_written_is_read_only():
         for path in (folder / "loom.db", folder / "deep" / "er" / "loom.db"):
             with pytest.raises(ReadOnly) as caught:
                 await open_database(str(path))
-            assert "right to write" in advice_of(caught.value)
+            assert "write access" in advice_of(caught.value)
         assert list(os.scandir(folder)) == []
 
 
@@ -342,7 +342,7 @@ async def reads_and_refuses(path: Path, session_id: str) -> None:
         assert await database.check() == ()
         with pytest.raises(ReadOnly) as caught:
             await sessions.append_to_head(session_id, [user("no")])
-        assert "right to write" in advice_of(caught.value)
+        assert "write access" in advice_of(caught.value)
 
 
 async def test_a_store_in_a_folder_that_may_not_be_written_can_be_read(tmp_path: Path):

@@ -63,7 +63,7 @@ def test_a_line_or_an_event_without_end_is_refused_before_it_fills_the_memory(mo
 def test_an_object_is_demanded_and_anything_else_is_quoted() -> None:
     assert parse_object('{"a": 1}', VLLM) == {"a": 1}
     for text in ("[1]", "<html>", "", '{"a": '):
-        with pytest.raises(WireError, match="sent something that Loom does not understand") as caught:
+        with pytest.raises(WireError, match="sent an answer that Loom cannot read") as caught:
             parse_object(text, VLLM)
         assert caught.value.provider == "openai-compatible"
 

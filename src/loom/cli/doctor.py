@@ -300,7 +300,7 @@ async def _record(runtime: Runtime, session: StoredSession, *, fix: bool) -> Fin
     if not fix:
         return Finding("store", "problem", session.damage, "loom doctor --fix resets it; messages are kept")
     try:
-        await runtime.stores.sessions.mend(session.id)
+        await runtime.stores.sessions.repair(session.id)
     except LoomError as error:
         return Finding("store", "problem", error.message, BACKUP)
     return Finding("store", "warning", f"The record of session {session.id} was damaged; its settings were reset")

@@ -1,6 +1,6 @@
 """Configuration: `loom.toml` / `loom.yaml` / environment / flags → one frozen Config. Nothing else reads them.
 
-Reading order: `schema` (the keys), `load` (the layers), `entries` (checking), `merged` (the result).
+Reading order: `schema` (the keys), `loader` (the layers), `layer_values` (checking), `effective` (the result).
 """
 
 from loom.config.effective import Config, ConfigRow

@@ -1,4 +1,4 @@
-"""`python -m loom.config schema` prints the JSON Schema; `… docs FILE` writes the tables of keys anew into FILE."""
+"""`python -m loom.config schema` prints the JSON Schema; `… docs FILE` rewrites the tables of keys in FILE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides whether a tool call runs: by the user's rules, which a project's rules can only make stricter."""
+"""Approval: decide whether a tool call runs, by the user's rules, which a project's rules can only make stricter."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class ProjectApproval(Section, frozen=True, kw_only=True):
 class ApprovalPolicy:
     """The user's rules and the project's as one function of (tool, subject).
 
-    The default `ask` is no rule: it gives None and leaves it to the tool whether a call needs approval; a rule that
-    says `ask` asks for every call that it matches.
+    A rule with `ask` requires approval for every call that it matches. If only the default is `ask`, the result is
+    None: the tool decides whether the call needs approval.
     """
 
     def __init__(self, user: ApprovalSettings, project: ProjectApproval) -> None:
@@ -33,7 +33,7 @@ class ApprovalPolicy:
         self._project = project
         rules = (user.rules, project.rules)
         self._narrow = tuple(tuple(rule for rule in several if rule.pattern.strip("*")) for several in rules)
-        """The rules that are for something in particular; one for everything is no different from a default."""
+        """The user's and the project's rules with a specific pattern; a rule for everything is like a default."""
 
     def __call__(self, tool: str, subject: str) -> ApprovalAction | None:
         decided = decide(self._user, self._project, tool, (subject,))
@@ -41,25 +41,25 @@ class ApprovalPolicy:
         return None if decided == "ask" and is_default else decided
 
     def explicit(self, tool: str, subject: str) -> ApprovalAction | None:
-        """Return the strictest of what the matching rules say; None where none but a rule for everything does."""
+        """Return the strictest action of the matching rules with a specific pattern; None if there is none."""
         found: list[ApprovalAction | None] = [_match(rules, tool, subject) for rules in self._narrow]
         return max(found, key=lambda action: -1 if action is None else _STRICTNESS[action])
 
     def restricts(self, tool: str) -> bool:
-        """Return whether any rule for something in particular asks for or denies calls of the tool."""
+        """Return whether a rule with a specific pattern requires approval for, or denies, calls of the tool."""
         rules = (rule for several in self._narrow for rule in several)
         return any(rule.action != "allow" and names_tool(rule, tool) for rule in rules)
 
     def unmatched_rules(self, tools: Iterable[str]) -> list[str]:
-        """Return the tool patterns of rules that match none of the tools that there are: they do nothing."""
+        """Return the tool patterns of rules that match none of `tools` and so have no effect."""
         known = tuple(tools)
         rules = (*self._user.rules, *self._project.rules)
         return list(dict.fromkeys(rule.tool for rule in rules if not any(names_tool(rule, tool) for tool in known)))
 
 
 def names_tool(rule: ApprovalRule, tool: str) -> bool:
-    """Return whether a rule is for this tool. Tools of MCP servers (`SERVER__TOOL`) go by `mcp_SERVER__TOOL` too, so
-    that `mcp_*` means all of them."""
+    """Return whether a rule applies to this tool. A tool of an MCP server (`SERVER__TOOL`) also matches as
+    `mcp_SERVER__TOOL`, so that `mcp_*` means all of them."""
     return fnmatchcase(tool, rule.tool) or ("__" in tool and fnmatchcase(f"mcp_{tool}", rule.tool))
 
 

@@ -99,7 +99,7 @@ class Config(Settings, frozen=True, kw_only=True):
         return {name: self.secret(*path, name) for name in cast("Mapping[str, Secret]", _at(self, path))}
 
     def secret_values(self) -> frozenset[str]:
-        """Return every secret that is configured, references followed, for masking what tools print."""
+        """Return every configured secret, with references resolved, to mask them in the output of tools."""
         found: set[str] = set()
         for path, value, _ in _leaves(self, shape(), ()):
             tables = cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {"": value}
@@ -109,7 +109,7 @@ class Config(Settings, frozen=True, kw_only=True):
                 try:
                     found.add(self.secret(*path, *([name] if name else [])))
                 except ConfigError:
-                    continue  # a reference that leads nowhere holds nothing
+                    continue  # a reference that cannot be resolved has no value to mask
         return frozenset(secret for secret in found if secret)
 
     def system_prompt(self, agent_id: str) -> str:
@@ -117,7 +117,7 @@ class Config(Settings, frozen=True, kw_only=True):
         return value_references.prompt_text(self.agents[agent_id].system, self._entry(("agents", agent_id, "system")))
 
     def prompt_parts(self) -> tuple[str, str]:
-        """Return what stands instead of the default prompt, and what stands behind it, read from files if named."""
+        """Return the text that replaces the default prompt and the text to append to it, read from files if named."""
         written = (("system", self.prompt.system), ("append", self.prompt.append))
         system, append = (value_references.prompt_text(text, self._entry(("prompt", key))) for key, text in written)
         return system, append
@@ -127,19 +127,19 @@ class Config(Settings, frozen=True, kw_only=True):
         return decide(self.approval, self.project_approval, tool, subjects or ("",))
 
     def is_trusted(self, folder: Path) -> bool:
-        """Return whether what stands in `folder` may start programs and instruct models: it is below one of
-        `trusted_folders`."""
+        """Return whether `folder` is one of `trusted_folders` or below one, so that its files may start programs and
+        instruct models."""
         found = Path(os.path.realpath(folder))
         return any(
             found.is_relative_to(os.path.realpath(Path(trusted).expanduser())) for trusted in self.trusted_folders
         )
 
     def trust_decision(self, workspace: Path) -> FolderTrust:
-        """Return what the user has decided about a workspace and what it brings now. It reads files."""
+        """Return the user's decision about a workspace with its current files. This reads files."""
         return self.trust_records(workspace).find(workspace)
 
     def folder_trust(self, workspace: Path) -> FolderTrustView:
-        """Return what a workspace brings, and what the user has decided about it. It reads files."""
+        """Return the files that a workspace brings, and the user's decision about it. This reads files."""
         return self.trust_records(workspace).describe(workspace, is_listed=self.is_trusted(workspace))
 
     def trust_records(self, workspace: Path) -> TrustRecords:
@@ -149,7 +149,7 @@ class Config(Settings, frozen=True, kw_only=True):
         return TrustRecords(user_folder(self.provenance.environ, workspace))
 
     def may_instruct(self, workspace: Path) -> bool:
-        """Return whether skills, commands and programs that a workspace brings are used. It reads files."""
+        """Return whether skills, commands and programs of a workspace are used. This reads files."""
         return self.is_trusted(workspace) or self.trust_decision(workspace) == "trusted"
 
     def media_limits(self) -> IntakeLimits:
@@ -192,7 +192,7 @@ class Config(Settings, frozen=True, kw_only=True):
         )
 
     def data_folder(self) -> Path:
-        """Return the folder of sessions and media, unless their URLs name another place."""
+        """Return the default folder of sessions and media; `store.url` and `media.url` override it."""
         if self.home:
             return self._home()
         import platformdirs
@@ -214,14 +214,14 @@ class Config(Settings, frozen=True, kw_only=True):
         return self.state_folder() / "token"
 
     def daemon_file(self) -> Path:
-        """Return the file with the address of the local daemon."""
+        """Return the file with the URL of the local daemon."""
         return self.state_folder() / "daemon.json"
 
     def _home(self) -> Path:
         return absolute_path(self.home, self._entry(("home",)).source.folder)
 
     def _entry(self, path: tuple[str, ...]) -> LayerValue:
-        """Return the entry of the value; one that was set in code counts as a flag."""
+        """Return the entry of the value; a value that was set in code counts as a flag."""
         given = LayerValue(path=path, value=None, source=LayerSource(layer="flags", folder=Path()), written_at=path)
         return self.provenance.entries.get(path, given)
 
@@ -249,7 +249,7 @@ def _at(config: Config, path: tuple[str, ...]) -> object:
 def _leaves(
     value: object, at: Shape, path: tuple[str, ...], blank: object = _NOTHING
 ) -> Iterator[tuple[tuple[str, ...], object, bool]]:
-    """Yield every value with its path, and whether a user-defined entry leaves it at its default."""
+    """Yield the path and value of every setting, and whether a user-defined entry leaves it at its default."""
     match at:
         case TableShape():
             for name, below in at.keys.items():

@@ -18,7 +18,8 @@ NOT_SETTINGS: Final = frozenset({"LOOM_PLAIN", "LOOM_IMAGES", "LOOM_WEB", "LOOM_
 
 
 def walk_environment(environ: Mapping[str, str], folder: Path, found: Findings) -> None:
-    """Read all variables that begin with `LOOM_`. An empty one counts as unset, as compose files write it."""
+    """Read all variables that begin with `LOOM_`. An empty one counts as unset, because compose files set unset ones to
+    an empty text."""
     known = [entry.path for entry in found.entries]
     for variable in sorted(environ):
         text = environ[variable]
@@ -51,18 +52,14 @@ def _path_of(variable: str, known: list[tuple[str, ...]], source: LayerSource, f
                 name = "__".join(parts[position:])
                 return (*path, name.lower() if path == ("keys",) else name)
             case NamedTables():
-                path = (*path, _existing_name(part, path, known))
+                # The name that a file already uses (`gpt-5.5` for GPT_5_5), else the part in lower case.
+                names = (entry[len(path)] for entry in known if len(entry) > len(path) and entry[: len(path)] == path)
+                path = (*path, next((name for name in names if _to_upper(name) == part.upper()), part.lower()))
                 at = at.of
             case ValueShape():
                 found.unknown.append(source.fault((), _unknown(path)))
                 return ()
     return path
-
-
-def _existing_name(part: str, path: tuple[str, ...], known: list[tuple[str, ...]]) -> str:
-    """Return the name that a file already uses (`gpt-5.5` for GPT_5_5), else the part in lower case."""
-    names = (entry[len(path)] for entry in known if len(entry) > len(path) and entry[: len(path)] == path)
-    return next((name for name in names if _to_upper(name) == part.upper()), part.lower())
 
 
 def _unknown(meant: KeyPath) -> str:

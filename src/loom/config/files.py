@@ -17,11 +17,11 @@ from loom.errors import ConfigError
 USER_NAMES: Final = ("loom.toml", "loom.yaml", "loom.yml")
 PROJECT_NAMES: Final = (*USER_NAMES, *(f".loom/{name}" for name in USER_NAMES))
 KEYS_NAME: Final = "keys.toml"
-MAX_FILE_BYTES: Final = 100_000  # PyYAML takes a second for it, and the file may be a stranger's
+MAX_FILE_BYTES: Final = 100_000  # PyYAML takes a second for this size, and a project's file may be hostile
 
 
 class ConfigFile(msgspec.Struct, frozen=True, dict=True):
-    """A file that was read. `name` is its display path; `folder` is the project's (above `.loom`)."""
+    """A file that was read. `name` is its display path; `folder` is its folder, or the one above `.loom`."""
 
     file: Path
     name: str
@@ -30,7 +30,7 @@ class ConfigFile(msgspec.Struct, frozen=True, dict=True):
     is_project: bool = False
 
     def __repr__(self) -> str:
-        return f"Document({self.name!r})"
+        return f"ConfigFile({self.name!r})"
 
     @property
     def folder(self) -> Path:
@@ -74,8 +74,8 @@ def find_project_file(cwd: Path) -> Path | None:
 
 
 def folders_upwards(cwd: Path) -> list[Path]:
-    """Return the folders of a project from `cwd` up: to the root of its repository, else to the home folder, else it
-    alone."""
+    """Return the folders of a project from `cwd` up to the root of its repository, else up to the home folder, else
+    only `cwd`."""
     home = home_folder()
     passed: list[Path] = []
     for folder in (cwd, *cwd.parents):
@@ -90,7 +90,7 @@ def pick_file(folder: Path, names: tuple[str, ...], cwd: Path) -> Path | None:
     try:
         found = [folder / name for name in names if (folder / name).is_file()]
     except PermissionError as error:
-        raise ConfigError(f"cannot be looked into: {error.strerror}.", file=display_path(folder, cwd)) from None
+        raise ConfigError(f"cannot be read: {error.strerror}.", file=display_path(folder, cwd)) from None
     if len(found) > 1:
         both = " and ".join(display_path(file, cwd) for file in found[:2])
         raise ConfigError(f"{both} both exist; only one can be used.", hint="Keep one and delete the other.")
@@ -118,5 +118,5 @@ def read_document(file: Path, cwd: Path, *, is_project: bool = False) -> ConfigF
     try:
         data = _format_of(file).parse(text, name)
     except RecursionError:
-        raise ConfigError("is nested too deeply to be a configuration.", file=name) from None
+        raise ConfigError("is nested too deeply.", file=name) from None
     return ConfigFile(file, name, data, text, is_project)

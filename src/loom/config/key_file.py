@@ -1,4 +1,4 @@
-"""The file of API keys: written by `loom keys` and the daemon's settings, read with every configuration."""
+"""The file of API keys: `loom keys` and the daemon's settings write it, and `load_config` reads it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read_keys(file: Path) -> dict[str, str]:
         raise ConfigError(f"{name} cannot be read as TOML.", hint="Fix or delete it.") from None
     keys = as_table(data.get("keys", {}))
     if keys is None or set(data) - {"keys"} or not all(isinstance(value, str) for value in keys.values()):
-        raise ConfigError(f"{name} contains more than keys.", hint="Edit it by hand; the file was not changed.")
+        raise ConfigError(f"{name} contains more than keys.", hint="Edit it in a text editor; it was not changed.")
     return cast("dict[str, str]", dict(keys))
 
 

@@ -1,6 +1,6 @@
-"""Checks the values of one layer against the schema and records where each came from.
+"""Check the values of one layer against the schema and record the origin of each.
 
-All mistakes are collected, so that a user can fix a file in one go. Unknown keys are collected separately.
+All mistakes are collected, so that a user can fix them at once. Unknown keys are collected separately.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ValueOrigin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LayerSource(msgspec.Struct, frozen=True, kw_only=True):
-    """What a layer is read from. Relative paths start at `folder`; if `confined`, they must stay in the project.
+    """The file or variable of a layer. Relative paths start at `folder`; if `confined`, they must stay in the project.
     `variable_path` is the key that a variable sets."""
 
     layer: LayerName
@@ -74,7 +74,7 @@ class LayerValue(msgspec.Struct, frozen=True, kw_only=True):
     written_at: KeyPath
 
     def __repr__(self) -> str:
-        return f"Entry({key_text(self.path)})"
+        return f"LayerValue({key_text(self.path)})"
 
     def origin(self) -> ValueOrigin:
         document = self.source.document
@@ -137,15 +137,12 @@ class _Walk:
             if isinstance(at.of, TableShape):
                 self._add((*path, name), {}, (*raw, name))
             if path == ("agents",):
-                self._check_id(value, (*path, name))
+                written = (as_table(value) or {}).get("id", name)
+                if isinstance(written, str) and written != name:
+                    what = f"expected {actual_text(name)}, the name of its table, or no id at all"
+                    self._fault((*path, name, "id"), what)
                 self._add((*path, name, "id"), name, (*raw, name))
             self.value(at.of, value, (*path, name), (*raw, name))
-
-    def _check_id(self, agent: object, path: tuple[str, ...]) -> None:
-        """Reject an `id` that differs from the name of its table."""
-        written = (as_table(agent) or {}).get("id", path[-1])
-        if isinstance(written, str) and written != path[-1]:
-            self._fault((*path, "id"), f"expected {actual_text(path[-1])}, the name of its table, or no id at all")
 
     def _agents(self, items: list[object], at: NamedTables) -> None:
         """Read the list form: each item becomes the table of its `id`."""
@@ -197,16 +194,16 @@ class _Walk:
 
 def unknown_key(at: TableShape, name: str, path: KeyPath) -> str:
     written = (*path, name)
-    for key, said in REMOVED.items():
+    for key, advice in REMOVED.items():
         if len(key) == len(written) and all(part in ("*", found) for part, found in zip(key, written, strict=True)):
-            return said
+            return advice
     meant = suggest(at, name, path)
     return "is not a known key" + (f"; did you mean {key_text(meant)}?" if meant else "")
 
 
 def suggest(at: TableShape, name: str, path: KeyPath) -> KeyPath:
-    """Return the key that was probably meant: a sibling that differs in case only, one of the same name elsewhere, else
-    a similar sibling."""
+    """Return the key that the user probably meant: a sibling that differs only in case, a key of the same name in
+    another table, or a similar sibling; empty if there is none."""
     close = difflib.get_close_matches(name.lower(), at.keys, n=1)
     if close and close[0] == name.lower():
         return (*path, close[0])

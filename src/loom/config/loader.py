@@ -1,4 +1,4 @@
-"""Reads the layers (defaults < user < project < environment < flags) into one Config."""
+"""Read the layers (defaults < user < project < environment < flags) into one Config."""
 
 from __future__ import annotations
 
@@ -41,9 +41,12 @@ def load_config(
 ) -> Config:
     """Return the effective settings in `cwd`. `flags` are nested tables or dotted keys; None counts as unset.
 
-    Unknown keys are warnings, or errors if `strict`. Raise one ConfigError that lists all mistakes.
+    Unknown keys are warnings, or errors if `strict`. Raise one `ConfigError` that lists all mistakes.
     """
-    cwd = _working_directory() if cwd is None else cwd.absolute()
+    try:
+        cwd = Path.cwd() if cwd is None else cwd.absolute()
+    except FileNotFoundError:
+        raise ConfigError("The working directory no longer exists.", hint="Change into one that exists.") from None
     environ = os.environ if environ is None else environ
     found = Findings()
     for document in _documents(cwd, environ):
@@ -98,13 +101,6 @@ def user_folder(environ: Mapping[str, str], cwd: Path) -> Path:
 
     require_home()
     return platformdirs.user_config_path("loom")
-
-
-def _working_directory() -> Path:
-    try:
-        return Path.cwd()
-    except FileNotFoundError:
-        raise ConfigError("The working directory no longer exists.", hint="Change into one that exists.") from None
 
 
 def _documents(cwd: Path, environ: Mapping[str, str]) -> list[ConfigFile]:
@@ -178,7 +174,7 @@ def _trusted_folders(entries: list[LayerValue]) -> list[Path]:
             raise own[-1].source.fault(own[-1].path, what)
         try:
             folders.append(absolute_path(written, Path()).resolve())
-        except (OSError, RuntimeError, ValueError):  # a link that leads to itself, or a NUL character
+        except (OSError, RuntimeError, ValueError):  # a circular link, or a NUL character
             raise own[-1].source.fault(own[-1].path, f"{actual_text(written)} cannot be a folder") from None
     return folders
 
@@ -194,14 +190,14 @@ def _needs_trust(entry: LayerValue, own_models: set[str]) -> bool:
     """Return whether a project file may set this only in a trusted folder."""
     path = entry.path
     if path[0] == "models" and path[2:] == ("provider",) and path[1] in own_models:
-        return True  # else a project could send the key of one provider to another
+        return True  # otherwise a project could send the key of one provider to another
     if path[0] in ("agents", "prompt") and path[-1] in ("system", "append") and leaves_folder(entry.value, entry):
         return True
     return any(_covers(name.split("."), path) for name in PROTECTED)
 
 
 def _widens(entry: LayerValue, merged: Mapping[tuple[str, ...], LayerValue]) -> bool:
-    """Return whether a project sets a limit above the one that counts without it."""
+    """Return whether a project raises a limit above the user's value or the default."""
     if not any(_covers(name.split("."), entry.path) for name in LIMITS) or not isinstance(entry.value, (int, float)):
         return False
     section, name = entry.path

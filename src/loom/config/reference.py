@@ -1,4 +1,4 @@
-"""The schema for editors (JSON Schema) and for readers (the tables of `docs/config.md`), generated from the types."""
+"""Generate the JSON Schema for editors and the tables of `docs/config.md` from the types."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def reference() -> str:
     """Return one Markdown table of keys per section."""
     parts = [_section("At the top of the file", shape(), ())]
     for name, at in shape().keys.items():
-        parts.extend(_section(f"`{_header(path, table)}`", table, path) for path, table in _tables(at, (name,)))
+        for path, table in _tables(at, (name,)):
+            dotted = ".".join(str(part) for part in path)
+            parts.append(_section(f"`[[{dotted}]]`" if table.required else f"`[{dotted}]`", table, path))
     return "\n".join(parts)
 
 
@@ -96,8 +98,3 @@ def _description(section: type[Section], name: str) -> str:
     field = next(field for field in msgspec.structs.fields(section) if field.name == name)
     notes = [meta.description for meta in field.type.__metadata__ if meta.description]
     return notes[-1]
-
-
-def _header(path: KeyPath, at: TableShape) -> str:
-    dotted = ".".join(str(part) for part in path)
-    return f"[[{dotted}]]" if at.required else f"[{dotted}]"

@@ -58,10 +58,10 @@ class CapabilityOverrides(Section, frozen=True, kw_only=True):
 
 
 class PriceEntry(Section, frozen=True, kw_only=True):
-    """What a model costs, in US dollars per million tokens. Without it the built-in price list decides."""
+    """The price of a model in US dollars per million tokens. Unset means the built-in price list."""
 
-    input: Annotated[Dollars | None, about("Tokens that are sent.")] = None
-    output: Annotated[Dollars | None, about("Tokens that are generated.")] = None
+    input: Annotated[Dollars | None, about("Input tokens.")] = None
+    output: Annotated[Dollars | None, about("Output tokens.")] = None
     cache_read: Annotated[Dollars | None, about("Tokens read from the cache; unset means `input`.")] = None
     cache_write: Annotated[Dollars | None, about("Tokens written to the cache; unset means `input`.")] = None
 
@@ -81,11 +81,11 @@ class ModelEntry(Section, frozen=True, kw_only=True):
     temperature: Annotated[Temperature | None, about("The sampling temperature.")] = None
     thinking: Annotated[
         ThinkingLevel,
-        about("How much it thinks before it answers; a level that it does not have becomes the nearest one."),
+        about("How much it thinks before it answers; an unsupported level becomes the nearest one."),
     ] = ""
     top_p: Annotated[Annotated[float, Meta(ge=0, le=1)] | None, about("Nucleus sampling.")] = None
     seed: Annotated[
-        Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None, about("The seed, for answers that can be repeated.")
+        Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None, about("The seed, for reproducible answers.")
     ] = None
     stop: Annotated[tuple[str, ...], about("Texts at which an answer ends.")] = ()
     parallel_calls: Annotated[bool | None, about("Whether it may call several tools in one step.")] = None
@@ -108,7 +108,7 @@ class ModelEntry(Section, frozen=True, kw_only=True):
         default_factory=dict[str, Secret]
     )
     capabilities: Annotated[CapabilityOverrides, about("Facts that override the catalogue.")] = CapabilityOverrides()
-    price: Annotated[PriceEntry, about("Its price, also at a local address.")] = PriceEntry()
+    price: Annotated[PriceEntry, about("Its price; it also applies to a local server.")] = PriceEntry()
 
 
 class ApprovalRule(Section, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -117,9 +117,9 @@ class ApprovalRule(Section, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     tool: Annotated[
         Annotated[str, Meta(min_length=1)], about("The tool, or a pattern: `SERVER__*`; `mcp_*`: all of MCP.")
     ]
-    pattern: Annotated[Annotated[str, Meta(min_length=1)], about("What its subject (command, path, URL) is like.")] = (
-        "*"
-    )
+    pattern: Annotated[
+        Annotated[str, Meta(min_length=1)], about("A pattern for its subject: the command, path or URL.")
+    ] = "*"
     action: Annotated[ApprovalAction, about("What to do.")]
 
 
@@ -134,7 +134,7 @@ class AgentEntry(Section, frozen=True, kw_only=True):
     """An agent. Write a table `[agents.ID]`, or a list `[[agents]]` in which each has an `id`."""
 
     id: Annotated[str, about("Its name; in a table it is the name of the table.")] = ""
-    description: Annotated[str, about("What it is for; other agents read this before they ask it.")] = ""
+    description: Annotated[str, about("What it is for; other agents read this before they use it.")] = ""
     model: Annotated[str, about("`provider/model`, or a name from `[models]`; empty means the default model.")] = ""
     brain: Annotated[AgentModel, about("The same as `model`, as `provider` and `model`.")] = AgentModel()
     vision: Annotated[bool | Literal["auto"], about('Whether it gets images; `"auto"`: if the model supports it.')] = (
@@ -145,19 +145,17 @@ class AgentEntry(Section, frozen=True, kw_only=True):
         tuple[str, ...] | None, about("The tools it may use, or patterns: `SERVER__*`; unset means all of them.")
     ] = None
     rules: Annotated[
-        tuple[ApprovalRule, ...], about("Approval rules behind those of `approval.rules`; the last match wins.")
+        tuple[ApprovalRule, ...], about("Approval rules after those of `approval.rules`; the last match wins.")
     ] = ()
-    max_steps: Annotated[Positive | None, about("Its budget of steps in one turn; unset means `turn.max_steps`.")] = (
-        None
-    )
+    max_steps: Annotated[Positive | None, about("Its maximum steps per turn; unset means `turn.max_steps`.")] = None
     max_usd: Annotated[
         Annotated[float, Meta(ge=0, le=FEW)] | None,
-        about("Its budget in US dollars in one turn; unset means `turn.max_usd`."),
+        about("Its maximum cost per turn in US dollars; unset means `turn.max_usd`."),
     ] = None
 
 
 class Hook(Section, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A program that runs beside a tool call. It gets JSON on its input: session_id, cwd, tool_name, tool_input."""
+    """A program that runs before or after a tool call. Its stdin is JSON: session_id, cwd, tool_name, tool_input."""
 
     tool: Annotated[Annotated[str, Meta(min_length=1)], about("The tool, or a pattern such as `edit_*`.")] = "*"
     command: Annotated[Annotated[str, Meta(min_length=1)], about("The command line, run in the workspace.")]
@@ -165,29 +163,29 @@ class Hook(Section, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class TurnHook(Section, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A program that runs beside a turn or a summary. It gets JSON on its input: session_id, cwd, turn_id, state."""
+    """A program that runs before or after a turn or a summary. Its stdin is JSON: session_id, cwd, turn_id, state."""
 
     command: Annotated[Annotated[str, Meta(min_length=1)], about("The command line, run in the workspace.")]
     timeout_seconds: Annotated[Seconds, about("After this it is stopped and counts as failed.")] = 60.0
 
 
 class HookSettings(Section, frozen=True, kw_only=True):
-    """Programs of yours that run before and after tool calls, turns and summaries."""
+    """Your programs that run before and after tool calls, turns and summaries."""
 
     before_tool: Annotated[
-        tuple[Hook, ...], about("Before a call; exit code 2 refuses it, and the model reads what was printed.")
+        tuple[Hook, ...], about("Before a call; exit code 2 denies it, and the model reads the output.")
     ] = ()
     after_tool: Annotated[
-        tuple[Hook, ...], about("After a call that succeeded; with exit code 2 the model reads what was printed.")
+        tuple[Hook, ...], about("After a successful call; with exit code 2 the model reads the output.")
     ] = ()
     turn_start: Annotated[
-        tuple[TurnHook, ...], about("When a turn begins; exit code 2 ends it, and you read what was printed.")
+        tuple[TurnHook, ...], about("When a turn starts; exit code 2 ends it and shows you the output.")
     ] = ()
-    turn_end: Annotated[tuple[TurnHook, ...], about("When a turn is over, finished or failed.")] = ()
+    turn_end: Annotated[tuple[TurnHook, ...], about("When a turn ends, finished or failed.")] = ()
     before_compact: Annotated[
         tuple[TurnHook, ...], about("Before the conversation is summarised; exit code 2 prevents it.")
     ] = ()
-    after_compact: Annotated[tuple[TurnHook, ...], about("When the conversation has been summarised.")] = ()
+    after_compact: Annotated[tuple[TurnHook, ...], about("After the conversation was summarised.")] = ()
     claude_code: Annotated[
         bool,
         about("Also run the hooks in `~/.claude/settings.json`, and in `.claude/settings.json` of trusted folders."),
@@ -197,9 +195,9 @@ class HookSettings(Section, frozen=True, kw_only=True):
 class PromptSettings(Section, frozen=True, kw_only=True):
     """The system prompt of new sessions that have tools. `loom prompt` prints it."""
 
-    default: Annotated[bool, about("Begin with the default prompt: how to work, and facts about the machine.")] = True
-    system: Annotated[str, about("Instead of the default prompt: a text, or `{file:prompt.md}`.")] = ""
-    append: Annotated[str, about("Behind it: a text, or `{file:prompt.md}`.")] = ""
+    default: Annotated[bool, about("Use the default prompt: how to work, and facts about the machine.")] = True
+    system: Annotated[str, about("Replaces the default prompt: a text, or `{file:prompt.md}`.")] = ""
+    append: Annotated[str, about("Added after it: a text, or `{file:prompt.md}`.")] = ""
 
 
 class ImageSettings(Section, frozen=True, kw_only=True):
@@ -230,25 +228,25 @@ class AudioSettings(Section, frozen=True, kw_only=True):
 
     max_size_bytes: Annotated[Bytes, about("The largest audio file.")] = 26_214_400
     transcriber: Annotated[
-        str, about("The model that writes down speech for models that cannot hear, such as `openai/whisper-1`.")
+        str, about("The model that transcribes speech for models without audio input, such as `openai/whisper-1`.")
     ] = ""
     transcribe_command: Annotated[
         tuple[str, ...],
-        about("Instead of it, a local program; `{file}` is the recording, and what it prints are the words."),
+        about("A local program to use instead; `{file}` is the recording, and its output is the transcript."),
     ] = ()
     speaker: Annotated[str, about("The text-to-speech model of `loom speak`, such as `openai/gpt-4o-mini-tts`.")] = ""
     voice: Annotated[str, about("Its voice.")] = "alloy"
     speak_command: Annotated[
         tuple[str, ...],
-        about("Instead of it, a local program; `{text}` is a text file, `{file}` the sound file that it writes."),
+        about("A local program to use instead; `{text}` is a text file, `{file}` the audio file that it writes."),
     ] = ()
 
 
 class VideoSettings(Section, frozen=True, kw_only=True):
-    """Video files. Models that take no video get frames, chosen by scene, and what is said."""
+    """Video files. Models without video input get frames, chosen by scene, and a transcript."""
 
     max_size_bytes: Annotated[Bytes, about("The largest video file.")] = 209_715_200
-    frames: Annotated[Annotated[int, Meta(ge=1, le=100)], about("Frames of a video that are shown at most.")] = 12
+    frames: Annotated[Annotated[int, Meta(ge=1, le=100)], about("The most frames sent of a video.")] = 12
     frame_side: Annotated[Annotated[int, Meta(ge=64, le=4096)], about("Longest side of a frame, px.")] = 1024
 
 
@@ -282,15 +280,15 @@ class ContextSettings(Section, frozen=True, kw_only=True):
     compact_at: Annotated[
         Annotated[float, Meta(ge=0, le=1)],
         about(
-            "The part of what a request may hold (the window less room for the answer) that is filled when the"
-            " conversation is summarised; 0 means never."
+            "Summarise the conversation when it fills this part of the context window (without room for the answer);"
+            " 0 means never."
         ),
     ] = 0.8
     describer: Annotated[str, about("The model that describes images for text-only models; empty means none.")] = ""
 
 
 class TurnSettings(Section, frozen=True, kw_only=True):
-    """Where a turn ends, finished or not, and what happens to it after a crash."""
+    """The limits of a turn, and what happens to it after a crash."""
 
     max_steps: Annotated[Positive, about("Model calls per turn.")] = 50
     max_seconds: Annotated[
@@ -299,19 +297,19 @@ class TurnSettings(Section, frozen=True, kw_only=True):
     max_usd: Annotated[
         Annotated[float, Meta(ge=0, le=FEW)] | None, about("Its maximum cost, if the price is known.")
     ] = None
-    max_answer_bytes: Annotated[Bytes, about("Of one answer; a model that goes on is stopped there.")] = 16_000_000
+    max_answer_bytes: Annotated[Bytes, about("The longest answer; a longer one is stopped there.")] = 16_000_000
     after_crash: Annotated[
         Literal["continue", "stop"],
-        about("Whether a turn whose process ended is continued by the next process, or closed as interrupted."),
+        about("Whether another process continues a turn whose process ended, or ends it as interrupted."),
     ] = "continue"
     engine: Annotated[
         Literal["builtin", "dbos"],
-        about("What records the steps of turns: Loom alone, or DBOS as well (`loom-runtime[dbos]`, needs PostgreSQL)."),
+        about("What records the steps of turns: Loom, or also DBOS (`loom-runtime[dbos]`, needs PostgreSQL)."),
     ] = "builtin"
 
 
 class BudgetSettings(Section, frozen=True, kw_only=True):
-    """What answers may cost before no further turn begins. Answers without a known price count as free."""
+    """What answers may cost; after that no new turn starts. Answers without a known price count as free."""
 
     session_usd: Annotated[Dollars | None, about("A session, with all its branches.")] = None
     day_usd: Annotated[Dollars | None, about("All sessions of a day, in the time zone of this machine.")] = None
@@ -324,28 +322,28 @@ class ToolSettings(Section, frozen=True, kw_only=True):
         tuple[str, ...],
         about(
             "Hosts (`intranet`, `localhost:8000`) and networks (`10.1.0.0/16`) that `fetch_url` and `screenshot` may"
-            " access besides the public internet."
+            " access in addition to the public internet."
         ),
     ] = ()
     environment: Annotated[
         tuple[str, ...],
-        about("Names of environment variables that commands get besides the usual ones (`PATH`, `HOME`, `LANG` …)."),
+        about("Environment variables that commands get in addition to the usual ones (`PATH`, `HOME`, `LANG` …)."),
     ] = ()
 
 
 class SandboxEntry(Section, frozen=True, kw_only=True):
-    """The fence around commands: they write to the workspace only, see no keys, and have no network."""
+    """The sandbox for commands: they can write only to the workspace, see no keys, and have no network."""
 
     mode: Annotated[
         Literal["auto", "require", "off"],
-        about("`auto`: as good as this machine allows; `require`: no command without it; `off`: none."),
+        about("`auto`: as strict as this machine allows; `require`: no command without a sandbox; `off`: no sandbox."),
     ] = "auto"
     network: Annotated[
-        bool, about("Whether every command may use the network; otherwise a call asks for approval.")
+        bool, about("Whether every command may use the network; otherwise network access needs approval.")
     ] = False
-    writable: Annotated[tuple[str, ...], about("Folders that commands may write besides the workspace.")] = ()
+    writable: Annotated[tuple[str, ...], about("Folders that commands may write, in addition to the workspace.")] = ()
     hidden: Annotated[
-        tuple[str, ...], about("Files and folders that no command may read, besides the usual ones.")
+        tuple[str, ...], about("Files and folders that no command may read, in addition to the usual ones.")
     ] = ()
     max_memory_bytes: Annotated[Bytes | None, about("Address space of one process.")] = None
     max_processes: Annotated[Positive | None, about("Processes of one command.")] = 2_000
@@ -369,14 +367,14 @@ class MediaSettings(Section, frozen=True, kw_only=True):
     timeout_seconds: Annotated[
         Seconds,
         about(
-            "How long a bucket may take to answer; 256 kB/s are allowed for on top. Media that it does not hand out in"
-            " time are left out of a request and fetched again for a later one."
+            "The timeout of a bucket, plus the time for the bytes at 256 kB/s. Media that arrive too late are left out"
+            " of the request and fetched again for a later one."
         ),
     ] = 10.0
-    derived_max_bytes: Annotated[Bytes, about("Room for renditions, which can always be made again.")] = 1_073_741_824
+    derived_max_bytes: Annotated[Bytes, about("The cache of renditions, which can be made again.")] = 1_073_741_824
     uploads: Annotated[
         bool,
-        about("Upload large media that are sent again to providers that keep files, and refer to them by id."),
+        about("Upload large media that are sent repeatedly, if the provider stores files, and refer to them by id."),
     ] = True
 
 
@@ -394,10 +392,10 @@ class ServerSettings(Section, frozen=True, kw_only=True):
     password: Annotated[Secret, about("The password for browsers; empty means none.")] = msgspec.field(
         default_factory=Secret
     )
-    allowed_hosts: Annotated[tuple[str, ...], about("Accepted Host headers, besides its own address.")] = ()
+    allowed_hosts: Annotated[tuple[str, ...], about("Accepted Host headers, in addition to its own address.")] = ()
     allowed_origins: Annotated[tuple[str, ...], about("Origins of other web pages that may use the API.")] = ()
     trusted_proxies: Annotated[
-        tuple[str, ...], about("Addresses or networks of reverse proxies whose X-Forwarded headers are believed.")
+        tuple[str, ...], about("Addresses or networks of reverse proxies whose X-Forwarded headers are trusted.")
     ] = ()
     tls_cert: Annotated[str, about("The file with the TLS certificate chain (PEM): serve https.")] = ""
     tls_key: Annotated[str, about("The file with the private key of that certificate (PEM).")] = ""
@@ -415,15 +413,15 @@ WebhookEvent: TypeAlias = Literal["turn_finished", "turn_failed", "approval_requ
 
 
 class WebhookEntry(Section, frozen=True, kw_only=True):
-    """A program that the daemon tells over HTTP what happened. `docs/deploy.md` describes the requests."""
+    """A URL to which the daemon posts events. `docs/deploy.md` describes the requests."""
 
-    url: Annotated[HttpUrl, about("Where it is told. A host that is not public must be in `tools.allow_hosts`.")] = (
+    url: Annotated[HttpUrl, about("The URL to post to. A host that is not public must be in `tools.allow_hosts`.")] = (
         msgspec.field(default_factory=Url)
     )
-    secret: Annotated[Secret, about("Signs the requests (HMAC-SHA256): a random text, or base64 behind `whsec_`.")] = (
+    secret: Annotated[Secret, about("Signs the requests (HMAC-SHA256): a random text, or `whsec_` and base64.")] = (
         msgspec.field(default_factory=Secret)
     )
-    events: Annotated[tuple[WebhookEvent, ...], about("What it is told.")] = (
+    events: Annotated[tuple[WebhookEvent, ...], about("The events to send.")] = (
         "turn_finished",
         "turn_failed",
         "approval_requested",
@@ -431,19 +429,15 @@ class WebhookEntry(Section, frozen=True, kw_only=True):
 
 
 class GatewayRoutes(Section, frozen=True, kw_only=True):
-    """Models by what a request holds."""
+    """Models by the content of a request. Empty means the requested model."""
 
-    images: Annotated[str, about("The model for conversations with images or documents; empty: the one asked for.")] = (
-        ""
-    )
-    large: Annotated[str, about("The model for requests of more than `large_tokens`; empty: the one asked for.")] = ""
-    large_tokens: Annotated[Positive, about("From how many tokens on, as estimated, a request is large.")] = 150_000
-    costly: Annotated[
-        str, about("The model for requests whose input would cost more than `costly_usd`; empty: the one asked for.")
-    ] = ""
+    images: Annotated[str, about("The model for conversations with images or documents.")] = ""
+    large: Annotated[str, about("The model for requests of more than `large_tokens`.")] = ""
+    large_tokens: Annotated[Positive, about("The estimated number of tokens above which a request is large.")] = 150_000
+    costly: Annotated[str, about("The model for requests whose input would cost more than `costly_usd`.")] = ""
     costly_usd: Annotated[
         Annotated[float, Meta(ge=0, le=FEW)],
-        about("From which price on, in US dollars, the input of a request is costly."),
+        about("The price of the input, in US dollars, above which a request is costly."),
     ] = 1.0
 
 
@@ -455,26 +449,26 @@ class GatewayKey(Section, frozen=True, kw_only=True):
         tuple[str, ...], about('Models it may use, as patterns such as `"claude-*"`; empty means all.')
     ] = ()
     max_usd_per_day: Annotated[
-        Annotated[float, Meta(ge=0, le=FEW)] | None, about("What its answers may cost a day (UTC).")
+        Annotated[float, Meta(ge=0, le=FEW)] | None, about("What its answers may cost per day (UTC).")
     ] = None
     max_requests_per_minute: Annotated[Positive | None, about("Requests per minute.")] = None
 
 
 class GatewaySettings(Section, frozen=True, kw_only=True):
-    """The gateway: programs that speak the API of Anthropic or OpenAI use any model through the daemon."""
+    """The gateway: programs that use the API of Anthropic or OpenAI can use any model through the daemon."""
 
     aliases: Annotated[
         Mapping[str, str],
         about('Model names as clients send them, or patterns (`"claude-*"`), and the model to use; first match.'),
     ] = msgspec.field(default_factory=dict[str, str])
-    routes: Annotated[GatewayRoutes, about("Models by what a request holds.")] = GatewayRoutes()
+    routes: Annotated[GatewayRoutes, about("Models by the content of a request.")] = GatewayRoutes()
     fallback: Annotated[
         Mapping[str, tuple[str, ...]],
         about("Models to try, in order, when a model is rate limited, unavailable, or refuses; by name or pattern."),
     ] = msgspec.field(default_factory=dict[str, tuple[str, ...]])
     notices: Annotated[
         Literal["header", "inline"],
-        about("How clients learn what was reduced: headers and receipts, or also a line in the answer, once."),
+        about("How clients see what was reduced: in headers and receipts, or also once as a line in the answer."),
     ] = "header"
     ocr_seconds: Annotated[
         Annotated[float, Meta(ge=0, le=FEW)],
@@ -491,14 +485,14 @@ class McpServer(Section, frozen=True, kw_only=True):
 
     command: Annotated[str, about("The program to start.")] = ""
     args: Annotated[tuple[str, ...], about("Its arguments.")] = ()
-    env: Annotated[Mapping[str, Secret], about("Environment variables, besides a few harmless ones.")] = msgspec.field(
+    env: Annotated[Mapping[str, Secret], about("Environment variables, besides a few safe ones.")] = msgspec.field(
         default_factory=dict[str, Secret]
     )
     url: Annotated[HttpUrl, about("The URL of a running server.")] = msgspec.field(default_factory=Url)
     headers: Annotated[Mapping[str, Secret], about("Additional HTTP headers.")] = msgspec.field(
         default_factory=dict[str, Secret]
     )
-    timeout_seconds: Annotated[Seconds, about("How long one call may take.")] = 60.0
+    timeout_seconds: Annotated[Seconds, about("The timeout of a call.")] = 60.0
     roots: Annotated[
         tuple[str, ...] | None,
         about("Folders that the server may work in (its MCP roots). Default: the workspace of the session."),
@@ -506,7 +500,7 @@ class McpServer(Section, frozen=True, kw_only=True):
     enabled: Annotated[bool, about("Whether it is used.")] = True
     sandbox: Annotated[
         Literal["off", "offline", "online"],
-        about("Start the program behind the fence for commands, with or without the network."),
+        about("Start the program in the sandbox for commands, with or without network."),
     ] = "off"
     trusted: Annotated[
         bool, about("Trust its description of its tools: read-only ones run in parallel, and again after a crash.")
@@ -574,7 +568,7 @@ REMOVED: Final = {
     ("models", "*", "tier"): "was removed, because it had no effect; delete it",
     ("documents", "warn_over_pages"): "was removed, because it had no effect; delete it",
 }
-"""Keys of earlier versions, and what to do about each. They are warnings."""
+"""Keys of earlier versions, with the text of the warning for each."""
 
 LIMITS: Final = (
     "images.max_per_message",

@@ -1,6 +1,6 @@
 """The schema as a tree: tables with known keys, tables with user-chosen names, lists of tables, values.
 
-For a value it gives the text for error messages and reads it from an environment variable.
+It also describes values in error messages and parses the text of environment variables.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def as_list(value: object) -> list[object] | None:
 
 
 def decode_custom_type(kind: type, value: object) -> object:
-    """Decode our own types for msgspec; a `TypeError` becomes its validation error."""
+    """Decode `Secret` and `Url` for msgspec. Raise `TypeError`, which msgspec turns into its validation error."""
     if not isinstance(value, str):
         raise TypeError("not text")
     return kind(value)
@@ -146,7 +146,7 @@ def _secret_fault(value: Secret, at: ValueShape) -> str:
 
 
 def expected_text(at: ValueShape) -> str:
-    """Return the text for the expected value."""
+    """Describe the values that are accepted."""
     if at.schemes:
         return "a URL that begins with " + " or ".join(f"{scheme}://" for scheme in at.schemes)
     return _describe_type(at.info)
@@ -157,8 +157,8 @@ def _describe_type(info: inspect.Type) -> str:
         case inspect.Metadata():
             return _describe_type(info.type)
         case inspect.UnionType():
-            wanted = [_describe_type(item) for item in info.types if not isinstance(item, inspect.NoneType)]
-            return wanted[0] if len(wanted) == 1 else f"{wanted[0].replace(' or ', ', ')} or {wanted[1]}"
+            choices = [_describe_type(item) for item in info.types if not isinstance(item, inspect.NoneType)]
+            return choices[0] if len(choices) == 1 else f"{choices[0].replace(' or ', ', ')} or {choices[1]}"
         case inspect.BoolType():
             return "true or false"
         case inspect.IntType():
@@ -183,7 +183,7 @@ def _describe_type(info: inspect.Type) -> str:
 
 
 def actual_text(value: object, *, secret: bool = False) -> str:
-    """Return the text for the actual value, short and without secrets."""
+    """Describe a value, briefly and without secrets."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -204,8 +204,8 @@ def actual_text(value: object, *, secret: bool = False) -> str:
 
 
 def _got_in_list(value: object, info: inspect.Type) -> str:
-    """Return the text for the first invalid item if `value` is a list: lists of values are lists of texts, any or those
-    of a choice."""
+    """Describe the first invalid item if `value` is a list; empty if there is none. Items must be texts, or texts of a
+    given choice."""
     choice = info.item_type if isinstance(info, inspect.VarTupleType) else None
     allowed = choice.values if isinstance(choice, inspect.LiteralType) else None
     items = as_list(value) or []
@@ -225,7 +225,7 @@ def _short(text: str) -> str:
 
 
 def read_text(text: str, at: ValueShape) -> object:
-    """Return the value of a variable or flag; text that does not fit is left for `fault` to report."""
+    """Parse the text of a variable or flag; return text that cannot be parsed unchanged, for `fault` to report."""
     return _read_text(text, at.info)
 
 
@@ -263,7 +263,7 @@ def _number(text: str, kind: type[int] | type[float]) -> int | float | str:
 
 
 def read_json(text: str) -> object:
-    """Return `text` decoded as JSON, or unchanged: the check that follows reports it."""
+    """Return `text` decoded as JSON; return text that is not JSON unchanged, for `fault` to report."""
     try:
         return cast("object", json.loads(text))
     except (ValueError, RecursionError):

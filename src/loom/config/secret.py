@@ -10,7 +10,7 @@ from typing import Final, cast
 import msgspec
 
 MASK: Final = "****"
-_TAIL_SHOWN_FROM: Final = 12  # four of eight characters would give half of a password away
+_TAIL_SHOWN_FROM: Final = 12  # four of eight characters would reveal half of a password
 
 REFERENCE: Final = re.compile(r"\{(env|file):([^{}]+)\}")
 _REFERENCE_ONLY = re.compile(r"(?:(?:Bearer|Basic|Token) )?\{(?:env|file):[^{}]+\}", re.IGNORECASE)
@@ -28,7 +28,7 @@ _USERINFO: Final = re.compile(r"//.*@", re.DOTALL)
 
 
 def mask(text: str) -> str:
-    """Return the text with all but the last four characters masked; all of them if it is short."""
+    """Return `text` with all but its last four characters masked; all of them if it is short."""
     return MASK + text[-4:] if len(text) >= _TAIL_SHOWN_FROM else MASK
 
 
@@ -73,7 +73,7 @@ class Secret:
 
 
 class Url(Secret):
-    """A URL: printed without user, password and query values, which may hold keys."""
+    """A URL: printed without user, password and query values, which may contain keys."""
 
     __slots__ = ()
 

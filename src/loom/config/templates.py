@@ -1,9 +1,9 @@
-"""Templates: a question that is asked again and again, kept as a TOML file.
+"""Templates: prompts saved as TOML files.
 
 prompt = "Summarise $input in $length."
 system = "Be exact."
-attach = ["house-style.pdf"]        # beside the template's file
-params.length = "one line"          # unless --param length "…" says otherwise
+attach = ["house-style.pdf"]        # relative to the template's file
+params.length = "one line"          # overridden by --param length "…"
 context.full_turns = 3              # and any other setting of [context], [images] or [documents]
 """
 
@@ -41,7 +41,7 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def settings(self) -> dict[str, Any]:
-        """How media are treated in this run."""
+        """The settings of `[context]`, `[images]` and `[documents]` for this run."""
         named = {"context": self.context, "images": self.images, "documents": self.documents}
         return {name: values for name, values in named.items() if values}
 
@@ -58,12 +58,13 @@ def names(account: str = "") -> list[str]:
 
 
 def read_template(name: str, account: str = "") -> Template:
-    """By its name, or by the path of its file; what it attaches is taken from beside it."""
+    """Read a template by its name or the path of its file. Attachments are relative to that file. Raise `ConfigError`
+    if there is none or it is not valid."""
     file = Path(name) if "/" in name or name.endswith(".toml") else _file(name, account)
     if not file.is_file():
         known = names()
-        there = f"Saved: {', '.join(known)}." if known else 'Save one: loom "…" --save NAME.'
-        raise ConfigError(f"Template {name!r} not found.", hint=there)
+        saved = f"Saved: {', '.join(known)}." if known else 'Save one: loom "…" --save NAME.'
+        raise ConfigError(f"Template {name!r} not found.", hint=saved)
     _, data = read_toml(file)
     try:
         found = msgspec.convert(data, Template)
@@ -81,7 +82,7 @@ def save_template(name: str, template: Template, account: str = "") -> Path:
 
 
 def remove_template(name: str, account: str = "") -> None:
-    """Raise `NotFound` if there is none."""
+    """Raise `NotFound` if there is no template of this name."""
     file = _file(name, account)
     if not file.is_file():
         raise NotFound(f"Template {name!r} not found.", hint="List them: GET /v1/prompts.")
@@ -94,44 +95,45 @@ def remove_templates(account: str) -> None:
 
 
 def fields_of(template: Template) -> tuple[str, ...]:
-    """The names in a template for which a value is needed, `input` among them."""
+    """Return the names in a template that need a value, including `input` if it is used."""
     texts = (template.prompt, template.system)
     return tuple(sorted({name for text in texts for name in Text(text).get_identifiers()}))
 
 
 def fill_template(
-    template: Template, said: str, params: Sequence[tuple[str, str]], *, names: str = ""
+    template: Template, message: str, params: Sequence[tuple[str, str]], *, names: str = ""
 ) -> tuple[str, str]:
-    """Prompt and system prompt with every `$name` replaced. What was said goes where $input stands, else behind; where
-    files came without a word, their names stand there."""
+    """Return the prompt and the system prompt with every `$name` replaced. `message` replaces `$input`, or is added at
+    the end if the template does not use that. If it is empty, `names` (of attached files) replaces `$input`. Raise
+    `ConfigError` for unknown or missing parameters."""
     values: Mapping[str, str] = {key: str(value) for key, value in template.params.items()} | dict(params)
     text = Text(template.prompt)
-    wants = set(text.get_identifiers()) | set(Text(template.system).get_identifiers())
-    unknown = sorted({name for name, _ in params} - wants)
+    used = set(text.get_identifiers()) | set(Text(template.system).get_identifiers())
+    unknown = sorted({name for name, _ in params} - used)
     if unknown:
-        takes = ", ".join(f"${name}" for name in sorted(wants - {_INPUT}))
+        takes = ", ".join(f"${name}" for name in sorted(used - {_INPUT}))
         raise ConfigError(
             f"Unknown --param {unknown[0]}.",
             hint=f"The template takes {takes}." if takes else "--param sets $NAME in a template (-t).",
         )
-    lacking = sorted(wants - set(values) - {_INPUT})
+    lacking = sorted(used - set(values) - {_INPUT})
     if lacking:
         raise ConfigError(
-            f"the template needs {', '.join(f'${name}' for name in lacking)}.",
-            hint="Give " + " ".join(f'--param {name} "…"' for name in lacking),
+            f"The template needs {', '.join(f'${name}' for name in lacking)}.",
+            hint="Add " + " ".join(f'--param {name} "…"' for name in lacking),
         )
-    if _INPUT in wants and not said:
-        said = names
-        if not said:
+    if _INPUT in used and not message:
+        message = names
+        if not message:
             raise ConfigError(
-                "The template needs input ($input).", hint="Give a message, pipe it in, or attach a file."
+                "The template needs input ($input).", hint="Type a message, pipe it in, or attach a file."
             )
     try:
-        prompt = text.substitute(values, input=said)
-        system = Text(template.system).substitute(values, input=said)
+        prompt = text.substitute(values, input=message)
+        system = Text(template.system).substitute(values, input=message)
     except ValueError:
         raise ConfigError("The template contains a single $.", hint="Write $$ for a dollar sign.") from None
-    return (prompt if _INPUT in wants or not said else f"{prompt}\n\n{said}".strip()), system
+    return (prompt if _INPUT in used or not message else f"{prompt}\n\n{message}".strip()), system
 
 
 def _file(name: str, account: str = "") -> Path:

@@ -1,7 +1,7 @@
-"""Changes to a TOML file that a person wrote: one value or one table; comments stay where they are.
+"""Edit one value or table of a hand-written TOML file; comments stay in place.
 
-The changed text is parsed before it is written. Unless exactly the wanted value differs, the file is left alone and the
-error says what to write by hand.
+The changed text is parsed before it is written. If anything but the intended value differs, the file is not changed,
+and the error shows the line for the user to write.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _NO_SAFE_EDIT: Final = "cannot be edited safely; the file was not changed."
 
 
 def user_config_file() -> Path:
-    """Return the user's own loom.toml, existing or not. Raises `ConfigError` if the configuration is YAML."""
+    """Return the path of the user's loom.toml, which may not exist yet. Raise `ConfigError` if the configuration is
+    YAML."""
     folder = user_folder(os.environ, Path.cwd())
     found = pick_file(folder, USER_NAMES, Path.cwd())
     if found is not None and found.suffix != ".toml":
@@ -50,7 +51,7 @@ def read_toml(file: Path) -> tuple[str, dict[str, Any]]:
 
 
 def set_key(file: Path, key: str, value: str) -> None:
-    """Set `key` above all tables."""
+    """Set a top-level `key`."""
     line = tomlkit.dumps({key: value}).strip()
 
     def change(text: str) -> str:
@@ -68,7 +69,7 @@ def set_key(file: Path, key: str, value: str) -> None:
 
 
 def set_value(file: Path, path: Sequence[str], value: str | float | bool | None) -> None:
-    """Set the value at `path`, in a table that is there or a new one; None removes it."""
+    """Set the value at `path`, in an existing table or a new one; None removes it."""
     *tables, key = path
     if not tables and isinstance(value, str):
         set_key(file, key, value)
@@ -83,13 +84,13 @@ def set_value(file: Path, path: Sequence[str], value: str | float | bool | None)
 
     def change(text: str) -> str:
         document = tomlkit.parse(text)
-        place: Any = document
+        table: Any = document
         for name in tables:
-            place = place.get(name, {})
+            table = table.get(name, {})
         if value is not None:
-            place[key] = value
-        elif key in place:
-            del place[key]
+            table[key] = value
+        elif key in table:
+            del table[key]
         return tomlkit.dumps(document)
 
     by_hand = f"without {'.'.join(path)}" if value is None else f"{'.'.join(path)} = {value}"
@@ -120,7 +121,7 @@ def add_table(file: Path, path: Sequence[str], values: Mapping[str, object]) -> 
 
 
 def remove_table(file: Path, path: Sequence[str]) -> None:
-    """Remove the table `path` and the tables below it. Comments in front of the next table stay."""
+    """Remove the table `path` and the tables below it. Comments before the next table stay."""
 
     def change(text: str) -> str:
         document = tomlkit.parse(text)
@@ -132,7 +133,7 @@ def remove_table(file: Path, path: Sequence[str]) -> None:
         start = _count_equal(before, after)
         same = _count_equal(before[start:][::-1], after[start:][::-1])
         end = len(before) - same
-        # The parser counts the comments in front of a table to the table before it.
+        # tomlkit assigns the comments before a table to the previous table.
         kept = end
         while kept > start and before[kept - 1].lstrip().startswith("#"):
             kept -= 1
@@ -142,12 +143,12 @@ def remove_table(file: Path, path: Sequence[str]) -> None:
 
 
 def write_toml(file: Path, data: Mapping[str, Any]) -> None:
-    """Write `data` as a new file of the user's."""
+    """Write `data` to a new file, readable only by the user."""
     write_user_file(file, tomlkit.dumps(data))
 
 
 def write_user_file(file: Path, text: str, *, mode: int = 0o600) -> None:
-    """Write a file whole. Raises `ConfigError` if that fails."""
+    """Write a file atomically. Raise `ConfigError` if that fails."""
     try:
         write_file_whole(file, text, mode=mode)
     except OSError as error:
@@ -157,14 +158,16 @@ def write_user_file(file: Path, text: str, *, mode: int = 0o600) -> None:
 def _edit(
     file: Path,
     change: Callable[[str], str],
-    wanted: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    expected: Callable[[Mapping[str, Any]], Mapping[str, Any]],
     *,
     by_hand: str,
 ) -> None:
+    """Write the changed text if it parses to `expected(data)`. Raise `ConfigError`, with `by_hand` in its hint, if
+    not."""
     text, data = read_toml(file)
     try:
         changed = change(text)
-        is_right = _without_empty(tomllib.loads(changed)) == _without_empty(wanted(data))
+        is_right = _without_empty(tomllib.loads(changed)) == _without_empty(expected(data))
     except (TOMLKitError, tomllib.TOMLDecodeError, KeyError):
         changed, is_right = "", False
     if not is_right:
@@ -173,7 +176,7 @@ def _edit(
 
 
 def _count_equal(a: Sequence[str], b: Sequence[str]) -> int:
-    """Return how many lines at the beginning are the same."""
+    """Return the number of equal lines at the start."""
     return next((at for at, (one, other) in enumerate(zip(a, b, strict=False)) if one != other), min(len(a), len(b)))
 
 
@@ -188,7 +191,7 @@ def _with(data: Mapping[str, Any], path: Sequence[str], value: dict[str, Any] | 
 
 
 def _without_empty(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `data` without empty tables, which may or may not have a header of their own."""
+    """Return `data` without empty tables, which may or may not have a header."""
     kept = {
         key: _without_empty(cast("dict[str, Any]", item)) if isinstance(item, dict) else item
         for key, item in data.items()

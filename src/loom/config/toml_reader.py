@@ -27,7 +27,7 @@ def parse(text: str, name: str) -> dict[str, object]:
 
 
 def lines(text: str) -> Iterator[tuple[KeyPath, int]]:
-    """Yield paths with their lines, for valid text: each statement is parsed on its own."""
+    """Yield the path and line of each key of a valid text. Each statement is parsed separately."""
     table: KeyPath = ()
     counts: dict[KeyPath, int] = {}
     for line, statement in _statements(text):
@@ -41,7 +41,8 @@ def lines(text: str) -> Iterator[tuple[KeyPath, int]]:
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Yield statements. One ends with the first line up to which it parses; only lines that can close one are tried."""
+    """Yield each statement with the number of its first line. A statement ends at the first line up to which it parses;
+    only lines that can end one are tried."""
     start, pending = 1, ""
     for number, line in enumerate(text.split("\n"), 1):
         if not pending:

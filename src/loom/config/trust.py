@@ -1,7 +1,7 @@
-"""Which folders may instruct and configure Loom: those in `trusted_folders`, and those that the user was asked about.
+"""Folder trust: the folders that the user allows to instruct and configure Loom.
 
-A decision counts for one folder and for exactly what stood in it: when a file that instructs or configures is added or
-changed, the folder is as unknown as before, and the user is asked again.
+A decision applies to one folder with its current files: if a file that instructs models or configures Loom is added or
+changed, the decision no longer applies, and the user is asked again.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from loom.errors import ConfigError, Conflict
 
 FolderTrust: TypeAlias = Literal["trusted", "refused", "unknown"]
 SHARED_FOLDERS: Final = (".loom", ".claude", ".agents", ".codex", ".opencode")
-"""Where projects keep skills and commands; other agents read some of them too."""
+"""Folders with skills and commands of a project; other agents read some of them too."""
 SKILL_FOLDERS: Final = ("skills", "skill")
 COMMAND_FOLDERS: Final = ("commands", "command", "prompts")
-"""OpenCode also reads the singular; Codex calls its commands prompts."""
+"""OpenCode also reads the singular names; Codex calls its commands prompts."""
 FILE_NAME: Final = "trust.json"
 MAX_FILES: Final = 1_000
 MAX_BYTES: Final = 16_000_000
@@ -36,7 +36,7 @@ MAX_SHOWN_BYTES: Final = 4_000
 
 
 class TrustDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user said about a folder whose files had this digest."""
+    """The user's decision about a folder whose files had this digest."""
 
     digest: str
     is_trusted: bool
@@ -44,14 +44,14 @@ class TrustDecision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrustRecords:
-    """The decisions, in a file of the user's own folder, by the real path of each folder."""
+    """The decisions by the real path of each folder, stored in a file in the user's configuration folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._file = folder / FILE_NAME
 
     def list(self) -> dict[str, TrustDecision]:
-        """Raises ConfigError for a file that cannot be read."""
+        """Return all decisions. Raise `ConfigError` if the file cannot be read."""
         try:
             data = self._file.read_bytes()
         except FileNotFoundError:
@@ -62,11 +62,11 @@ class TrustRecords:
             return msgspec.json.decode(data, type=dict[str, TrustDecision])
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise ConfigError(
-                "holds no decisions about folders.", file=str(self._file), hint="Delete it, and decide again."
+                "is damaged.", file=str(self._file), hint="Delete it, and decide about your folders again."
             ) from None
 
     def find(self, folder: Path) -> FolderTrust:
-        """Return the decision about a folder as it is now."""
+        """Return the decision about a folder with its current files; "unknown" if there is none."""
         if os.path.realpath(folder) not in self.list():
             return "unknown"
         return self._state(folder, files_digest(self.files(folder)))
@@ -78,9 +78,9 @@ class TrustRecords:
         return "trusted" if found.is_trusted else "refused"
 
     def files(self, folder: Path) -> tuple[Path, ...]:
-        """Return the files that a folder brings to instruct models or to configure Loom: project settings, `AGENTS.md`
-        and its like, `.mcp.json`, skills, commands and hooks, from the folder up to the top of its project; none of the
-        user's own folders."""
+        """Return the files of a folder that instruct models or configure Loom: project settings, `AGENTS.md` and
+        similar files, `.mcp.json`, skills, commands and hooks, from the folder up to the top of its project. Files of
+        the user's own folders are left out."""
         own, real = os.path.realpath(self._folder), Path(os.path.realpath(folder))
         found = (file for file in _project_files(real) if os.path.realpath(file.parent) != own)
         return tuple(dict.fromkeys(islice(found, MAX_FILES)))
@@ -120,16 +120,15 @@ class TrustRecords:
         self.decide(folder, digest, is_trusted=is_trusted)
 
     def decide(self, folder: Path, digest: str, *, is_trusted: bool) -> None:
-        """Remember a decision about a folder whose files have `digest`: those that the user has seen."""
+        """Store a decision about a folder whose files have `digest`. Raise `ConfigError` if that is empty because there
+        are too many files."""
         if not digest:
-            raise ConfigError(
-                f"{folder} brings too many files to decide about.", hint="Add the folder to trusted_folders instead."
-            )
+            raise ConfigError(f"{folder} has too many files.", hint="Add the folder to trusted_folders instead.")
         made = TrustDecision(digest=digest, is_trusted=is_trusted, decided_at=time.time())
         self._write({**self.list(), os.path.realpath(folder): made})
 
     def revoke(self, folder: Path) -> bool:
-        """Forget the decision about a folder; return whether there was one."""
+        """Remove the decision about a folder; return whether there was one."""
         kept = self.list()
         found = kept.pop(os.path.realpath(folder), None)
         if found is not None:
@@ -147,18 +146,18 @@ def _project_files(folder: Path) -> Iterator[Path]:
     for above in folders_upwards(folder):
         yield from (above / name for name in (*PROJECT_NAMES, *INSTRUCTION_FILES, MCP_FILE) if (above / name).is_file())
     if folder == home_folder():
-        return  # the user's own
+        return  # skills and commands there are the user's own
     yield from (folder / name for name in PROJECT_SETTINGS if has_hooks(folder / name))
     for name in SHARED_FOLDERS:
         for kind in (*SKILL_FOLDERS, *COMMAND_FOLDERS):
-            # Links are followed as they are when skills are read; where they lead in a circle, MAX_FILES is the end.
-            for place, below, names in os.walk(folder / name / kind, followlinks=True):
+            # Links are followed, as when skills are read; MAX_FILES ends a circle of links.
+            for root, below, names in os.walk(folder / name / kind, followlinks=True):
                 below.sort()
-                yield from (Path(place) / found for found in sorted(names))
+                yield from (Path(root) / found for found in sorted(names))
 
 
 def file_kinds(files: Sequence[Path]) -> tuple[str, ...]:
-    """Return what kinds of files these are, in words for users."""
+    """Return the kinds of these files, in words for users."""
     from loom.tools.workspace import INSTRUCTION_FILES, MCP_FILE
 
     kinds = {
@@ -169,11 +168,11 @@ def file_kinds(files: Sequence[Path]) -> tuple[str, ...]:
         "hooks": any(str(file).endswith(tuple(f"/{name}" for name in PROJECT_SETTINGS)) for file in files),
         "MCP servers": any(file.name == MCP_FILE for file in files),
     }
-    return tuple(name for name, is_there in kinds.items() if is_there)
+    return tuple(name for name, is_present in kinds.items() if is_present)
 
 
 def files_digest(files: Sequence[Path]) -> str:
-    """Return the SHA-256 of names and contents; empty if that is too much to read."""
+    """Return the SHA-256 of names and contents; empty if there are too many files or bytes."""
     digest = hashlib.sha256()
     left = MAX_BYTES
     if len(files) == MAX_FILES:

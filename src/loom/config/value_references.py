@@ -1,4 +1,4 @@
-"""Resolves `{env:NAME}` and `{file:PATH}` when the value is needed."""
+"""Resolve `{env:NAME}` and `{file:PATH}` when the value is needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FILE_ONLY = re.compile(r"\{file:([^{}]+)\}")
 
 
 def resolve_reference(written: str, entry: LayerValue, environ: Mapping[str, str]) -> str:
-    """Return `written` with every reference replaced by its value."""
+    """Return `written` with every reference replaced by its value. Raise `ConfigError` if one cannot be resolved."""
 
     def replace(found: re.Match[str]) -> str:
         kind, name = found.groups()
@@ -33,7 +33,7 @@ def prompt_text(written: str, entry: LayerValue) -> str:
 
 
 def leaves_folder(written: object, entry: LayerValue) -> bool:
-    """Return whether a prompt names a file outside of what the project may read."""
+    """Return whether a prompt names a file that an untrusted project may not read."""
     found = _FILE_ONLY.fullmatch(written.strip()) if isinstance(written, str) else None
     return found is not None and not _is_own_prompt(_place(found[1], entry), entry)
 
@@ -42,14 +42,14 @@ def _is_own_prompt(file: Path, entry: LayerValue) -> bool:
     document = entry.source.document
     try:
         real = file.resolve()
-    except (OSError, RuntimeError):  # a link that leads to itself leads nowhere
+    except (OSError, RuntimeError):  # a circular link
         return False
     return document is not None and real.is_relative_to(document.folder.resolve()) and real.suffix in PROMPT_SUFFIXES
 
 
 def _place(name: str, entry: LayerValue) -> Path:
     if "\0" in name:
-        raise _fault(entry, "a path in {file:…} cannot hold a NUL character.")
+        raise _fault(entry, "a path in {file:…} cannot contain a NUL character.")
     try:
         return entry.source.folder / Path(name.strip()).expanduser()
     except RuntimeError:
@@ -66,7 +66,7 @@ def _variable(name: str, entry: LayerValue, environ: Mapping[str, str]) -> str:
 def _read(name: str, entry: LayerValue) -> str:
     file = _place(name, entry)
     if entry.source.confined and not _is_own_prompt(file, entry):
-        raise _fault(entry, f"{{file:{name}}} leads outside of the folder, which is not trusted.")
+        raise _fault(entry, f"{{file:{name}}} is outside the project folder, which is not trusted.")
     try:
         with file.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)

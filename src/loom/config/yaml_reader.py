@@ -1,8 +1,8 @@
 """YAML text → plain data, and the line of each key.
 
-Scalars are read by the core schema of YAML 1.2, so that `aging: off` is a word and `1:30` is no number; only `007` is
-text, since TOML has no such number. Nothing is ever constructed from a tag. `null` means that the key is not set,
-because TOML has no other way to say it.
+Scalars follow the core schema of YAML 1.2, so that `aging: off` and `1:30` are texts. One exception: `007` is text,
+because TOML has no such number. Tags never construct objects. `null` means that the key is not set, because TOML has no
+null.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def parse(text: str, name: str) -> dict[str, object]:
 
 
 def lines(text: str) -> Iterator[tuple[KeyPath, int]]:
-    """Yield paths with their lines, for text that `parse` accepted."""
+    """Return the path and line of each key of a text that `parse` accepts."""
     node = _compose(text)
     reader = _Reader("")
     if node is not None:
@@ -82,7 +82,7 @@ def _loader() -> type[SafeLoader]:
 
 
 class _Reader:
-    """Walks the nodes and counts them, since aliases can expand a few lines to billions of values."""
+    """Convert YAML nodes to plain data. Count them, because aliases can expand a few lines to billions of values."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -99,15 +99,15 @@ class _Reader:
             case MappingNode():
                 return self._mapping(node, path)
             case SequenceNode():
-                return [self._item(item, (*path, position)) for position, item in enumerate(node.value)]
+                items: list[object] = []
+                for position, item in enumerate(node.value):
+                    self.lines.append(((*path, position), item.start_mark.line + 1))
+                    items.append(self.to_plain(item, (*path, position)))
+                return items
             case ScalarNode():
                 return self._scalar(node.tag.removeprefix(_TAG), cast("str", node.value), node)
             case _:
                 raise self._fault(node, "this is not a value.")
-
-    def _item(self, node: Node, path: KeyPath) -> object:
-        self.lines.append((path, node.start_mark.line + 1))
-        return self.to_plain(node, path)
 
     def _mapping(self, node: MappingNode, path: KeyPath) -> dict[str, object]:
         values: dict[str, object] = {}

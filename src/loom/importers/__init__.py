@@ -1,12 +1,12 @@
-"""Reads older and foreign shapes into today's values; the only place that knows them. Values in, values out.
+"""Importers: convert older and foreign formats to today's values. No other module knows these formats.
 
     upgrade        a conversation: Loom's older messages, OpenAI Chat and Responses, Anthropic, Bedrock Converse,
-                   Gemini, Ollama, our own export; mixed within one list, too
+                   Gemini, Ollama, Loom's export; formats may be mixed within one list
     upgrade_tree   a tree that was stored as one JSON file per node
 
-Bytes never stay in the text and no file is opened here: the caller lends `lift` (stores bytes, gives a block) and
-`fetch` (the bytes of a file that an old block points at, if the caller permits it). Nothing that was said is lost: what
-cannot be read becomes a text that says so, and `notices` tell what was changed.
+Importers do no IO. The caller passes `lift`, which stores bytes and returns a block, and `fetch`, which returns the
+bytes of a file that an old block refers to, if the caller permits it. Bytes never stay in the text. No content is lost:
+what cannot be read becomes a text that describes it, and `notices` list the changes.
 
 Read `conversation`, then `messages` (a message → a draft), `blocks` (its content), `assembly` (drafts → messages).
 """

@@ -1,4 +1,4 @@
-"""Drafts → messages: splits and joins them so that each is valid, gives ids to what has none, loses nothing."""
+"""Assembly: split and join drafts into valid messages, and give ids to calls without one. No content is lost."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ MessageRun: TypeAlias = tuple[Role, list[FoundBlock]]
 
 
 class OpenCall(msgspec.Struct, frozen=True):
-    """A call that waits for its result. `said` is the id in the old text, `id` the one in ours."""
+    """A call without a result yet. `original_id` is the id in the source, `id` the one in the new message."""
 
-    said: str
+    original_id: str
     id: str
     name: str
 
 
 class Assembly:
-    """Takes drafts one by one. `open_calls` are those of the last assistant message that nothing has answered."""
+    """Collects drafts, one after another. `open_calls` are the calls of the last assistant message without a result."""
 
     def __init__(self, reading: LegacyReader, open_calls: Sequence[OpenCall] = ()) -> None:
         self.open_calls: list[OpenCall] = list(open_calls)
@@ -38,27 +38,30 @@ class Assembly:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was added."""
+        """Whether no draft was added yet."""
         return self._last is None
 
     @property
     def complete(self) -> Sequence[Message]:
-        """The messages to which no draft can be added any more."""
+        """The messages that no further draft can change."""
         return self._messages
 
     def copy(self, reading: LegacyReader) -> Assembly:
-        """Return an assembly that goes on from here."""
+        """Return a copy that can be continued independently."""
         made = Assembly(reading, self.open_calls)
         made._messages, made._blocks = [*self._messages], [*self._blocks]
         made._role, made._last, made._where = self._role, self._last, self._where
         return made
 
     def add(self, draft: MessageDraft, parts: Iterable[MessageRun] = ()) -> range:
-        """Add a draft and return the positions of the messages that it is part of. `parts` are the runs of the draft,
-        where they are known."""
+        """Add a draft; return the positions of the messages that it becomes part of. Pass `parts` if the runs of the
+        draft are already known."""
         first: int | None = None
         for role, blocks in parts or runs(draft):
-            is_joined = role == self._role and (role == "tool" or (role == "assistant" and self._continues(draft)))
+            is_continued = self._last is not None and (
+                draft.is_piece or self._last.is_piece or (draft.group != "" and draft.group == self._last.group)
+            )
+            is_joined = role == self._role and (role == "tool" or (role == "assistant" and is_continued))
             if not is_joined:
                 self._close()
                 self._where = self._reading.where
@@ -73,17 +76,11 @@ class Assembly:
         self._close()
         return tuple(self._messages)
 
-    def _continues(self, draft: MessageDraft) -> bool:
-        last = self._last
-        return last is not None and (
-            draft.is_piece or last.is_piece or (draft.group != "" and draft.group == last.group)
-        )
-
     def _note(self, sentence: str) -> None:
         self._reading.note(sentence, where=self._where)
 
     def _close(self) -> None:
-        """Make the message that has been collected."""
+        """Build a message from the collected blocks, if there are any."""
         role, found = self._role, self._blocks
         self._role, self._blocks = None, []
         if role is None:
@@ -97,7 +94,7 @@ class Assembly:
         self._messages.append(Message(role, tuple(blocks)))
 
     def _with_own_ids(self, found: list[FoundBlock]) -> list[Block]:
-        """Calls of one message need ids of their own; a call that was stored twice is one call."""
+        """Return the blocks with unique call ids. A call that was stored twice becomes one call."""
         calls: dict[str, ToolCall] = {}
         numbers: dict[str, int] = {}
         blocks: list[Block] = []
@@ -106,7 +103,12 @@ class Assembly:
             if not isinstance(block, ToolCall):
                 blocks.append(cast("Block", block))
                 continue
-            if _same_call(calls.get(block.id), block):
+            known = calls.get(block.id)
+            if known is not None and (known.name, known.arguments, known.raw_arguments) == (
+                block.name,
+                block.arguments,
+                block.raw_arguments,
+            ):
                 continue
             call = msgspec.structs.replace(block, id=_free(block.id, calls, numbers))
             if call.id != block.id:
@@ -117,7 +119,7 @@ class Assembly:
         return blocks
 
     def _results(self, found: list[FoundBlock]) -> list[ToolResult | UnknownBlock]:
-        """Return one result for each call; what else was stored for it follows in the same result."""
+        """Return one result for each call; further results of the same call are appended to it."""
         ids = self._call_ids(found)
         groups: dict[str | int, list[FoundBlock]] = {}
         for at, block in enumerate(found):
@@ -130,7 +132,7 @@ class Assembly:
         ]
 
     def _call_ids(self, found: list[FoundBlock]) -> dict[int, str]:
-        """Return whose result is whose: by id first, then by name and order for those that name no call."""
+        """Return the call id of each result by its position: matched by id first, then by name and order."""
         results = {at: block for at, block in enumerate(found) if isinstance(block, FoundResult)}
         ids = {at: self._answer(result, by_id=True) or result.call_id for at, result in results.items()}
         for at, result in results.items():
@@ -139,9 +141,10 @@ class Assembly:
         return ids
 
     def _answer(self, result: FoundResult, *, by_id: bool) -> str:
-        """Return the open call that a result answers; it is not open any more."""
+        """Return the id of the open call that a result answers, and remove it from `open_calls`; empty if there is
+        none."""
         for at, call in enumerate(self.open_calls):
-            if call.said == result.call_id if by_id else result.name in ("", call.name):
+            if call.original_id == result.call_id if by_id else result.name in ("", call.name):
                 del self.open_calls[at]
                 return call.id
         return ""
@@ -150,7 +153,7 @@ class Assembly:
         first = group[0]
         blocks = list(first.blocks)
         for other in group[1:]:
-            self._note(f"the call {call_id[:80]!r} had more than one result; the others follow the first")
+            self._note(f"the call {call_id[:80]!r} had more than one result; they were joined")
             if (other.blocks, other.is_error) != (first.blocks, first.is_error):
                 kind = "error" if other.is_error else "result"
                 blocks.extend((TextBlock(f"[another {kind} for this call]"), *other.blocks))
@@ -160,7 +163,8 @@ class Assembly:
 
 
 def runs(draft: MessageDraft) -> Iterator[MessageRun]:
-    """Yield a draft cut into what each role may hold. Results come first, except in the words of an assistant."""
+    """Yield the blocks of a draft by the role that may contain them. Results come first, except in an assistant's
+    draft, which keeps its order."""
     if draft.role == "assistant":
         yield from _in_order(draft.blocks)
         return
@@ -192,16 +196,8 @@ def _in_order(blocks: tuple[FoundBlock, ...]) -> Iterator[MessageRun]:
         yield role, run
 
 
-def _same_call(known: ToolCall | None, call: ToolCall) -> bool:
-    return known is not None and (known.name, known.arguments, known.raw_arguments) == (
-        call.name,
-        call.arguments,
-        call.raw_arguments,
-    )
-
-
 def _free(call_id: str, taken: dict[str, ToolCall], numbers: dict[str, int]) -> str:
-    """Return the id itself, else with the next number behind it; `numbers` remembers how far each id has come."""
+    """Return the id, with a number appended if it is taken. `numbers` holds the last number of each id."""
     free = call_id
     while free in taken:
         numbers[call_id] = numbers.get(call_id, 1) + 1

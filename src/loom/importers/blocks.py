@@ -1,4 +1,4 @@
-"""Blocks of every shape → ours. Only structural positions are read: a string that looks like a block stays text."""
+"""Convert blocks of every format. Only structural positions are read: a string that looks like a block stays text."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _TEXT_KEYS: Final = frozenset(
 
 
 def read_blocks(content: Any, reading: LegacyReader) -> list[FoundBlock]:
-    """Content of any shape: a string, a block, a list of these."""
+    """Read content of any format: a string, a block, or a list of these."""
     if reading.depth >= _MAX_NESTING:
         return _text(json_text(content))
     reading.depth += 1
@@ -85,14 +85,14 @@ def read_block(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]
 
 
 def as_content(found: Iterable[FoundBlock], reading: LegacyReader) -> list[ContentBlock]:
-    """For places that hold only what a person or a tool may supply: the rest becomes its text."""
+    """Return the blocks that a user message or tool result may contain; other blocks become text."""
     blocks: list[ContentBlock] = []
     for block in found:
         match block:
             case ThinkingBlock():
                 blocks.extend(_text(block.text))
             case ToolCall():
-                reading.note(f"the call {block.id!r} was where no call may be; it is kept as text")
+                reading.note(f"the call {block.id!r} is not allowed there; it was kept as text")
                 blocks.append(TextBlock(f"[{block.id}] {text_of(block)}"))
             case FoundResult():
                 blocks.extend((TextBlock(f"[tool result {block.call_id}]"), *block.blocks))
@@ -104,14 +104,13 @@ def as_content(found: Iterable[FoundBlock], reading: LegacyReader) -> list[Conte
 def result_of(
     call_id: str, name: str, content: Any, reading: LegacyReader, *, is_error: bool, more: Sequence[ContentBlock] = ()
 ) -> FoundResult:
-    """Return a tool result from whatever stands for its content, and what was stored beside it."""
+    """Return a tool result from its content in any format, followed by `more` blocks."""
     blocks, failed = _result_blocks(content, reading)
     return FoundResult(call_id, (*blocks, *more) or (TextBlock(NO_OUTPUT),), name, is_error or failed)
 
 
 def are_encoded_blocks(blocks: Any) -> bool:
-    """Return whether these have the outline of blocks that our codec wrote: objects that name their type, in results
-    too."""
+    """Return whether these look like blocks that Loom's codec wrote: objects with a type, also inside results."""
     return isinstance(blocks, list) and all(
         isinstance(get_object(block).get("type"), str)
         and (get_object(block)["type"] != "tool_result" or are_encoded_blocks(get_object(block).get("blocks")))
@@ -126,7 +125,7 @@ def found_block(block: Block) -> FoundBlock:
 
 
 def is_known_type(kind: Any) -> bool:
-    """Return whether a `type` names a block of some known shape."""
+    """Return whether a `type` is that of a block in a known format."""
     return isinstance(kind, str) and kind in _BY_TYPE
 
 
@@ -149,7 +148,7 @@ def _text(text: str) -> list[Any]:
 
 
 def _own(block: dict[str, Any]) -> FoundBlock | None:
-    """Return a block in today's shape within an older message."""
+    """Decode a block in today's format within an older message; return None if it is not one."""
     kind = block.get("type")
     fields = _OWN_FIELDS.get(kind) if isinstance(kind, str) else None
     if fields is None or not fields.issuperset(block) or not _differs(block) or not are_encoded_blocks([block]):
@@ -163,15 +162,12 @@ def _own(block: dict[str, Any]) -> FoundBlock | None:
 
 
 def _differs(block: dict[str, Any]) -> bool:
-    """Plain text is the same in every shape; ours differs where it has opaque data or citations in our form."""
+    """Return whether a block differs from the same block in other formats. Plain text does not, unless it has opaque
+    data or citations in Loom's format, which have no type."""
+    if block["type"] != "text" or "opaque" in block:
+        return True
     citations = block.get("citations")
-    return (
-        block["type"] != "text" or "opaque" in block or (isinstance(citations, list) and _are_ours(get_list(citations)))
-    )
-
-
-def _are_ours(citations: list[Any]) -> bool:
-    return all("type" not in get_object(item) for item in citations)
+    return isinstance(citations, list) and all("type" not in get_object(item) for item in get_list(citations))
 
 
 def _read_text(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
@@ -188,21 +184,22 @@ def _read_text(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]
 
 
 def _media(kind: str, *inner_keys: str) -> BlockReader:
-    """Return media whose facts may stand in an object of their own (`image_url`, `inlineData`, …)."""
+    """Return a reader of media whose fields may be in an inner object (`image_url`, `inlineData`, …)."""
 
     def read(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
         facts = block
         for key in inner_keys:
             facts = {**facts, **get_object(block.get(key))}
-        told = kind or kind_word(first_text(facts, "mimeType", "mime_type", "media_type"))
-        found = _text_source(told, facts, reading) or [*read_legacy_media(told, facts, reading)]
+        word = kind or kind_word(first_text(facts, "mimeType", "mime_type", "media_type"))
+        found = _text_source(word, facts, reading) or [*read_legacy_media(word, facts, reading)]
         return found or _unknown(block, reading)
 
     return read
 
 
 def _text_source(kind: str, block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
-    """Documents that are given as words: Anthropic's text and content sources, Bedrock's, MCP's resources."""
+    """Read a document that is given as text: Anthropic's text and content sources, Bedrock's, MCP's resources. Return
+    an empty list if it is not."""
     source = get_object(block.get("source"))
     content = source.get("text") or source.get("content")
     found = read_blocks(source.get("data") if source.get("type") == "text" else content, reading)
@@ -227,7 +224,7 @@ def _read_resource(block: dict[str, Any], reading: LegacyReader) -> list[FoundBl
 
 
 def _read_result(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
-    """`tool_result`, `toolResult`, `function_call_output`."""
+    """Read a `tool_result`, `toolResult` or `function_call_output`."""
     inner = get_object(block.get("toolResult")) or block
     content = next((inner[key] for key in ("content", "output", "blocks") if inner.get(key) is not None), None)
     failed = inner.get("is_error") is True or inner.get("status") == "error"
@@ -236,19 +233,20 @@ def _read_result(block: dict[str, Any], reading: LegacyReader) -> list[FoundBloc
 
 
 def _read_function_response(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
-    """Gemini: the answer is an object; `output`, `result` or `error` alone are conventions for plain ones."""
+    """Read Gemini's `functionResponse`. The response is an object; a single `output`, `result` or `error` key is a
+    convention for a plain value."""
     inner = get_object(block.get("functionResponse")) or get_object(block.get("function_response"))
     answer = get_object(inner.get("response")) or inner.get("response")
     sole = next((key for key in ("output", "result", "error") if list(get_object(answer)) == [key]), "")
-    said, failed = _result_value(get_object(answer)[sole] if sole else answer, reading)
-    shown, _ = _result_blocks(inner.get("parts"), reading)
-    blocks = (*said, *shown) or (TextBlock(NO_OUTPUT),)
+    output, failed = _result_value(get_object(answer)[sole] if sole else answer, reading)
+    parts, _ = _result_blocks(inner.get("parts"), reading)
+    blocks = (*output, *parts) or (TextBlock(NO_OUTPUT),)
     call_id = first_ident(inner, "id", "call_id")
     return [FoundResult(call_id, blocks, get_text(inner.get("name")), failed or sole == "error")]
 
 
 def _read_cited(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
-    """Bedrock: text pieces with the citations that cover all of them."""
+    """Read Bedrock's `citationsContent`: pieces of text, with citations for all of them."""
     inner = get_object(block.get("citationsContent"))
     pieces = (get_object(item).get("text") for item in get_list(inner.get("content")))
     text = "".join(piece for piece in pieces if isinstance(piece, str))
@@ -264,13 +262,14 @@ def _inner_text(outer: str, key: str) -> BlockReader:
 
 
 def _unknown(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
-    """Its text where it has one and no id; else it is kept as it is, without the bytes in it."""
+    """Return a block of an unknown type as its text if it has one and no id, else as an `UnknownBlock`. Bytes in it are
+    stored and replaced."""
     plain, lifted = store_nested_media(block, reading.lift, reading.note)
     kind = block.get("type")
     is_new = isinstance(kind, str) and kind != "" and kind not in KNOWN_TYPES
     text = first_text(block, "text", "content")
     if text and not (is_new and first_ident(block, "id", "tool_use_id", "call_id")):
-        reading.note(f"a block of type {str(kind)[:80]!r} is read as its text")
+        reading.note(f"a block of type {str(kind)[:80]!r} was imported as text")
         return [TextBlock(text), *lifted]
     if is_new:
         return [UnknownBlock(sanitize_json(plain)), *lifted]
@@ -278,32 +277,26 @@ def _unknown(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
 
 
 def _result_blocks(content: Any, reading: LegacyReader) -> tuple[list[ContentBlock], bool]:
-    """Return blocks of a tool result and whether they tell of a failure."""
+    """Return the blocks of a tool result, and whether they report a failure."""
     blocks: list[ContentBlock] = []
     failed = False
     for item in get_list(content):
-        text = get_text(item) or (_plain_text(get_object(item)) if isinstance(item, dict) else "")
+        text, block = get_text(item), get_object(item)
+        if block.get("type", "text") in _TEXT_TYPES and not set(block) - {"type", "text"}:
+            text = text or get_text(block.get("text"))
         if text:
             found, bad = _result_text(text, reading)
-        elif isinstance(item, dict) and not _is_block(get_object(item)):
-            payload = get_object(item)
-            found, bad = _result_value(payload["json"] if set(payload) == {"json"} else payload, reading)
+        elif isinstance(item, dict) and not _is_block(block):
+            found, bad = _result_value(block["json"] if set(block) == {"json"} else block, reading)
         else:
-            found, bad = [*as_content(read_blocks(item, reading), reading), *_beside(get_object(item), reading)], False
+            found, bad = [*as_content(read_blocks(item, reading), reading), *_extra_fields(block, reading)], False
         blocks.extend(found)
         failed = failed or bad
     return blocks, failed
 
 
-def _plain_text(block: dict[str, Any]) -> str:
-    """Return the text of a block that is nothing but text."""
-    if block.get("type", "text") in _TEXT_TYPES and not (set(block) - {"type", "text"}):
-        return get_text(block.get("text"))
-    return ""
-
-
-def _beside(block: dict[str, Any], reading: LegacyReader) -> list[ContentBlock]:
-    """What a tool wrote beside its text, and no protocol knows, stays readable as JSON."""
+def _extra_fields(block: dict[str, Any], reading: LegacyReader) -> list[ContentBlock]:
+    """Return the fields of a text block that are part of no protocol, as JSON text."""
     if block.get("type") not in _TEXT_TYPES:
         return []
     rest = {key: value for key, value in block.items() if key not in _TEXT_KEYS and value not in (None, "", [], {})}
@@ -311,7 +304,7 @@ def _beside(block: dict[str, Any], reading: LegacyReader) -> list[ContentBlock]:
 
 
 def _is_block(item: dict[str, Any]) -> bool:
-    """Return whether a dict in a result is a block and not a tool's own JSON."""
+    """Return whether a dict in a result is a block, not JSON that the tool returned."""
     if "type" in item:
         return is_known_type(item["type"])
     return any("source" in get_object(item.get(key)) for key in ("image", "document", "audio", "video")) or any(
@@ -321,8 +314,8 @@ def _is_block(item: dict[str, Any]) -> bool:
 
 
 def _result_text(text: str, reading: LegacyReader) -> tuple[list[ContentBlock], bool]:
-    """Return a tool's words. Where they are JSON, what is known of its shape is used; else they stay exactly as they
-    are."""
+    """Return the blocks for a tool's text, and whether it reports a failure. Bytes in it are stored, and JSON in Loom's
+    old result format is converted; any other text stays unchanged."""
     if (lifted := store_data_url(text, reading.lift, reading.note)) is not None:
         return [lifted], False
     is_worth_parsing = may_hold_bytes(text) or '"success"' in text or '"content_blocks"' in text
@@ -335,7 +328,8 @@ def _result_text(text: str, reading: LegacyReader) -> tuple[list[ContentBlock], 
 
 
 def _result_value(value: Any, reading: LegacyReader) -> tuple[list[ContentBlock], bool]:
-    """Return what a tool answered as JSON: Loom's old result object, or any other with its pictures taken out."""
+    """Return the blocks for a tool's JSON value, and whether it reports a failure: Loom's old result object, or any
+    other JSON, with media in it stored and replaced."""
     if value is None or value == {}:
         return [], False
     if isinstance(value, str):
@@ -349,15 +343,15 @@ def _result_value(value: Any, reading: LegacyReader) -> tuple[list[ContentBlock]
 
 
 def _old_result(facts: dict[str, Any], reading: LegacyReader) -> tuple[list[ContentBlock], bool]:
-    """`{"success":…, "output":…, "content_blocks":[…], "error":…}`; other keys stay readable as JSON."""
-    said, _ = _result_value(facts.get("output"), reading)
+    """Read `{"success":…, "output":…, "content_blocks":[…], "error":…}`; other keys are kept as JSON text."""
+    output, _ = _result_value(facts.get("output"), reading)
     shown = as_content(read_blocks(facts.get("content_blocks"), reading), reading)
-    wrong, _ = _result_value(facts.get("error"), reading)
+    error, _ = _result_value(facts.get("error"), reading)
     rest = {key: value for key, value in facts.items() if key not in _ENVELOPE and value not in (None, "", [], {})}
     more, _ = _result_value(rest, reading)
     success = facts.get("success")
-    failed = not success if isinstance(success, bool) else bool(wrong)
-    return [*(block for block in said if block not in shown), *shown, *wrong, *more], failed
+    failed = not success if isinstance(success, bool) else bool(error)
+    return [*(block for block in output if block not in shown), *shown, *error, *more], failed
 
 
 _OWN_FIELDS: Final = {
@@ -417,4 +411,4 @@ _BY_KEY: Final[dict[str, BlockReader]] = {
     "source_path": _media(""),
     "text": _read_text,
 }
-"""Shapes without a `type`: Gemini and Bedrock Converse name a block by the key that it has."""
+"""Readers of blocks without a `type`: Gemini and Bedrock Converse identify a block by its key."""

@@ -1,4 +1,4 @@
-"""Tool calls of every shape. What a model wrote is kept: as parsed arguments, or raw where they are no JSON object."""
+"""Convert tool calls of every format. Arguments are kept parsed, or as raw text if they are not a JSON object."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ _ARGUMENTS = ("arguments", "input", "args", "parameters")
 
 
 def read_call(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
-    """A chat `tool_calls` entry, `tool_use`, `toolUse`, `function_call`, `functionCall`, or our own of an older day.
-
-    The text of a freeform tool is its one argument, `input`; a namespace is part of the name.
+    """Read an entry of `tool_calls`, a `tool_use`, `toolUse`, `function_call` or `functionCall`, or a call of an older
+    Loom. The text of a freeform tool becomes its only argument, `input`; a namespace becomes part of the name.
     """
     inner = next((found for key in ("function", "custom") if (found := get_object(block.get(key)))), block)
     value = next((inner[key] for key in _ARGUMENTS if inner.get(key) is not None), None)
@@ -36,7 +35,7 @@ def read_call(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
 
 
 def read_arguments(value: Any) -> tuple[dict[str, Any], str | None]:
-    """Return parsed arguments, or none and the raw text."""
+    """Return the parsed arguments and None, or an empty dict and the raw text if they are not a JSON object."""
     if isinstance(value, dict):
         return sanitize_json(value), None
     if value is None or (isinstance(value, str) and not value.strip()):
@@ -54,7 +53,8 @@ def read_arguments(value: Any) -> tuple[dict[str, Any], str | None]:
 
 
 def _opaque(block: dict[str, Any], reading: LegacyReader) -> Any:
-    """Return what came with a call and is owed back: Gemini's signature through a chat route, OpenAI's item id."""
+    """Return provider data of a call that must be sent back: Gemini's signature in a chat message, or OpenAI's item
+    id."""
     google = get_object(get_object(block.get("extra_content")).get("google"))
     if signature := get_text(google.get("thought_signature")):
         return reading.opaque("gemini", {"thoughtSignature": signature})

@@ -1,4 +1,4 @@
-"""A whole conversation of any shape → system prompt and messages."""
+"""Convert a whole conversation of any format to a system prompt and messages."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ _MESSAGES: Final = ("messages", "input", "contents")
 
 
 class UpgradedConversation(msgspec.Struct, frozen=True, kw_only=True):
-    """`notices` are sentences for people: what was changed, moved, or could not be taken along."""
+    """`notices` tell the user what was changed, moved or left out."""
 
     system: str = ""
     messages: tuple[Message, ...] = ()
     notices: tuple[str, ...] = ()
     forms: dict[int, WireForm] = {}
-    """Messages as they came, by the position of the first message of each form."""
+    """The original items, by the position of the first message that they became."""
     head: tuple[Any, ...] = ()
-    """The items before the first message, as they came: system prompts that stand among the messages."""
+    """The original system prompts that precede the first message in the list of messages."""
 
 
 class ConversationReading:
-    """Reads the items of a conversation one after another. A copy of it can be continued with other items."""
+    """Reads the items of a conversation, one after another. A copy can be continued with other items."""
 
     def __init__(self, reader: LegacyReader, protocol: BodyProtocol | None, *, shares_texts: bool = True) -> None:
-        """With `shares_texts`, forms leave out long texts that their messages hold: they are stored beside them."""
+        """With `shares_texts`, forms refer to long texts of their messages instead of repeating them."""
         self.reader = reader
         self._protocol: BodyProtocol | None = protocol
         self._shares_texts = shares_texts
@@ -57,13 +57,13 @@ class ConversationReading:
         self._prompts: list[str] = []
         self._head: list[Any] = []
         self._spans: list[ItemSpan] = []
-        """Those whose messages may still grow."""
+        """The items whose messages further items may still extend."""
         self._forms: dict[int, WireForm] = {}
-        """Of messages that are complete."""
+        """The forms of complete messages."""
         self._read = 0
 
     def copy(self, reader: LegacyReader) -> ConversationReading:
-        """Return a reading that goes on from here with what `reader` lends."""
+        """Return a copy that continues with `reader`."""
         made = ConversationReading(reader, self._protocol, shares_texts=self._shares_texts)
         reader.continue_from(self.reader)
         made._assembly = self._assembly.copy(reader)
@@ -78,7 +78,7 @@ class ConversationReading:
         reader.begin(f"message {self._read}", self._read)
         draft = read_message(item, reader)
         if not draft.blocks:
-            reader.note("it is empty and is left out")
+            reader.note("empty; left out")
         elif draft.role == "system" and self._assembly.is_empty:
             text = as_text(draft, reader)
             self._prompts.append(text)
@@ -89,8 +89,8 @@ class ConversationReading:
                 self._spans.append(ItemSpan(get_object(item), covered))
 
     def finish(self, prompts: Sequence[str] = (), notices: Sequence[str] = ()) -> UpgradedConversation:
-        """Return the conversation; `prompts` and `notices` are those of what stood before the items. Nothing can be
-        added any more."""
+        """Return the conversation. `prompts` and `notices` come from the request before its items. No item can be added
+        afterwards."""
         self.settle_forms()
         messages = self._assembly.finish()
         last = collect_forms(self._spans, messages, self.reader.encoded, self._protocol, self._shares_texts)
@@ -103,11 +103,11 @@ class ConversationReading:
         )
 
     def settle_forms(self) -> None:
-        """Make the forms of the messages that are complete, so that a copy does not make them again."""
+        """Build the forms of complete messages, so that copies need not build them again."""
         complete = self._assembly.complete
         count = sum(span.messages.stop <= len(complete) for span in self._spans)
         while 0 < count < len(self._spans) and self._spans[count].messages.start < self._spans[count - 1].messages.stop:
-            count -= 1  # it shares a message with an item that may still grow
+            count -= 1  # this item shares a message with one that may still be extended
         done, self._spans = self._spans[:count], self._spans[count:]
         self._forms |= collect_forms(done, complete, self.reader.encoded, self._protocol, self._shares_texts)
 
@@ -119,13 +119,11 @@ def upgrade(
     fetch: FetchLegacyMedia,
     protocol: BodyProtocol | None = None,
 ) -> UpgradedConversation:
-    """Read a conversation of any known shape into today's values.
+    """Convert a conversation of any known format to today's values.
 
-    `data` is JSON as Python parses it and is not changed. `lift` and `fetch` are plain functions, called in the order
-    of the text: a caller whose store is asynchronous runs the whole of `upgrade` in a thread and lets them wait there.
-    `protocol` is the one in which a request body is written; None finds out.
-
-    Raises ContentError where this is no conversation, and Newer where it was written by a newer Loom.
+    `data` is parsed JSON and is not changed. `lift` and `fetch` are blocking functions, called in the order of the
+    text; a caller with an asynchronous store runs `upgrade` in a thread. `protocol` is the protocol of a request body;
+    None detects it. Raise `ContentError` if `data` is not a conversation, `Newer` if a newer Loom wrote it.
     """
     data = sanitize_json(data, MAX_INPUT_DEPTH)
     if (own := _own(data)) is not None:
@@ -141,23 +139,24 @@ def upgrade(
 
 
 def read_prompts(facts: dict[str, Any], reader: LegacyReader) -> list[str]:
-    """Return the system prompts that stand beside the messages of a request body."""
+    """Return the system prompts in the top-level fields of a request body."""
     return [text for key in PROMPT_FIELDS if (text := _system_text(facts.get(key), reader))]
 
 
 def demote_system(draft: MessageDraft, reading: LegacyReader) -> MessageDraft:
-    """A draft that is not at the start: a system message there stands among the user's words, and is marked."""
+    """Turn a system message that is not at the start into marked text of the user; return other drafts unchanged."""
     if draft.role != "system":
         return draft
     said = as_user(draft, SYSTEM_LABEL, reading)
     texts = [block for block in said.blocks if isinstance(block, TextBlock)]
     if len(texts) < len(said.blocks):
-        return said  # a platform's system messages hold words alone
+        return said  # system messages of every platform hold text only
     return MessageDraft(said.role, tuple(msgspec.structs.replace(text, is_system=True) for text in texts))
 
 
 def _own(data: Any) -> Conversation | None:
-    """Return what `loom export` wrote; a damaged one is read like any other shape."""
+    """Decode a file of `loom export`; return None for another format, or for a damaged file, which is then read like
+    any other."""
     facts = get_object(data)
     if facts.get("loom") != "conversation":
         return None
@@ -177,8 +176,8 @@ def _is_body(facts: dict[str, Any]) -> bool:
 
 
 def _find_protocol(facts: dict[str, Any], items: list[Any]) -> BodyProtocol | None:
-    """Return the protocol of a request body, or of messages alone if their blocks tell it. Messages in the style of
-    Chat Completions do not: many servers and programs write them, each with fields of its own."""
+    """Return the protocol of a request body, or of messages alone if their blocks identify it. Messages in the format
+    of Chat Completions do not: many servers and programs write them with their own fields."""
     if _is_body(facts):
         return detect_protocol(facts)
     found = detect_protocol({"messages": items})
@@ -186,7 +185,7 @@ def _find_protocol(facts: dict[str, Any], items: list[Any]) -> BodyProtocol | No
 
 
 def conversation_items(data: Any) -> list[Any]:
-    """Return the messages of a list, a request body, or a single message."""
+    """Return the messages of a list, a request body or a single message. Raise `ContentError` for anything else."""
     facts = get_object(data)
     items: Any = data
     if _is_body(facts):
@@ -198,8 +197,8 @@ def conversation_items(data: Any) -> list[Any]:
     if isinstance(items, list) and (not items or any(is_message(item) for item in get_list(items))):
         return get_list(items)
     raise ContentError(
-        f"not a conversation but {_describe_shape(data)}.",
-        hint="Expected a list of messages with roles, or an object with messages, input or contents.",
+        f"Expected a conversation, got {_describe_shape(data)}.",
+        hint="A conversation is a list of messages with roles, or an object with messages, input or contents.",
     )
 
 
@@ -215,7 +214,7 @@ def _describe_shape(data: Any) -> str:
         case None:
             return "nothing"
         case _:
-            return "a number or a truth value"
+            return "a number or a boolean"
 
 
 def _system_text(value: Any, reading: LegacyReader) -> str:

@@ -1,4 +1,4 @@
-"""JSON that ends too early: what stands before the cut, closed so that it can be read."""
+"""Repair truncated JSON by closing it after the last complete value."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _SIGN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]', re.DOTALL)
 
 
 def close_cut_json(text: str) -> str | None:
-    """Return the longest beginning of `text` that is whole members and items, with its brackets closed; None where
-    nothing is whole, or the text is damaged otherwise."""
+    """Return the longest prefix of `text` that ends with a complete member or item, with its brackets closed; None if
+    there is none, or the text is damaged in another way."""
     stack: list[str] = []
     whole: tuple[int, tuple[str, ...]] | None = None
     for match in _SIGN.finditer(text):

@@ -1,7 +1,7 @@
-"""The shapes that a protocol requires of its own blocks.
+"""Check the original blocks of a message against the fields that their protocol requires.
 
-Only known kinds are checked: blocks and fields that this version does not know go back to their provider as they came.
-A known block of another shape would be refused, so its message is compiled instead.
+Only known block types are checked; unknown blocks and fields are sent back to their provider unchanged. The provider
+would refuse a known block without its required fields, so such a message is compiled instead of sent back.
 """
 
 from __future__ import annotations
@@ -50,15 +50,16 @@ _GEMINI: Final[_Fields] = {
     "codeExecutionResult": dict,
 }
 _CHAT_MEDIA: Final = {"image_url": ("url",), "input_audio": ("data",), "file": ("file_data", "file_id")}
-"""The fields of which a part for Chat Completions needs one."""
+"""A media part of Chat Completions needs one of these fields."""
 _OLLAMA: Final = ("images", "tool_name")
-"""Fields of a message that Ollama has and Chat Completions refuses."""
+"""Message fields of Ollama that Chat Completions refuses."""
 
 
 def is_legal_item(item: Mapping[str, Any], protocol: str) -> bool:
-    """Return whether all known blocks of a message or item have the shape that the protocol requires."""
+    """Return whether all known blocks of a message or item have the fields that the protocol requires."""
     if protocol == "gemini":
-        return all(map(_is_gemini_part, get_list(item.get("parts"))))
+        parts = [get_object(part) for part in get_list(item.get("parts"))]
+        return all(isinstance(part[name], kind) for part in parts for name, kind in _GEMINI.items() if name in part)
     if protocol == "openai_chat":
         return _is_chat_message(item)
     known = _ANTHROPIC if protocol == "anthropic" else _RESPONSES
@@ -68,20 +69,18 @@ def is_legal_item(item: Mapping[str, Any], protocol: str) -> bool:
 
 
 def _are_blocks(content: Any, known: Mapping[str, _Fields]) -> bool:
-    """Return whether content is a text, nothing, or blocks of legal shapes, those inside of results too."""
+    """Return whether content is a text, nothing, or valid blocks, including those inside results."""
     if not isinstance(content, list):
         return True
     for part in get_list(content):
         block = get_object(part)
         if not get_text(block.get("type")) or not _has_fields(block, known):
             return False
-        if block["type"] == "tool_result" and not _is_result(block, known):
-            return False
+        if block["type"] == "tool_result" and "content" in block:
+            inner = block["content"]
+            if not isinstance(inner, str | list) or not _are_blocks(inner, known):
+                return False
     return True
-
-
-def _is_result(block: Mapping[str, Any], known: Mapping[str, _Fields]) -> bool:
-    return "content" not in block or (isinstance(block["content"], str | list) and _are_blocks(block["content"], known))
 
 
 def _has_fields(block: Mapping[str, Any], known: Mapping[str, _Fields]) -> bool:
@@ -98,8 +97,8 @@ def _is_chat_message(message: Mapping[str, Any]) -> bool:
 
 def _is_chat_part(part: Mapping[str, Any]) -> bool:
     kind = get_text(part.get("type"))
-    wanted = _CHAT_MEDIA.get(kind)
-    return wanted is None or any(get_text(get_object(part[kind]).get(name)) for name in wanted)
+    names = _CHAT_MEDIA.get(kind)
+    return names is None or any(get_text(get_object(part[kind]).get(name)) for name in names)
 
 
 def _is_chat_call(call: Any) -> bool:
@@ -116,8 +115,3 @@ def _is_object_text(text: Any) -> bool:
         return isinstance(text, str) and isinstance(json.loads(text), dict)
     except ValueError:
         return False
-
-
-def _is_gemini_part(part: Any) -> bool:
-    fields = get_object(part)
-    return all(isinstance(fields[name], kind) for name, kind in _GEMINI.items() if name in fields)

@@ -1,5 +1,5 @@
-"""The wire forms of a foreign conversation: which items of the request became which messages, and whether they can go
-back to their provider as they came."""
+"""The wire forms of a foreign conversation: the original items of each message, if they can be sent back to their
+provider unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OWNERS: Final[dict[BodyProtocol, str]] = {
     "openai_responses": "openai",
     "gemini": "gemini",
 }
-"""Who reads the blocks of a protocol back, as `Model.opaque_owner` says."""
+"""The provider of each protocol, as in `Model.opaque_owner`."""
 
 _ROLES: Final[dict[str, tuple[str, ...]]] = {
     "user": ("tool", "user"),
@@ -32,11 +32,11 @@ _ROLES: Final[dict[str, tuple[str, ...]]] = {
     "system": ("user",),
     "developer": ("user",),
 }
-"""What the messages of an item may be; where reading moved something, the item cannot go back."""
+"""The roles of messages that an item of each role may become; an item with other ones cannot be sent back."""
 
 
 class ItemSpan(msgspec.Struct, frozen=True):
-    """An item of a request, and the positions of the messages that it is part of."""
+    """An item of a request, and the positions of the messages that it became part of."""
 
     item: dict[str, Any]
     messages: range
@@ -49,7 +49,7 @@ def collect_forms(
     protocol: BodyProtocol | None,
     shares_texts: bool,
 ) -> dict[int, WireForm]:
-    """Return the forms by the position of the first message of each. Items that share a message share a form."""
+    """Return the forms by the position of their first message. Items that share a message share a form."""
     if protocol is None:
         return {}
     groups: list[tuple[range, list[dict[str, Any]]]] = []
@@ -75,10 +75,11 @@ def collect_forms(
 
 
 def head_item(item: dict[str, Any], text: str, protocol: BodyProtocol) -> dict[str, Any]:
-    """Return a system prompt that stands among the messages as it came; with its text alone if it would be refused."""
+    """Return a system prompt from the list of messages unchanged, or with only its text if the provider would refuse
+    it."""
     parts = item.get("content")
-    is_said = isinstance(parts, str) or all(map(_says_something, get_list(parts)))
-    if is_said and is_legal_item(item, protocol):
+    has_text = isinstance(parts, str) or all(map(_has_content, get_list(parts)))
+    if has_text and is_legal_item(item, protocol):
         return item
     return {"role": get_text(item.get("role")) or "system", "content": text}
 
@@ -98,11 +99,11 @@ def _is_usable(item: dict[str, Any], members: Sequence[Message], protocol: BodyP
     if parts is None:
         return protocol == "openai_chat" and bool(item.get("tool_calls"))
     listed = get_list(parts) if isinstance(parts, list) else []
-    return bool(listed) and all(map(_says_something, listed))
+    return bool(listed) and all(map(_has_content, listed))
 
 
-def _says_something(part: Any) -> bool:
-    """A provider refuses a text without words."""
+def _has_content(part: Any) -> bool:
+    """Return whether a part is more than an empty text, which providers refuse."""
     fields = get_object(part)
     if not fields:
         return False

@@ -1,7 +1,7 @@
-"""Where bytes hide in blocks of every shape: inline base64, `data:` URLs, paths, links, provider file ids.
+"""Read media from blocks of every format: inline base64, `data:` URLs, paths, links, provider file ids.
 
-One reader serves all shapes, because they differ only in the names of their fields. Bytes go out through `lift`; what
-cannot be lifted becomes a text that says what was there and why it is not there now.
+One reader serves all formats, because they differ only in the names of their fields. `lift` stores the bytes; media
+that cannot be stored become a text that names them and the reason.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class LegacyMediaFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What an old block says about its bytes. `words` is a person's text for them, `description` a model's."""
+    """The facts in an old block about its bytes. `words` is a text alternative, `description` one by a model."""
 
     kind: str
     name: str = ""
@@ -54,8 +54,8 @@ class LegacyMediaFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_legacy_media(kind: str, block: dict[str, Any], reading: LegacyReader) -> list[ContentBlock]:
-    """Return the block for the bytes that a dict holds or points at (`source` may be nested); empty where there are
-    none."""
+    """Return the block for the bytes that a dict contains or refers to (`source` may be nested); an empty list if there
+    are none."""
     source = get_object(block.get("source"))
     facts = {**block, **source, **get_object(source.get("s3Location"))}
     about = _about(kind, facts)
@@ -66,9 +66,9 @@ def read_legacy_media(kind: str, block: dict[str, Any], reading: LegacyReader) -
         text for text in (encoded, link) if text and (text is encoded or _is_data_url(text) or looks_encoded(text))
     ]
     for text in inline:
-        data, told = _decode(text, about)
+        data, known = _decode(text, about)
         if data:
-            return _keep_source(text, data, _store_bytes(data, told, reading), reading)
+            return _keep_source(text, data, _store_bytes(data, known, reading), reading)
     if path and (data := reading.fetch(path)) is not None:
         return _store_bytes(data, about, reading)
     if inline:
@@ -76,16 +76,16 @@ def read_legacy_media(kind: str, block: dict[str, Any], reading: LegacyReader) -
     if link:
         return _read_link(link, about, reading)
     if path:
-        reading.note(f"{_media_name(about)} is not available; a text stands in for it")
+        reading.note(f"{_media_name(about)} is not available; replaced by text")
         return [TextBlock(_caption_text(about) or f"[{_media_name(about)}: the file is not available]")]
     if file_id := first_ident(facts, *_FILE_IDS):
         reading.note(f"{kind} {file_id} is held by a provider and was not copied")
-        return _stand_in(about, f"[{kind}: file {file_id}, held by a provider]")
+        return _replacement(about, f"[{kind}: file {file_id}, held by a provider]")
     return _store_bytes(b"", about, reading) if any(facts.get(key) == "" for key in _INLINE) else []
 
 
 def _keep_source(text: str, data: bytes, found: list[ContentBlock], reading: LegacyReader) -> list[ContentBlock]:
-    """Remember which text held a medium, so that the message can be written again as it came."""
+    """Record which text contained a medium, so that the original message can be rebuilt."""
     block = found[0] if found else None
     if is_media_block(block) and block.media.digest == reading.identify(data):
         reading.encoded[text] = block.media
@@ -127,7 +127,7 @@ def _is_data_url(text: str) -> bool:
 
 
 def _decode(text: str, about: LegacyMediaFacts) -> tuple[bytes | None, LegacyMediaFacts]:
-    """Return the bytes of base64 or of a `data:` URL, and what is known of them then."""
+    """Return the bytes of base64 or a `data:` URL, and their facts, completed from the URL."""
     if not _is_data_url(text):
         return from_base64(text), about
     url = data_url(text)
@@ -137,20 +137,21 @@ def _decode(text: str, about: LegacyMediaFacts) -> tuple[bytes | None, LegacyMed
 
 
 def _read_link(link: str, about: LegacyMediaFacts, reading: LegacyReader) -> list[ContentBlock]:
-    """Links are never followed. A bare string may be base64: some local servers take it so."""
+    """Return a text for a link; links are never followed. A string without a scheme may be base64, which some local
+    servers accept."""
     if not _SCHEME.match(link) and about.declared and (data := from_base64(link)):
         return _store_bytes(data, about, reading)
     reading.note(f"{about.kind} at {link[:200]} was not fetched")
-    return _stand_in(about, f"[{about.kind} at {link}]")
+    return _replacement(about, f"[{about.kind} at {link}]")
 
 
 def _store_bytes(data: bytes | None, about: LegacyMediaFacts, reading: LegacyReader) -> list[ContentBlock]:
     found = lift_bytes(data, reading.lift, reading.note, kind=about.kind, name=about.name, declared=about.declared)
-    return _stand_in(about, found) if isinstance(found, str) else [_with_words(found, about, reading)]
+    return _replacement(about, found) if isinstance(found, str) else [_with_words(found, about, reading)]
 
 
 def _with_words(block: ContentBlock, about: LegacyMediaFacts, reading: LegacyReader) -> ContentBlock:
-    """Text that came with the bytes stays with them."""
+    """Return a stored block with the texts that the old block had."""
     match block:
         case ImageBlock():
             return msgspec.structs.replace(
@@ -163,9 +164,7 @@ def _with_words(block: ContentBlock, about: LegacyMediaFacts, reading: LegacyRea
             return msgspec.structs.replace(block, transcript=block.transcript or _caption_text(about))
         case DocumentBlock():
             if _caption_text(about):
-                reading.note(
-                    f"the stored text of {_media_name(about)} is left out: it is read from the document itself"
-                )
+                reading.note(f"the stored text of {_media_name(about)} was left out: Loom reads it from the document")
             return msgspec.structs.replace(block, title=block.title or about.title, pages=block.pages or about.pages)
         case _:
             return block
@@ -179,5 +178,5 @@ def _caption_text(about: LegacyMediaFacts) -> str:
     return "\n".join(text for text in (about.words, about.description) if text)
 
 
-def _stand_in(about: LegacyMediaFacts, label: str) -> list[ContentBlock]:
+def _replacement(about: LegacyMediaFacts, label: str) -> list[ContentBlock]:
     return [TextBlock("\n".join(text for text in (label, _caption_text(about)) if text))]

@@ -1,4 +1,4 @@
-"""Messages and items of every shape → drafts: a role and the blocks that were found, in the order they were said."""
+"""Convert messages and items of every format to drafts: a role and blocks in their original order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TOOL_ITEMS: Final = ("function_call_output", "custom_tool_call_output")
 
 
 class MessageDraft(msgspec.Struct, frozen=True):
-    """`is_piece` marks an item that is only a piece of a message; `group` is the message's own id, where it has one."""
+    """`is_piece`: the item is only a part of a message. `group` is the id of the message, if it has one."""
 
     role: DraftRole
     blocks: tuple[FoundBlock, ...]
@@ -40,7 +40,7 @@ class MessageDraft(msgspec.Struct, frozen=True):
 
 
 def is_message(item: Any) -> bool:
-    """Return whether something can be read as a message at all."""
+    """Return whether `item` can be read as a message."""
     facts = _unwrap(get_object(item))
     if get_text(facts.get("role")) or isinstance(facts.get("parts"), list):
         return True
@@ -48,12 +48,12 @@ def is_message(item: Any) -> bool:
 
 
 def read_message(item: Any, reading: LegacyReader) -> MessageDraft:
-    """Return the draft of one message or item. It may hold nothing."""
+    """Return the draft of a message or item; it may have no blocks."""
     facts = get_object(item)
     if not facts:
         text = get_text(item) or ("" if item in (None, {}, []) else json_text(item))
         if text:
-            reading.note("not a message; kept as text of the user")
+            reading.note("not a message; imported as text of the user")
         return MessageDraft("user", tuple(_text(text)))
     facts = _unwrap(facts)
     model = reading.model
@@ -65,33 +65,33 @@ def read_message(item: Any, reading: LegacyReader) -> MessageDraft:
 
 
 def _unwrap(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the message itself, where a record of something else holds it."""
+    """Return the message inside a record, or the record itself if it is the message."""
     inner = get_object(facts.get("message"))
     return inner if not get_text(facts.get("role")) and {"role", "content", "parts", "blocks"} & set(inner) else facts
 
 
 def as_text(draft: MessageDraft, reading: LegacyReader) -> str:
-    """A system prompt is text: what is not becomes its label."""
+    """Return a draft as the text of a system prompt; other blocks become labels."""
     blocks = as_content(draft.blocks, reading)
     if any(not isinstance(block, TextBlock) for block in blocks):
-        reading.note("a system prompt is text; what else it held is kept as a label")
+        reading.note("a system prompt can only be text; its other content was imported as labels")
     return "\n\n".join(text_of(block) for block in blocks)
 
 
 def as_user(draft: MessageDraft, label: str, reading: LegacyReader) -> MessageDraft:
-    """Return words of another role in the middle of a conversation, as words of the user that say whose they are."""
+    """Return a draft as a user message whose text starts with `[label]`. Thinking, calls and results are kept."""
     models = [block for block in draft.blocks if isinstance(block, _NOT_WORDS)]
-    said = as_content((block for block in draft.blocks if not isinstance(block, _NOT_WORDS)), reading)
-    head = said[0] if said else None
+    content = as_content((block for block in draft.blocks if not isinstance(block, _NOT_WORDS)), reading)
+    head = content[0] if content else None
     if isinstance(head, TextBlock):
-        said[0] = msgspec.structs.replace(head, text=f"[{label}] {head.text}")
-    elif said:
-        said.insert(0, TextBlock(f"[{label}]"))
-    return MessageDraft("user", (*models, *said))
+        content[0] = msgspec.structs.replace(head, text=f"[{label}] {head.text}")
+    elif content:
+        content.insert(0, TextBlock(f"[{label}]"))
+    return MessageDraft("user", (*models, *content))
 
 
 def _own_message(facts: dict[str, Any]) -> MessageDraft | None:
-    """Return a message as our codec writes it. One of a newer version is refused by the codec, never guessed at."""
+    """Decode a message of Loom's codec; return None if it is not one. Raise `Newer` if a newer Loom wrote it."""
     if not isinstance(facts.get("v"), int) or "blocks" not in facts:
         return None
     blocks: Any = facts["blocks"] if are_encoded_blocks(facts["blocks"]) else []
@@ -103,7 +103,7 @@ def _own_message(facts: dict[str, Any]) -> MessageDraft | None:
 
 
 def _item(facts: dict[str, Any], reading: LegacyReader) -> MessageDraft | None:
-    """Return an item of OpenAI Responses, or a block that stands among the messages."""
+    """Read an item of OpenAI Responses, or a block in the list of messages; return None for a message."""
     kind = facts.get("type")
     if facts.get("role") is not None or not isinstance(kind, str) or kind == "message":
         return None
@@ -115,29 +115,31 @@ def _item(facts: dict[str, Any], reading: LegacyReader) -> MessageDraft | None:
 
 
 def _message(facts: dict[str, Any], reading: LegacyReader) -> MessageDraft:
-    said = get_text(facts.get("role")) or "user"
+    written = get_text(facts.get("role")) or "user"
     if not get_text(facts.get("role")) and "parts" not in facts:
-        reading.note("a message without a role is read as the user's")
-    role = _ROLES.get(said.lower())
+        reading.note("a message without a role was imported as a user message")
+    role = _ROLES.get(written.lower())
     if role == "tool":
         return MessageDraft("tool", tuple(_tool_blocks(facts, reading)))
     draft = MessageDraft(role or "user", tuple(_blocks(facts, reading)), group=get_text(facts.get("id")))
     if role is None:
-        reading.note(f"the role {said[:80]!r} is not known; its words are kept as the user's")
-        return as_user(draft, said, reading)
+        reading.note(f"a message of the unknown role {written[:80]!r} was imported as a user message")
+        return as_user(draft, written, reading)
     return draft
 
 
 def _blocks(facts: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
-    """Thinking, then what was said, then the calls: the order in which chat messages mean it."""
+    """Return the blocks of a chat message in the order thinking, content, calls."""
     found: list[FoundBlock] = []
     for key in ("reasoning_content", "reasoning", "thinking"):
         fresh = thinking_of(facts.get(key), "", None, reading)
         found.extend(block for block in fresh if block not in found)
     found.extend(_content(facts, reading))
     found.extend(_text(get_text(facts.get("refusal"))))
-    if audio := get_object(facts.get("audio")):
-        found.extend(_audio(audio, reading))
+    if audio := get_object(facts.get("audio")):  # of an audio model: its bytes, or its transcript after they expired
+        sound = read_legacy_media("audio", audio, reading)
+        label = f"[audio: {first_ident(audio, 'id') or 'expired'}]"
+        found.extend(sound or _text(get_text(audio.get("transcript")) or label))
     found.extend(_images(facts, reading))
     calls = [*get_list(facts.get("tool_calls")), *get_list(facts.get("function_call"))]
     for call in calls:
@@ -146,8 +148,8 @@ def _blocks(facts: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
 
 
 def _content(facts: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
-    """Return what stands under the names that messages use for content. `annotations` of a chat message
-    cover its text."""
+    """Return the blocks in the fields that messages use for content. `annotations` of a chat message become citations
+    of its first text."""
     found: list[FoundBlock] = []
     for key in ("content", "parts", "blocks", "content_blocks", "text"):
         fresh = read_blocks(facts.get(key), reading)
@@ -161,14 +163,8 @@ def _content(facts: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
     return found
 
 
-def _audio(audio: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
-    """Return what an audio model said: sound while it was stored, else its transcript."""
-    found = read_legacy_media("audio", audio, reading)
-    return [*found] or _text(get_text(audio.get("transcript")) or f"[audio: {first_ident(audio, 'id') or 'expired'}]")
-
-
 def _images(facts: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
-    """Ollama: base64 beside the text; the field carries sound too, so the bytes decide."""
+    """Read Ollama's `images`: base64, which may also be audio, so that the type follows from the bytes."""
     found: list[FoundBlock] = []
     for image in get_list(facts.get("images")):
         holder = {"url" if "://" in image else "data": image} if isinstance(image, str) else get_object(image)
@@ -177,7 +173,7 @@ def _images(facts: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
 
 
 def _tool_blocks(facts: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
-    """A tool message is one result, unless its content is a list of results that name their own calls."""
+    """Return the results of a tool message: one, unless its content is a list of results with their own call ids."""
     call_id = first_ident(facts, "tool_call_id", "tool_use_id", "call_id")
     content = next((facts[key] for key in ("content", "blocks", "text") if facts.get(key) is not None), None)
     results: list[FoundBlock] = []

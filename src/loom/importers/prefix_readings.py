@@ -1,5 +1,5 @@
-"""Readings of conversations by what they have read: a client that sends its whole history with each request has only
-what is new of it read."""
+"""A cache of partly read conversations, so that of a client that sends its whole history with each request only the new
+items have to be read."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from loom.importers.reader import LegacyReader
 
 _MAX_READINGS: Final = 128
 _MAX_BYTES: Final = 64_000_000
-"""Of JSON that readings have read. Those of one conversation share most of their memory, which is not counted."""
+"""The most bytes of JSON behind the cached readings. Readings of one conversation share most of their memory, which
+this does not consider."""
 _MAX_SHALLOW: Final = MAX_DATA_DEPTH // 2
 
 
 class ReadItems(msgspec.Struct, frozen=True):
-    """The items of a request, and the name of each beginning of them. Without names they could not be written as JSON:
-    nothing is remembered of them."""
+    """The items of a request, and a hash of each prefix of them. `names` is empty if the items cannot be encoded as
+    JSON; they are not cached then."""
 
     items: Sequence[Any]
     names: Sequence[bytes] = ()
     encoded: Sequence[bytes] = ()
 
     def clean(self, at: int) -> Any:
-        """Return an item as JSON can say it."""
+        """Return an item without values that JSON cannot represent."""
         item = self.items[at]
         if self.encoded and _is_shallow(item, _MAX_SHALLOW) and msgspec.json.decode(self.encoded[at]) == item:
             return item
@@ -45,7 +46,8 @@ class PrefixReadings:
         self._bytes = 0
 
     def find(self, items: ReadItems) -> tuple[int, ConversationReading | None]:
-        """Return how many of the items were read before, and the reading to copy; None where there is none."""
+        """Return the number of leading items that were read before, and the reading to copy; 0 and None if there is
+        none."""
         for count in range(len(items.names), 0, -1):
             name = items.names[count - 1]
             if (found := self._readings.get(name)) is not None:
@@ -54,7 +56,7 @@ class PrefixReadings:
         return 0, None
 
     def keep(self, items: ReadItems, reading: ConversationReading) -> None:
-        """Remember a copy of a reading of all the items, which is not finished."""
+        """Store a copy of an unfinished reading of all the items."""
         if not items.names or items.names[-1] in self._readings:
             return
         size = items.count_bytes()
@@ -66,7 +68,7 @@ class PrefixReadings:
 
 
 def name_items(items: Sequence[Any], *context: str) -> ReadItems:
-    """Return the items with the names of their beginnings. `context` is what else decides how they are read."""
+    """Return the items with a hash of each prefix. `context` lists everything else that affects how they are read."""
     try:
         encoded = [msgspec.json.encode(item) for item in items]
     except (TypeError, ValueError, OverflowError, RecursionError):  # lone surrogates, integers beyond 64 bits
@@ -81,7 +83,7 @@ def name_items(items: Sequence[Any], *context: str) -> ReadItems:
 
 
 def _refuse(_: bytes, __: str, ___: str) -> None:
-    """A reading that is only copied stores nothing."""
+    """Store nothing: a cached reading is only copied."""
 
 
 def _is_shallow(value: Any, depth: int) -> bool:

@@ -1,6 +1,6 @@
-"""What only its provider understands: thinking with its signatures, and citations. Kept in our form and in theirs.
+"""Convert thinking and citations, and keep the provider's original data beside them.
 
-Opaque data has the field names of the wire: `{"signature": …}` or `{"data": …}` from Anthropic,
+Opaque data has the provider's field names: `{"signature": …}` or `{"data": …}` from Anthropic,
 `{"id": …, "summary": […], "encrypted_content": …}` from OpenAI, `{"thoughtSignature": …}` from Gemini.
 """
 
@@ -16,7 +16,8 @@ from loom.importers.reader import FoundBlock, LegacyReader
 
 
 def read_thinking(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
-    """`{"type":"thinking","thinking":…,"signature":…}`; without text the signature carries everything."""
+    """Read `{"type":"thinking","thinking":…,"signature":…}`. The text may be empty: the signature contains it
+    encrypted."""
     text = block.get("thinking", block.get("text"))
     signature = get_text(block.get("signature"))
     return thinking_of(text, "anthropic" if signature else "", {"signature": signature}, reading)
@@ -31,9 +32,9 @@ def read_redacted(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlo
 
 
 def read_reasoning(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
-    """Return an OpenAI reasoning item: its summary and text for people, the encrypted rest for its maker."""
-    said = [block.get("text"), *get_list(block.get("summary")), *get_list(block.get("content"))]
-    texts = (get_text(item) or first_text(get_object(item), "text") for item in said)
+    """Read an OpenAI reasoning item: its summary and text become readable, its encrypted content stays opaque."""
+    parts = [block.get("text"), *get_list(block.get("summary")), *get_list(block.get("content"))]
+    texts = (get_text(item) or first_text(get_object(item), "text") for item in parts)
     owed = {key: block[key] for key in ("id", "summary", "encrypted_content") if block.get(key) is not None}
     provider = "openai" if "id" in owed or "encrypted_content" in owed else ""
     return thinking_of("\n\n".join(text for text in texts if text), provider, owed, reading)
@@ -47,7 +48,8 @@ def read_bedrock_reasoning(block: dict[str, Any], reading: LegacyReader) -> list
 
 
 def thinking_of(text: Any, provider: str, owed: Any, reading: LegacyReader) -> list[FoundBlock]:
-    """Thinking with its text, its opaque data, or both; nothing where there is neither."""
+    """Return thinking with its text, opaque data, or both; an empty list if there is neither. `owed` is the opaque
+    data, used if `provider` is set."""
     plain = text if isinstance(text, str) else ""
     if not provider:
         return [ThinkingBlock(plain)] if plain.strip() else []
@@ -55,7 +57,7 @@ def thinking_of(text: Any, provider: str, owed: Any, reading: LegacyReader) -> l
 
 
 def sign(found: list[FoundBlock], block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
-    """Put Gemini's thought signature on the block that it came with; on nothing, it stands as thinking of its own."""
+    """Attach Gemini's thought signature to the block that it came with; without a block, return it as thinking."""
     signature = first_text(block, "thoughtSignature", "thought_signature")
     if not signature:
         return found
@@ -65,12 +67,12 @@ def sign(found: list[FoundBlock], block: dict[str, Any], reading: LegacyReader) 
     head = found[0]
     if isinstance(head, TextBlock | ThinkingBlock | ToolCall):
         return [msgspec.structs.replace(head, opaque=opaque), *found[1:]]
-    reading.note("a thought signature on something other than text, thinking or a call is left out")
+    reading.note("a thought signature on something other than text, thinking or a call was left out")
     return found
 
 
 def read_citations(value: Any, provider: str, reading: LegacyReader) -> tuple[Citation, ...]:
-    """Citations and annotations of a text, in our form, with the provider's own beside it."""
+    """Convert citations and annotations of a text; the provider's originals become opaque data."""
     raws = (get_object(item) for item in get_list(value))
     return tuple(_citation(raw, provider, reading) for raw in raws if raw)
 
@@ -78,10 +80,12 @@ def read_citations(value: Any, provider: str, reading: LegacyReader) -> tuple[Ci
 def _citation(raw: dict[str, Any], provider: str, reading: LegacyReader) -> Citation:
     facts = {**raw, **get_object(raw.get("url_citation")), **get_object(raw.get("file_citation"))}
     start, end = get_int(facts.get("start_index")), get_int(facts.get("end_index"))
+    pieces = (first_text(get_object(item), "text") for item in get_list(facts.get("sourceContent")))  # Bedrock
+    source = get_text(facts.get("source"))
     return Citation(
-        quote=first_text(facts, "cited_text", "quote") or _source_text(facts),
+        quote=first_text(facts, "cited_text", "quote") or "\n".join(piece for piece in pieces if piece),
         title=first_text(facts, "document_title", "title", "filename"),
-        url=first_text(facts, "url", "uri") or _url(get_text(facts.get("source"))),
+        url=first_text(facts, "url", "uri") or (source if source.startswith(("http://", "https://")) else ""),
         **_location(raw),
         start=start if end is not None else None,
         end=end if start is not None else None,
@@ -90,7 +94,8 @@ def _citation(raw: dict[str, Any], provider: str, reading: LegacyReader) -> Cita
 
 
 def _location(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return where in the source: pages become inclusive, everything else keeps its exclusive end."""
+    """Return the location in the source as fields of `Citation`. The end is inclusive for pages, exclusive for
+    everything else."""
     match raw.get("type"):
         case "page_location":
             locator, first, last = "page", get_int(raw.get("start_page_number")), get_int(raw.get("end_page_number"))
@@ -104,13 +109,3 @@ def _location(raw: dict[str, Any]) -> dict[str, Any]:
         case _:
             return {}
     return {} if first is None or last is None else {"locator": locator, "first": first, "last": last}
-
-
-def _source_text(facts: dict[str, Any]) -> str:
-    """Bedrock quotes in pieces."""
-    pieces = (first_text(get_object(item), "text") for item in get_list(facts.get("sourceContent")))
-    return "\n".join(piece for piece in pieces if piece)
-
-
-def _url(source: str) -> str:
-    return source if source.startswith(("http://", "https://")) else ""

@@ -1,4 +1,4 @@
-"""One reading of an older or foreign conversation: what the caller lends for it, and what is noticed on the way."""
+"""LegacyReader: the state of reading one older or foreign conversation: the caller's functions, ids and notices."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from loom.content.media import Media, digest_of
 from loom.content.nested_media import StoreLegacyMedia
 
 FetchLegacyMedia: TypeAlias = Callable[[str], bytes | None]
-"""Bytes of the file that an old block points at, if the caller permits it and it is still there."""
+"""Returns the bytes of the file that an old block refers to; None if the caller does not permit it or it is missing."""
 
 
 class FoundResult(msgspec.Struct, frozen=True):
-    """A tool result as it was found. `call_id` is empty where the old shape named none."""
+    """A tool result from the source. `call_id` is empty if the source has none."""
 
     call_id: str
     blocks: tuple[ContentBlock, ...]
@@ -30,7 +30,7 @@ FoundBlock: TypeAlias = ContentBlock | ThinkingBlock | ToolCall | FoundResult
 
 
 class LegacyReader:
-    """`where` names the message being read and `serial` numbers it: notices and minted ids are made of them."""
+    """`where` is the name of the current message, for notices; `serial` is its number, for generated ids."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class LegacyReader:
         model: str = "",
         identify: Callable[[bytes], str] = digest_of,
     ) -> None:
-        """`identify` returns the digest of bytes, or of those that they stand for."""
+        """`identify` returns the digest of bytes, or of the stored bytes that they are a copy of."""
         self.lift = lift
         self.fetch = fetch
         self.identify = identify
@@ -49,12 +49,12 @@ class LegacyReader:
         self.serial = 0
         self.depth = 0
         self.encoded: dict[str, Media] = {}
-        """Media by the text that held them, where the stored bytes are exactly those."""
+        """Media by their encoded text, if the stored bytes are exactly those of the text."""
         self._minted = 0
         self._notices: dict[str, None] = {}
 
     def continue_from(self, other: LegacyReader) -> None:
-        """Take over what another reading has noticed."""
+        """Copy the notices and encoded media of another reader."""
         self.encoded |= other.encoded
         self._notices |= other._notices
 
@@ -72,7 +72,8 @@ class LegacyReader:
         return tuple(self._notices)
 
     def mint(self, prefix: str) -> str:
-        """An id for what came without one: made of its position, so that reading twice gives the same."""
+        """Return an id for a call or result without one. It is made from its position, so that reading the same
+        conversation twice gives the same ids."""
         self._minted += 1
         return f"{prefix}_{self.serial}_{self._minted}"
 

@@ -1,8 +1,8 @@
-"""The request body of a foreign protocol, besides its conversation: model, tools, and how the answer is wanted.
+"""Read the request body of a foreign protocol, except its conversation: model, tools and sampling options.
 
 Four protocols differ by their fields: Anthropic Messages (`messages`, with `max_tokens` and `system`), OpenAI Chat
-Completions (`messages`), OpenAI Responses (`input`) and Gemini (`contents`). What is not understood is kept in `extra`,
-for the protocol's own provider, and named in `notices` for the others.
+Completions (`messages`), OpenAI Responses (`input`) and Gemini (`contents`). Unknown fields are kept in `extra`, for
+the protocol's own provider.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _CONVERSATION: Final = frozenset(
     )
 )
 _UNFORMED: Final = frozenset(("messages", "input", "contents", "model", "stream"))
-"""What is not part of a body's form: the conversation has forms of its own, and the transport decides the rest."""
+"""Fields that are not part of a body's form: messages have their own forms, and the transport decides the rest."""
 _BUDGETS: Final[tuple[tuple[int, ThinkingLevel], ...]] = (
     (2_048, "low"),
     (8_192, "medium"),
     (24_576, "high"),
     (49_152, "xhigh"),
 )
-"""A budget of thinking tokens up to this number is that level."""
+"""The largest budget of thinking tokens for each level."""
 _FREEFORM: Final = {
     "type": "object",
     "properties": {"input": {"type": "string", "description": "The whole input, as text."}},
@@ -43,13 +43,13 @@ _FREEFORM: Final = {
 
 
 class RequestBody(msgspec.Struct, frozen=True, kw_only=True):
-    """What a body says besides the conversation."""
+    """A request body without its conversation."""
 
     protocol: BodyProtocol
     model: str = ""
     tools: tuple[ToolSpec, ...] = ()
     foreign_tools: Mapping[str, ForeignTool] = msgspec.field(default_factory=dict[str, ForeignTool])
-    """Tools whose name or kind the client knows differently, by the name in `tools`."""
+    """Tools that have another name or kind at the client, by their name in `tools`."""
     server_tools: tuple[dict[str, Any], ...] = ()
     """Definitions of tools that the protocol's own provider runs."""
     sampling: Sampling = Sampling()
@@ -59,13 +59,13 @@ class RequestBody(msgspec.Struct, frozen=True, kw_only=True):
     extra: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     """Fields that only the protocol's own provider understands."""
     fields: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    """Everything but the conversation, the model and `stream`, as it came."""
+    """All fields except the conversation, the model and `stream`, unchanged."""
     names: tuple[str, ...] = ()
-    """Of all fields, in their order."""
+    """The names of all fields in their original order."""
     notices: tuple[str, ...] = ()
 
     def form(self, head: Sequence[Any] = ()) -> BodyForm:
-        """Return the body as it came, for its own provider. `head` are the system prompts among the messages."""
+        """Return the original body, for its own provider. `head` are the system prompts in the list of messages."""
         return BodyForm(
             provider=OWNERS[self.protocol],
             wire=self.protocol,
@@ -76,7 +76,8 @@ class RequestBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_request_body(body: Mapping[str, Any], protocol: BodyProtocol | None = None) -> RequestBody:
-    """Read a body of `protocol`; None finds out which. Never raises: what has the wrong type is left out and named."""
+    """Read a body of `protocol`; None detects it. Never raise: fields of the wrong type go to `extra`, and tools that
+    are not valid are left out with a notice."""
     found = protocol or detect_protocol(body)
     tools = _Tools(found)
     for definition in get_list(body.get("tools")):
@@ -105,7 +106,7 @@ def read_request_body(body: Mapping[str, Any], protocol: BodyProtocol | None = N
 
 
 def detect_protocol(body: Mapping[str, Any]) -> BodyProtocol:
-    """Return the protocol in which a request body is written."""
+    """Return the protocol of a request body, by its fields."""
     if "input" in body and "messages" not in body:
         return "openai_responses"
     if "contents" in body and "messages" not in body:
@@ -133,7 +134,7 @@ def _has_anthropic_block(message: Mapping[str, Any]) -> bool:
 
 
 class _Tools:
-    """Collects definitions of tools. Names of namespaced tools are joined for models that have flat names."""
+    """Collects tool definitions. A namespace is joined with the tool's name, because most models have flat names."""
 
     def __init__(self, protocol: BodyProtocol) -> None:
         self._protocol = protocol
@@ -169,7 +170,7 @@ class _Tools:
                 self.server.append(tool)
 
     def _gemini(self, tool: dict[str, Any]) -> None:
-        """An entry of Gemini's `tools` declares any number of functions, or switches on one of its own tools."""
+        """Add an entry of Gemini's `tools`, which declares functions or enables one of Gemini's own tools."""
         for key, value in tool.items():
             if key not in ("functionDeclarations", "function_declarations"):
                 self.server.append({key: value, "name": key})
@@ -198,7 +199,7 @@ class _Tools:
 
 
 class _Fields:
-    """Typed access to the fields of a body, which remembers which of them were understood."""
+    """Typed access to the fields of a body. `taken` collects the names of the fields that were read."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
         self._body = body
@@ -291,7 +292,7 @@ def _budget_level(budget: int) -> ThinkingLevel:
     if budget == 0:
         return "off"
     if budget < 0:
-        return ""  # as much as the model likes
+        return ""  # the model decides
     for most, level in _BUDGETS:
         if budget <= most:
             return level
@@ -359,7 +360,7 @@ def _gemini(fields: _Fields) -> Sampling:
 
 
 def _json_schema(schema: Any) -> dict[str, Any]:
-    """Gemini's own schemas write types in capitals."""
+    """Return a Gemini schema as JSON Schema: Gemini writes types in capitals."""
     return get_object(_lower_types(schema))
 
 
@@ -403,7 +404,7 @@ def _level(effort: str) -> ThinkingLevel:
 
 
 def _schema(described: dict[str, Any]) -> OutputSchema | None:
-    """`{type: json_schema, schema}` of Anthropic and Responses, or with the inner object of Chat Completions."""
+    """Read `{type: json_schema, schema}` of Anthropic and Responses, or the nested object of Chat Completions."""
     if described.get("type") != "json_schema":
         return None
     inner = get_object(described.get("json_schema")) or described
@@ -412,8 +413,8 @@ def _schema(described: dict[str, Any]) -> OutputSchema | None:
 
 
 def attribution_free(system: Any) -> Any:
-    """Return `system` without the billing line that some clients put first and change with every request: in front of
-    everything else it would keep any prefix from being cached."""
+    """Return `system` without the billing line that some clients put first and change with every request: it would
+    prevent the prompt from being cached."""
     blocks = get_list(system)
     kept = [
         block

@@ -1,4 +1,4 @@
-"""Trees that were stored as one JSON file per node → nodes in an order in which they can be appended."""
+"""Convert trees that were stored as one JSON file per node to nodes, parents first."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _TIMES: Final = ("updated_at", "modified_at", "created_at", "timestamp")
 
 
 class LegacyNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node under its old id. `messages` may be empty (a system prompt, or a place that children hang on) or more than
-    one (results with the words that followed them). `system` is the prompt of the path that leads here.
+    """A node under its old id. `messages` may be empty (a system prompt, or an empty node with children) or more than
+    one (results, and the text after them). `system` is the system prompt of the path to this node.
     """
 
     id: str
@@ -39,7 +39,7 @@ class LegacyNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LegacyTree(msgspec.Struct, frozen=True, kw_only=True):
-    """`nodes` come parents first. `head` is the leaf that was written last, else the deepest."""
+    """`nodes` are in order, parents first. `head` is the leaf that was written last, or else the deepest."""
 
     nodes: tuple[LegacyNode, ...] = ()
     roots: tuple[str, ...] = ()
@@ -61,12 +61,13 @@ class _Raw:
         self.is_prompt = False
         self.depth = 0
         self.open_calls: list[OpenCall] = []
-        self.told: Message | None = None
-        """The results up to here, where what follows them can change nothing in them."""
+        self.final_results: Message | None = None
+        """The results up to this node, if later nodes cannot change them."""
 
     @cached_property
     def runs(self) -> tuple[MessageRun, ...]:
-        """What each role says in it. Asked for only when the draft is there: every branch below asks again."""
+        """The blocks of the draft by role. Cached, because every branch below needs them; read it only once `draft` is
+        set."""
         return tuple(runs(self.draft))
 
     @cached_property
@@ -79,20 +80,20 @@ class _Raw:
 
     @cached_property
     def is_named(self) -> bool:
-        """Every result in it says whose it is."""
+        """Whether every result in it has a call id."""
         return all(block.call_id for block in self.draft.blocks if isinstance(block, FoundResult))
 
     @property
     def is_continued(self) -> bool:
-        """Its results are said again, whole, by each of its children."""
+        """Whether each of its children continues the group of results, so that its own are part of theirs."""
         return self.is_results and bool(self.children) and all(child.leads_with_results for child in self.children)
 
 
 def upgrade_tree(nodes: Iterable[Any], *, lift: StoreLegacyMedia, fetch: FetchLegacyMedia) -> LegacyTree:
-    """Read nodes (`id`, `parent_id`, `child_ids`, and a message inline or under `message`) into a tree.
+    """Convert nodes (`id`, `parent_id`, `child_ids`, and a message inline or under `message`) to a tree.
 
-    Results of one group that were stored as a chain of nodes become one message, hung on the node of their calls.
-    Raises ContentError where none of them is a node, and Newer where one was written by a newer Loom.
+    Results that were stored as a chain of nodes become one message below the node of their calls. Raise `ContentError`
+    if none of the entries is a node, `Newer` if a newer Loom wrote one.
     """
     reading = LegacyReader(lift=lift, fetch=fetch)
     known = _index_nodes(nodes, reading)
@@ -115,34 +116,34 @@ def _index_nodes(nodes: Iterable[Any], reading: LegacyReader) -> dict[str, _Raw]
     for serial, node in enumerate(nodes, 1):
         data = get_object(sanitize_json(node, MAX_INPUT_DEPTH))
         if not ident(data.get("id")) and not is_message(data):
-            reading.note(f"entry {serial} is not a node and is ignored")
+            reading.note(f"entry {serial} is not a node; ignored")
             continue
         node_id = ident(data.get("id")) or f"node_{serial}"
         if node_id in known:
-            reading.note(f"node {node_id[:80]!r} is there twice; the first one counts")
+            reading.note(f"node {node_id[:80]!r} exists twice; the first one was used")
             continue
         known[node_id] = _Raw(node_id, serial, data)
     if serial and not known:
         raise ContentError(
-            "not a tree: none of its entries is a node.",
-            hint="Expected objects with id, parent_id, child_ids and a message.",
+            "Not a tree: none of its entries is a node.",
+            hint="A node is an object with id, parent_id, child_ids and a message.",
         )
     return known
 
 
 def _link(known: dict[str, _Raw], reading: LegacyReader) -> None:
-    """Join children to parents; what a node says of its parent counts more than what others say of their children."""
+    """Link children to parents. A node's own `parent_id` takes precedence over the `child_ids` of others."""
     claimed: dict[str, str] = {}
     for raw in known.values():
         for child in get_list(raw.data.get("child_ids")):
             if ident(child) not in known:
-                reading.note(f"node {raw.id[:80]!r} names a child {ident(child)[:80]!r} that is not there")
+                reading.note(f"node {raw.id[:80]!r} names a missing child {ident(child)[:80]!r}")
             claimed.setdefault(ident(child), raw.id)
     for raw in known.values():
         parent_id = ident(raw.data.get("parent_id")) or claimed.get(raw.id, "")
         raw.parent = known.get(parent_id)
         if parent_id and raw.parent is None:
-            reading.note(f"node {raw.id[:80]!r} has lost its parent {parent_id[:80]!r} and becomes a root")
+            reading.note(f"the parent {parent_id[:80]!r} of node {raw.id[:80]!r} is missing; the node became a root")
     _break_cycles(known, reading)
     for raw in known.values():
         if raw.parent is not None:
@@ -158,14 +159,14 @@ def _break_cycles(known: dict[str, _Raw], reading: LegacyReader) -> None:
             if raw.parent is None:
                 break
             if walk_of.get(raw.parent.id) == walk:
-                reading.note(f"node {raw.id[:80]!r} is its own ancestor; it becomes a root")
+                reading.note(f"node {raw.id[:80]!r} is its own ancestor; it became a root")
                 raw.parent = None
                 break
             raw = raw.parent
 
 
 def _in_order(known: dict[str, _Raw]) -> list[_Raw]:
-    """Parents before children, otherwise as they came."""
+    """Return the nodes, parents before children, otherwise in their original order, and set their depths."""
     ordered = [raw for raw in known.values() if raw.parent is None]
     for raw in ordered:
         for child in raw.children:
@@ -175,7 +176,8 @@ def _in_order(known: dict[str, _Raw]) -> list[_Raw]:
 
 
 def _read(raw: _Raw, reading: LegacyReader) -> None:
-    """The draft of a node, and the prompt of its path: system messages count as such only before anything is said."""
+    """Set the draft of a node and the system prompt of its path. System messages become part of the system prompt only
+    before the first other message."""
     reading.begin(f"node {raw.id[:80]!r}", raw.serial)
     is_leading = raw.parent is None or raw.parent.is_prompt
     draft = read_message(_message_of(raw.data), reading)
@@ -188,7 +190,7 @@ def _read(raw: _Raw, reading: LegacyReader) -> None:
 
 
 def _message_of(data: dict[str, Any]) -> Any:
-    """Return the message of a node, without what the node says about itself."""
+    """Return the message of a node, without the fields of the node itself."""
     message = data.get("message")
     if isinstance(message, dict):
         return {"role": data.get("role"), **get_object(message)} if not is_message(message) else get_object(message)
@@ -197,27 +199,27 @@ def _message_of(data: dict[str, Any]) -> Any:
 
 
 def _is_nothing(raw: _Raw, reading: LegacyReader) -> bool:
-    """Return a leaf without words; a node that others hang on stays, as a place."""
+    """Return whether a node is an empty leaf, and add a notice if so. An empty node with children is kept."""
     if raw.draft.blocks or raw.children or (raw.is_prompt and raw.system):
         return False
     reading.begin(f"node {raw.id[:80]!r}", raw.serial)
-    reading.note("it is empty and is left out")
+    reading.note("empty; left out")
     return True
 
 
 def _upgrade_node(raw: _Raw, reading: LegacyReader) -> LegacyNode:
-    """Return the messages of a node, with the results of the nodes before it that belong to the same group."""
+    """Convert a node. Its messages include the results of the nodes above that belong to the same group."""
     chain = [raw]
     anchor = raw.parent
     while anchor is not None and anchor.is_results and chain[-1].leads_with_results:
         chain.append(anchor)
         anchor = anchor.parent
     reading.begin(f"node {raw.id[:80]!r}", raw.serial)
-    messages = _gone_on(raw, chain, reading)
+    messages = _continue_results(raw, chain, reading)
     if not messages:
         messages = _assemble_messages(raw, chain, anchor.open_calls if anchor is not None else (), reading)
     if raw.is_results and all(link.is_named for link in chain):
-        raw.told = messages[0]
+        raw.final_results = messages[0]
     written_at = _time(raw.data)
     return LegacyNode(
         id=raw.id,
@@ -229,18 +231,18 @@ def _upgrade_node(raw: _Raw, reading: LegacyReader) -> LegacyNode:
     )
 
 
-def _gone_on(raw: _Raw, chain: list[_Raw], reading: LegacyReader) -> tuple[Message, ...]:
-    """Return the results that a node above has told, and the new ones: with many branches on a long chain, each is read
-    once. Empty where the whole chain must be looked at."""
-    at = next((at for at, link in enumerate(chain) if link.told is not None), 0)
-    told = chain[at].told
-    if told is None or not all(link.is_named for link in chain[:at]):
+def _continue_results(raw: _Raw, chain: list[_Raw], reading: LegacyReader) -> tuple[Message, ...]:
+    """Return the messages of a node from the final results of a node above and the new ones, so that each node of a
+    long chain with many branches is read once. Return an empty tuple if the whole chain must be read."""
+    at = next((at for at, link in enumerate(chain) if link.final_results is not None), 0)
+    earlier = chain[at].final_results
+    if earlier is None or not all(link.is_named for link in chain[:at]):
         return ()
     first, *others = _assemble_messages(raw, chain[:at], chain[at].open_calls, reading)
-    results = (*told.results, *first.results)
+    results = (*earlier.results, *first.results)
     if len({result.call_id for result in results}) < len(results):
         return ()
-    return Message("tool", (*told.blocks, *first.blocks)), *others
+    return Message("tool", (*earlier.blocks, *first.blocks)), *others
 
 
 def _assemble_messages(
@@ -256,13 +258,14 @@ def _assemble_messages(
 
 
 def _time(data: dict[str, Any]) -> float:
-    """Seconds since 1970 of the newest date that a node carries; before all others where it carries none."""
+    """Return the newest date of a node in seconds since 1970; minus infinity if it has none."""
     holders = (data, get_object(data.get("message")), get_object(data.get("metadata")))
     return max((seconds_of(holder.get(key)) for holder in holders for key in _TIMES), default=float("-inf"))
 
 
 def seconds_of(value: Any) -> float:
-    """A number of seconds or milliseconds, or an ISO date; without a zone it is UTC."""
+    """Return seconds since 1970 from a number of seconds or milliseconds, or from an ISO date (UTC without a zone);
+    minus infinity for anything else."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value / 1000 if value > 1e11 else float(value)
     match = _DATE.fullmatch(get_text(value).strip())
@@ -276,6 +279,6 @@ def seconds_of(value: Any) -> float:
 
 
 def _days(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01. The year is taken to begin in March, so that the leap day is its last."""
+    """Return the days since 1970-01-01. The year is counted from March, so that the leap day is its last."""
     year, month = (year, month - 3) if month > 2 else (year - 1, month + 9)
     return year * 365 + year // 4 - year // 100 + year // 400 + (month * 153 + 2) // 5 + day - 719_469

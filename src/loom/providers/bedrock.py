@@ -1,9 +1,8 @@
-"""Bedrock's address and signature; its protocols are `wire.bedrock_anthropic` and
-`wire.bedrock_converse`.
+"""Bedrock: base URL and request signing. Its protocols are `wire.bedrock_anthropic` and `wire.bedrock_converse`.
 
-A request is authorised with a Bedrock API key (AWS_BEARER_TOKEN_BEDROCK) where there is one, else signed with the
-credentials that AWS's own tools would use. A signature covers the hash of the body, and the service takes no unsigned
-ones; so the body is read twice, once to be hashed and once to be sent, and never held.
+A request is authorised with a Bedrock API key (AWS_BEARER_TOKEN_BEDROCK) if there is one, else signed with the
+credentials that AWS's own tools would use. The signature covers the hash of the body, so the body is read twice, once
+to hash it and once to send it, without holding it in memory.
 """
 
 from __future__ import annotations
@@ -25,12 +24,13 @@ _DEFAULT_REGION: Final = "us-east-1"
 
 
 def base_url(model: Model) -> str:
-    """The catalogue leaves the region open."""
+    """Return the base URL of a model, with the region filled in if the catalogue leaves it open."""
     return model.base_url.replace("{region}", region()) if "{region}" in model.base_url else model.base_url
 
 
 def region() -> str:
-    """As AWS's own tools choose it; those that need no signature may do without botocore."""
+    """Return the region that AWS's own tools would choose; a default if botocore, needed only to sign, is not
+    installed."""
     stated = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if stated:
         return stated
@@ -42,19 +42,20 @@ def region() -> str:
 
 
 class Signer:
-    """Signature Version 4 with the usual credentials: environment, profile, single sign-on, instance role."""
+    """Signs requests (Signature Version 4) with the usual credentials: environment, profile, single sign-on, instance
+    role."""
 
     def __init__(self) -> None:
         self._session: Any = None
 
     async def sign(self, url: str, headers: Mapping[str, str], body: Body) -> dict[str, str]:
-        """Return the headers to add."""
+        """Return the headers to add. Raise `NotAuthorised` if there are no credentials."""
         digest = await sha256_of(body)
         return await asyncio.to_thread(self._sign, url, headers, digest)
 
     def _sign(self, url: str, headers: Mapping[str, str], digest: str) -> dict[str, str]:
-        """In a thread: credentials may have to be fetched first."""
-        # What is signed is what arrives: a proxy may change any other header.
+        """Sign in a thread, because credentials may have to be fetched first."""
+        # Sign only headers that arrive unchanged: a proxy may change any other one.
         covered = {"content-type": headers["content-type"], "x-amz-content-sha256": digest}
         request = _botocore("awsrequest").AWSRequest(method="POST", url=url, headers=covered)
         _botocore("auth").SigV4Auth(self._credentials(), SERVICE, _region_of(url)).add_auth(request)
@@ -77,13 +78,13 @@ def _botocore(name: str) -> Any:
         return import_module(f"botocore.{name}")
     except ModuleNotFoundError:
         raise ExtraMissing(
-            "signing requests to Bedrock needs botocore, which is not installed",
+            "Signing requests to Bedrock needs botocore, which is not installed",
             hint="Run: pip install 'loom-runtime[bedrock]', or set AWS_BEARER_TOKEN_BEDROCK.",
         ) from None
 
 
 def _region_of(url: str) -> str:
-    """Return the region that the address names, so that both always agree; a private endpoint names none."""
+    """Return the region in the URL, so that both always agree; that of the environment for a private endpoint."""
     labels = url.split("/")[2].split(".")
     return labels[1] if len(labels) > 2 and labels[0].startswith("bedrock") else region()
 

@@ -1,7 +1,7 @@
-"""From a reference such as `anthropic/claude-opus-5` to a Model: catalogue facts, then what the user says.
+"""Resolve a reference such as `anthropic/claude-opus-5` to a Model, from the catalogue and the user's settings.
 
-Where each capability comes from is kept in `origins`: declared here, asked of the endpoint, learned from a refusal,
-said by the user, or guessed.
+`origins` records where each capability comes from: declared in the catalogue, reported by the endpoint (`asked`),
+learned from a refused request, set by the user, or guessed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ALIASES: Final = {"bedrock-anthropic": "bedrock", "openai-responses": "openai", 
 
 
 class ModelOverrides(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user says about a model; None leaves it to the facts."""
+    """The user's settings for a model; None keeps the fact from the catalogue or the endpoint."""
 
     vision: bool | None = None
     native_pdf: bool | None = None
@@ -55,18 +55,19 @@ class ModelOverrides(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str = ""
     price: Price | None = None
     dialect: str = ""
-    """A platform whose rules of Chat Completions apply (`mistral` for a gateway in front of it)."""
+    """A platform whose dialect of Chat Completions applies, such as `mistral` for a gateway in front of it."""
     detail: Detail = "auto"
 
 
 def model(reference: str, overrides: ModelOverrides | None = None) -> Model:
-    """`platform/name`; the platform is one of the catalogue's, the name whatever the service calls its model."""
+    """Return the model for `platform/name`: a platform of the catalogue, and the service's name for the model. Raise
+    `ConfigError` if there is no such platform or model."""
     platform, slash, name = reference.partition("/")
     platform = ALIASES.get(platform, platform)
     if not slash or not name:
         near = ", ".join(near_names(reference))
         raise ConfigError(
-            f"a model is written as platform/name, such as anthropic/claude-opus-5, not {reference!r}",
+            f"A model is written as platform/name, such as anthropic/claude-opus-5, not {reference!r}.",
             hint=f"Did you mean {near}?" if near else "",
         )
     if platform not in platforms():
@@ -95,12 +96,12 @@ def platforms() -> dict[str, dict[str, Any]]:
 
 
 def provider_name(platform: str) -> str:
-    """Return what `Model.provider` says for models of a platform: `openai-responses` for `openai`. Other names stay."""
+    """Return `Model.provider` for a platform: `openai-responses` for `openai`; most are the platform's own name."""
     return next((provider for provider, name in ALIASES.items() if name == platform), platform)
 
 
 def near_names(text: str) -> list[str]:
-    """Return the references that a mistyped one may have meant: by the model's name, or by the platform's."""
+    """Return references similar to a mistyped one, by the model's or the platform's name."""
     from difflib import get_close_matches
 
     platform, _, name = text.rpartition("/")
@@ -111,30 +112,30 @@ def near_names(text: str) -> list[str]:
 
 
 def first_choices() -> dict[str, str]:
-    """Return the model to begin with at each service that has a key, by platform, in the order of the file."""
+    """Return the default model of each platform that needs a key, in the order of the file."""
     return {name: facts["first_choice"] for name, facts in platforms().items() if "first_choice" in facts}
 
 
 def key_env(platform: str) -> str:
-    """Return the environment variable that usually holds the key of a platform."""
+    """Return the usual environment variable for the key of a platform; empty if it needs none."""
     return str(_flat(ALIASES.get(platform, platform)).get("key_env", ""))
 
 
 def key_envs(platform: str) -> tuple[str, ...]:
-    """Return every environment variable in which the key of a platform may stand, the usual one first."""
+    """Return every environment variable that may contain the key of a platform, the usual one first."""
     facts = _flat(ALIASES.get(platform, platform))
     return tuple(name for name in (facts.get("key_env", ""), *facts.get("other_key_envs", ())) if name)
 
 
 def env_key(platform: str, environ: Mapping[str, str]) -> str:
-    """Return the key that the environment holds for a platform; empty where there is none."""
+    """Return the key of a platform from the environment; empty if there is none."""
     return next((key for name in key_envs(platform) if (key := environ.get(name, "").strip())), "")
 
 
 def env_base_url(platform: str, environ: Mapping[str, str]) -> str:
-    """Return the address that the environment states for a platform (OPENAI_BASE_URL …); empty where it states none.
+    """Return the base URL of a platform from the environment (OPENAI_BASE_URL …); empty if it has none.
 
-    OLLAMA_HOST is written as the server takes it: `host`, `host:port`, `:port`, `0.0.0.0` for any.
+    OLLAMA_HOST has the format of the server's own setting: `host`, `host:port`, `:port`, or `0.0.0.0` for any host.
     """
     facts = _flat(ALIASES.get(platform, platform))
     stated = environ.get(str(facts.get("base_url_env") or ""), "").strip().rstrip("/")
@@ -142,13 +143,13 @@ def env_base_url(platform: str, environ: Mapping[str, str]) -> str:
         return ""
     if "://" not in stated:
         host, _, port = stated.rpartition(":") if re.search(r":[0-9]+$", stated) else (stated, "", "11434")
-        stated = f"http://{'127.0.0.1' if host in ('', '0.0.0.0') else host}:{port}"  # noqa: S104 - a way to write "here"
+        stated = f"http://{'127.0.0.1' if host in ('', '0.0.0.0') else host}:{port}"  # noqa: S104 - compared, not bound
     suffix = str(facts.get("base_url_suffix", ""))
     return stated if not suffix or stated.endswith(suffix) else stated + suffix
 
 
 def _flat(platform: str) -> dict[str, Any]:
-    """Return a platform's tables with those that it extends; its own families come first."""
+    """Return a platform's tables merged with those that it extends; its own families come first."""
     own = platforms()[platform]
     base: dict[str, Any] = _flat(own["extends"]) if "extends" in own else {}
     merged = {**base, **own, "families": [*own.get("families", []), *base.get("families", [])]}
@@ -160,7 +161,7 @@ def _flat(platform: str) -> dict[str, Any]:
 @cache
 def _model(platform: str, name: str) -> Model:
     facts = _flat(platform)
-    plain = re.sub(r".*\banthropic\.", "", name)  # on Bedrock: eu.anthropic.claude-…, or an ARN that ends so
+    plain = re.sub(r".*\banthropic\.", "", name)  # on Bedrock: eu.anthropic.claude-…, or an ARN with that at its end
     family = next(
         (found for found in facts.get("families", []) if re.fullmatch(found["match"], plain, re.IGNORECASE)),
         cast("dict[str, Any]", {}),
@@ -217,7 +218,7 @@ def _apply_overrides(found: Model, overrides: ModelOverrides) -> Model:
 
 
 def with_kind(accepts: tuple[str, ...], kind: MediaKind, *, on: bool) -> tuple[str, ...]:
-    """Turn a kind of media on (its usual types, if none is there yet) or off."""
+    """Return `accepts` with a kind of media enabled (its usual types, if it has none yet) or disabled."""
     others = tuple(found for found in accepts if not found.startswith(kind.accepted_prefix))
     if not on:
         return others

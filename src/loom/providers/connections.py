@@ -1,7 +1,7 @@
-"""Where requests go and what they carry: addresses, keys, and the one client that all of a runtime's requests share.
+"""Connections: URLs, keys, headers, and the HTTP client that all requests of a runtime share.
 
-A key is sent to the address that its model is configured with and nowhere else: redirects are not followed, and a
-server on this machine is never asked through a proxy.
+A key is sent only to the URL that its model is configured with: redirects are not followed, and requests to a server on
+this machine never go through a proxy.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import httpx2
 
 KeyLookup: TypeAlias = Callable[[Model], str | None]
-"""The secret for a model's service, or None where there is none."""
+"""Returns the API key for a model's service; None if there is none."""
 
 Headers: TypeAlias = Callable[[Model], Mapping[str, str]]
-"""What the user adds to the requests to a model's own host; values are secrets."""
+"""Returns the user's headers for requests to a model's own host; their values are secrets."""
 
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e]*")
@@ -39,13 +39,13 @@ _MASKED_FROM: Final = 8
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """How long to wait, for what."""
+    """Timeouts of requests to providers, and the number of attempts."""
 
     connect_seconds: float = 10.0
     silence_seconds: float = 300.0
-    """Between two pieces of an answer; models think before they speak."""
+    """The longest pause within an answer; models think before they answer."""
     deadline_seconds: float = 600.0
-    """For all attempts together, until an answer begins."""
+    """The time for all attempts together, until an answer starts."""
     attempts: int = 5
 
 
@@ -78,8 +78,8 @@ class Connections:
         return self._client
 
     def access(self, model: Model, key: str | None) -> dict[str, str]:
-        """Return what opens the door of a model's host: its key, and the headers that the user configured for it, which
-        may carry a key of their own."""
+        """Return the headers that authorise requests to a model's host: the key, and the user's headers, which may
+        contain a key themselves. Raise `NotAuthorised` if a key is missing."""
         own = self.own_headers(model)
         return own if not key and any(name in own for name in _KEY_HEADERS) else authorisation(model, key) | own
 
@@ -88,7 +88,7 @@ class Connections:
         return checked_headers(own, f"models.{model.alias}.headers")
 
     def secrets(self, model: Model, key: str | None) -> tuple[str, ...]:
-        """Return what must never be repeated in a message."""
+        """Return the secrets that must not appear in a message."""
         return (key or "", *self.own_headers(model).values())
 
     async def close(self) -> None:
@@ -98,26 +98,27 @@ class Connections:
 
 
 def checked_headers(headers: Mapping[str, str], key: str) -> dict[str, str]:
-    """Return a user's headers with lower-case names. Raises `ConfigError`, with `key`, for what cannot be sent."""
+    """Return a user's headers with lower-case names. Raise `ConfigError`, with `key`, for a header that cannot be
+    sent."""
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value) or name.lower() in _FRAMING:
             raise ConfigError(
                 f"{name!r} cannot be sent as a header",
                 key=key,
-                hint="A name without spaces, a value of one line; the length and type of a request are Loom's.",
+                hint="Use a name without spaces and a value of one line. Loom sets the length and type of a request.",
             )
     return {name.lower(): value.strip() for name, value in headers.items()}
 
 
 def transport_errors() -> tuple[type[Exception], ...]:
-    """Return everything that the client raises when the network, not a server, is the reason."""
+    """Return the exceptions that the client raises for failures of the network."""
     import httpx2
 
     return (httpx2.RequestError, httpx2.StreamError)
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """`host` is what errors say; a name and password that stood in the address are in `headers`."""
+    """A URL to send to. `host` is its name in errors; `headers` contain the user and password from the base URL."""
 
     url: str
     host: str
@@ -129,7 +130,8 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 def endpoint(base_url: str, path: str) -> Endpoint:
-    """Return a path behind a base URL. `/v1` is not doubled, and a query (`?api-version=…`) stays at the end."""
+    """Return the endpoint for a path after a base URL. `/v1` is not doubled, and a query (`?api-version=…`) stays at
+    the end. Raise `ConfigError` if the base URL is not valid."""
     try:
         parts, more = urlsplit(base_url), urlsplit(path)
         host, port = parts.hostname, parts.port
@@ -137,7 +139,7 @@ def endpoint(base_url: str, path: str) -> Endpoint:
         parts, more, host, port = urlsplit(""), urlsplit(path), None, None
     if parts.scheme not in ("http", "https") or not host or any(mark.isspace() for mark in base_url):
         raise ConfigError(
-            "a provider's address begins with http:// or https:// and names a host",
+            "A provider's URL must begin with http:// or https:// and name a host.",
             key="base_url",
             hint="For example http://127.0.0.1:8080/v1.",
         )
@@ -154,7 +156,7 @@ def endpoint(base_url: str, path: str) -> Endpoint:
 
 
 def is_local(url: str) -> bool:
-    """Return whether an address is on this machine."""
+    """Return whether a URL is on this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -163,7 +165,7 @@ def is_local(url: str) -> bool:
 
 
 def authorisation(model: Model, key: str | None) -> dict[str, str]:
-    """Return the header that carries the key. A missing key is an error before anything is sent."""
+    """Return the header with the key. Raise `NotAuthorised` if the key is missing or cannot be valid."""
     if not key:
         variable = key_env(model.provider)
         if variable:
@@ -177,7 +179,7 @@ def authorisation(model: Model, key: str | None) -> dict[str, str]:
     key = key.strip()
     if not key.isascii() or not key.isprintable() or " " in key:
         raise NotAuthorised(
-            f"the key for {model.provider} holds a character that no key has (a space, a line break, an accent)",
+            f"The key for {model.provider} contains an invalid character (a space, a line break or an accent)",
             provider=model.provider,
             model=model.name,
             hint=f"Copy it again: loom keys set {model.provider}.",
@@ -186,7 +188,7 @@ def authorisation(model: Model, key: str | None) -> dict[str, str]:
 
 
 def mask_sent_secrets(text: str, secrets: Iterable[str]) -> str:
-    """What a server says may repeat what it was sent."""
+    """Return a server's message with the secrets masked that the request contained."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _MASKED_FROM:
             text = text.replace(secret, "****")

@@ -1,8 +1,8 @@
-"""Ask the endpoint what a model takes, where the catalogue only guesses; remember what refusals teach.
+"""Discovery: request a model's capabilities from its endpoint if the catalogue only guesses, and learn from refusals.
 
-Order of trust: what the user says, what a refusal taught (for a week), what the endpoint says (for a day, an hour on
-this machine, where models are swapped), what the catalogue declares, a guess. Asking is short and never fails a turn:
-what cannot be found out stays guessed, is tried once, and is learned.
+Precedence: the user's settings, facts learned from refusals (for a week), facts from the endpoint (for a day; an hour
+on this machine, where models are swapped), the catalogue, a guess. A probe has a short timeout and never fails a turn:
+an unknown capability is tried once, and a refusal is learned.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class KnownFact(Protocol):
 
 
 class ModelFactStore(Protocol):
-    """What is remembered of models (`store.learned`)."""
+    """The stored facts about models (`store.model_facts`)."""
 
     async def list_facts(self, model: str, base_url: str) -> Sequence[KnownFact]: ...
 
@@ -77,7 +77,7 @@ class Discovery:
         self._unanswered: dict[tuple[str, str], float] = {}
 
     async def resolve_live(self, model: Model) -> Model:
-        """The same model with everything that is known of it; its endpoint is asked where that is worth it."""
+        """Return the model with all known facts applied; probe its endpoint if the catalogue does not know it."""
         known = {lesson.origin: lesson for lesson in await self._shelf.list_facts(model.reference, model.base_url)}
         asked = await self._probe(model, known.get("asked"))
         if asked is not None:
@@ -88,7 +88,7 @@ class Discovery:
         return model
 
     async def learn(self, model: Model, *, without: str) -> Model:
-        """A refusal taught that it does not take this kind of media: remembered, and not sent again."""
+        """Store that the model refused the kind of media `without`; return the model without that capability."""
         lessons = await self._shelf.list_facts(model.reference, model.base_url)
         facts: dict[str, Any] = {}
         for lesson in lessons:
@@ -98,7 +98,8 @@ class Discovery:
         return model.without(without)
 
     async def _probe(self, model: Model, before: KnownFact | None) -> EndpointFacts | None:
-        """Return what the endpoint says now, or said a short while ago. An old answer is better than none."""
+        """Return the facts from the endpoint, or recent stored ones. If the endpoint does not answer, return the stored
+        ones, however old."""
         facts = _facts(before) if before is not None else None
         fresh_seconds = _ASKED_HERE_SECONDS if is_local(model.base_url) else _ASKED_SECONDS
         if (
@@ -117,7 +118,8 @@ class Discovery:
 
 
 def _facts(lesson: KnownFact) -> EndpointFacts | None:
-    """What another version of Loom wrote may have another shape; then the endpoint is asked anew."""
+    """Decode stored facts; return None if another version of Loom wrote them in another format, so that the endpoint is
+    probed again."""
     try:
         return msgspec.convert(lesson.facts, EndpointFacts)
     except msgspec.ValidationError:
@@ -125,14 +127,14 @@ def _facts(lesson: KnownFact) -> EndpointFacts | None:
 
 
 def is_worth_probing(model: Model) -> bool:
-    """Return whether the catalogue does not know this model, and its endpoint might."""
+    """Return whether the catalogue does not know this model, but its endpoint might."""
     guessed = "guessed" in model.capabilities.origins.values()
     unlisted = not model.family and model.provider in ("anthropic", "gemini", "mistral")
     return guessed or unlisted or model.provider in ("ollama", "openai-compatible", "openrouter")
 
 
 async def probe_model(model: Model, key: str | None, connections: Connections) -> EndpointFacts | None:
-    """Return what the endpoint says of this model; None where it does not answer in time, or knows nothing of use."""
+    """Return the facts that the endpoint reports; None if it does not answer in time or reports nothing useful."""
     try:
         headers = connections.access(model, key) if key else connections.own_headers(model)
         if model.wire == "anthropic":
@@ -145,7 +147,8 @@ async def probe_model(model: Model, key: str | None, connections: Connections) -
 
 
 def probe_request(connections: Connections, base_url: str, headers: Mapping[str, str]) -> ProbeRequest:
-    """GET (or POST, with a body) behind the base URL, or at the root of its host; None for anything but JSON."""
+    """Return a function that sends GET (or POST, with a body) to a path after the base URL, or at the root of its host.
+    It returns the JSON object of the response; None for anything else."""
 
     async def ask(path: str, body: dict[str, Any] | None = None, *, at_root: bool = False) -> dict[str, Any] | None:
         base = urlunsplit((*urlsplit(base_url)[:2], "", "", "")) if at_root else base_url
@@ -170,7 +173,7 @@ def probe_request(connections: Connections, base_url: str, headers: Mapping[str,
 
 
 def apply_facts(model: Model, facts: EndpointFacts, origin: FactOrigin) -> Model:
-    """Facts take the place of guesses and of the catalogue, never of what the user says."""
+    """Return the model with facts applied. They override guesses and the catalogue, but not the user's settings."""
     origins = model.capabilities.origins
     told = {field for field, source in origins.items() if source == "user"}
     values = {
@@ -205,7 +208,7 @@ async def local_servers(places: Sequence[tuple[ServerKind, str]] = USUAL_PLACES)
 
 
 class FoundServer(msgspec.Struct, frozen=True):
-    """A model server: the platform of the catalogue that describes it, its address, and the names of its models."""
+    """A model server: its platform in the catalogue, its base URL, and the names of its models."""
 
     platform: str
     base_url: str
@@ -213,7 +216,7 @@ class FoundServer(msgspec.Struct, frozen=True):
 
 
 async def find_server(url: str, key: str = "") -> FoundServer | None:
-    """Find out what kind of server answers at a URL, with or without the version in it; None where none does."""
+    """Detect the kind of server at a URL, with or without a version in it; return None if none answers."""
     connections = Connections()
     base = url.rstrip("/")
     headers = {"authorization": f"Bearer {key}", "x-api-key": key, "x-goog-api-key": key} if key else {}
@@ -239,7 +242,7 @@ async def find_server(url: str, key: str = "") -> FoundServer | None:
 
 
 def _platform_at(base_url: str, listed: Mapping[str, Any]) -> str:
-    """A platform of the catalogue by its host; else the server that signs its list; else any compatible one."""
+    """Return the platform of a server: by its host, else by the owner in its list of models, else `compatible`."""
     host = urlsplit(base_url).hostname
     for name, facts in catalog.platforms().items():
         stated = urlsplit(str(facts.get("base_url", ""))).hostname
@@ -252,7 +255,7 @@ def _platform_at(base_url: str, listed: Mapping[str, Any]) -> str:
 _FIND_SECONDS: Final = 15.0
 _VERSIONED: Final = re.compile(r"/v\d\w*$")
 _OWNERS: Final = {"llamacpp": "llama.cpp", "vllm": "vllm", "organization_owner": "lm-studio"}
-"""How servers sign their lists of models."""
+"""The `owned_by` value in the list of models of each server."""
 
 
 def _names(entries: Any, key: str) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
-"""What servers say about their models, each in its own shape: Anthropic, Gemini, Ollama, llama.cpp, LM Studio, vLLM,
-OpenRouter, Mistral. Reading only; `discover` asks and remembers. And which servers run on this machine."""
+"""Read the facts that servers report about their models, each in its own format: Anthropic, Gemini, Ollama, llama.cpp,
+LM Studio, vLLM, OpenRouter, Mistral; and find the servers on this machine. `discovery` sends requests and stores
+facts."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from loom.wire.framing import get_object
 
 
 class EndpointFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """None where the endpoint does not say."""
+    """Facts about a model; None if the endpoint does not report it."""
 
     vision: bool | None = None
     native_pdf: bool | None = None
@@ -36,7 +37,7 @@ class ProbeRequest(Protocol):
 
 
 async def probe_endpoint(model: Model, ask: ProbeRequest) -> EndpointFacts:
-    """Return everything that the model's endpoint says of it, in as few questions as its kind of server needs."""
+    """Return the facts that a model's endpoint reports, with as few requests as its kind of server needs."""
     match model.provider:
         case "anthropic":
             return _anthropic(await ask(f"/v1/models/{quote(model.name, safe='')}") or {})
@@ -84,8 +85,8 @@ def _gemini(said: Mapping[str, Any]) -> EndpointFacts:
 
 
 def _ollama(said: Mapping[str, Any], model: Model) -> EndpointFacts:
-    """The length that a model was trained for is not what a machine has room for: only the server's own setting
-    raises what the catalogue allows."""
+    """Read the response of Ollama. The context length is the server's setting (`num_ctx`) or the catalogue's, limited
+    by what the model was trained for, which alone may be more than the machine has memory for."""
     stated = said.get("capabilities")
     if not isinstance(stated, list):
         return EndpointFacts()
@@ -108,7 +109,8 @@ def _ollama(said: Mapping[str, Any], model: Model) -> EndpointFacts:
 
 
 async def _compatible(model: Model, ask: ProbeRequest) -> EndpointFacts:
-    """The list of models says which kind of server it is; llama.cpp and LM Studio say the rest elsewhere."""
+    """Read the list of models, which also identifies the server; llama.cpp and LM Studio report facts at other
+    paths."""
     listed = await ask("/models")
     if listed is None:
         return EndpointFacts()
@@ -127,7 +129,7 @@ async def _compatible(model: Model, ask: ProbeRequest) -> EndpointFacts:
 
 
 def _llama_cpp(props: Mapping[str, Any]) -> EndpointFacts:
-    """Tools work with every model there: where its template has no place for them, the server writes its own."""
+    """Read `/props` of llama.cpp. It reports nothing about tools: the server supports them for every model."""
     sees = _object(props, "modalities")
     return EndpointFacts(
         vision=_flag(sees, "vision"),
@@ -150,7 +152,7 @@ def _lm_studio(said: Mapping[str, Any]) -> EndpointFacts:
 
 
 def _facts_from_entry(entry: Mapping[str, Any]) -> EndpointFacts:
-    """Return one entry of `/models`: OpenRouter and llama.cpp name modalities, vLLM a length, Mistral capabilities."""
+    """Read an entry of `/models`: OpenRouter and llama.cpp report modalities, vLLM a length, Mistral capabilities."""
     kinds = _object(entry, "architecture").get("input_modalities")
     takes: list[Any] | None = cast("list[Any]", kinds) if isinstance(kinds, list) else None
     can = _object(entry, "capabilities")
@@ -182,7 +184,7 @@ USUAL_PLACES: Final[tuple[tuple[ServerKind, str], ...]] = (
 
 
 class LocalServer(msgspec.Struct, frozen=True):
-    """`models` are references that can be asked at once."""
+    """A server on this machine; `models` are references that can be used at once."""
 
     kind: ServerKind
     base_url: str
@@ -196,8 +198,7 @@ class ProbeAt(Protocol):
 async def running_servers(
     ask_at: ProbeAt, places: Iterable[tuple[ServerKind, str]] = USUAL_PLACES, *, seconds: float = 2.0
 ) -> tuple[LocalServer, ...]:
-    """Return the servers that answer as what they are supposed to be; any other program on such a port
-    is passed over."""
+    """Return the servers that answer in the expected format at `places`; other programs on such a port are ignored."""
 
     async def look(kind: ServerKind, base_url: str) -> LocalServer | None:
         path, field, name, platform = (
@@ -217,7 +218,7 @@ async def running_servers(
     return tuple(server for server in found if server is not None)
 
 
-# JSON of unknown manners --------------------------------------------------------------------------------------------
+# Lenient reading of JSON --------------------------------------------------------------------------------------------
 
 
 def _object(value: Mapping[str, Any], key: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""The Files APIs: how Anthropic, OpenAI and Gemini take bytes and give an id. Uploads are streamed in constant memory.
+"""The Files APIs of Anthropic, OpenAI and Gemini: upload bytes and get an id. Uploads use constant memory.
 
-Every upload has an expiry, so that no data stays with a provider for ever.
+Every upload has an expiry, so that no data stays with a provider forever.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _SUFFIXES: Final = {"application/pdf": ".pdf", "audio/mpeg": ".mp3", "audio/x-wa
 
 
 class UploadFailed(Exception):
-    """It stays inside this room: the bytes are sent inline instead. `status` is 0 where there was no answer."""
+    """An upload failed. It never leaves this package: the bytes are sent inline instead. `status` is 0 if there was no
+    response."""
 
     def __init__(self, problem: str, status: int = 0) -> None:
         super().__init__(problem)
@@ -43,7 +44,7 @@ class UploadFailed(Exception):
 class FileService(Protocol):
     @property
     def lifetime_seconds(self) -> float:
-        """How long an id may be used, with an hour to spare."""
+        """How long an id is used: its lifetime minus an hour."""
         ...
 
     async def upload(
@@ -51,12 +52,12 @@ class FileService(Protocol):
     ) -> str: ...
 
     async def delete(self, connections: Connections, model: Model, key: str | None, file_id: str) -> None:
-        """Return when the file is gone, also where it was gone before; raise `UploadFailed` otherwise."""
+        """Delete a file; do nothing if it does not exist. Raise `UploadFailed` if that fails."""
         ...
 
 
 class _Forms:
-    """Anthropic and OpenAI: one form, whose answer is the id."""
+    """Anthropic and OpenAI: one multipart form; the response has the id."""
 
     lifetime_seconds: float = WEEK_SECONDS - _MARGIN_SECONDS
 
@@ -85,7 +86,7 @@ class _Forms:
 
 
 class _Gemini:
-    """Resumable: an address is asked for, the bytes go there, and the file is usable once it is ACTIVE."""
+    """Gemini's resumable upload: request a URL, send the bytes there, and wait until the file is ACTIVE."""
 
     lifetime_seconds: float = _GEMINI_SECONDS - _MARGIN_SECONDS
 
@@ -106,7 +107,7 @@ class _Gemini:
         answer = await _send_request(connections, "POST", url, start | _access(connections, model, key), opening)
         target = answer.headers.get("x-goog-upload-url", "")
         if urlsplit(target)[:2] != urlsplit(base)[:2]:
-            raise UploadFailed("the address to upload to is on another host")
+            raise UploadFailed("the upload URL is on another host")
         body = RawBody(ref, source)
         finish = {
             "x-goog-upload-command": "upload, finalize",
@@ -145,7 +146,7 @@ SERVICES: Final[dict[str, FileService]] = {
     ),
     "gemini": _Gemini(),
 }
-"""By provider. The others have none, or none that pictures can be referred to by."""
+"""File services by provider. The others have none, or none whose ids can be used for images."""
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -198,6 +199,6 @@ def _text(value: dict[str, Any], field: str) -> str:
 
 
 def _name(ref: MediaRef) -> str:
-    """Nothing of what the user calls the file: an upload is shared by all that say the same bytes."""
+    """Return a file name without the user's own name for it: all sessions with the same bytes share an upload."""
     kind = ref.media_type
     return ref.digest[7:19] + _SUFFIXES.get(kind, "." + kind.partition("/")[2].partition("+")[0])

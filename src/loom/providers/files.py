@@ -1,9 +1,9 @@
-"""Upload once: a large medium that is said again goes by the provider's own id instead of its bytes.
+"""Upload large media that are sent repeatedly, and refer to them by the provider's id instead of sending the bytes.
 
-A medium is uploaded when it is large and an earlier request has already carried it: what is said once is cheaper
-inline. An id belongs to the bytes, the provider and the account (address and key); it is never used with another. Where
-a provider no longer knows an id, the id is forgotten and the bytes are sent inline once more. Whatever goes wrong with
-an upload, the conversation goes on inline.
+A medium is uploaded if it is large and an earlier request already contained it; a medium that is sent once is cheaper
+inline. An id belongs to the bytes, the provider and the account (base URL and key), and is never used with others. If
+the provider no longer has an id, its record is deleted and the bytes are sent inline. If an upload fails, the
+conversation continues with inline bytes.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from loom.providers.media_body import MediaSource, RawBody, sha256_of
 
 MIN_BYTES: Final = 1_000_000
 PENDING: Final = "(uploaded when the request is sent)"
-"""Stands for the id of a file that is not uploaded yet, in previews."""
+"""Replaces the id of a file that is not uploaded yet, in previews."""
 _AT_ONCE: Final = 4
 _REST_SECONDS: Final = 600.0
 _DELETE_SECONDS: Final = 20.0
 
 _Medium: TypeAlias = tuple[str, str]
-"""Digest and recipe."""
+"""A digest and a recipe."""
 
 
 class ProviderFile(Protocol):
-    """A file that a provider holds for us."""
+    """A file that a provider stores for Loom."""
 
     @property
     def provider(self) -> str: ...
@@ -56,14 +56,14 @@ class UploadRecord(ProviderFile, Protocol):
 
 
 class UnwantedFile(ProviderFile, Protocol):
-    """A file to be deleted at its provider."""
+    """A file to delete at its provider."""
 
     @property
     def model(self) -> str: ...
 
 
 class UploadStore(Protocol):
-    """Which provider holds which bytes for us (`store.uploads`)."""
+    """The records of uploaded files (`store.uploads`)."""
 
     async def find(self, provider: str, account: str, digest: str, recipe: str) -> UploadRecord | None: ...
 
@@ -88,7 +88,7 @@ class UploadStore(Protocol):
 
 
 class ProviderUploads:
-    """`apply` gives the same prompt with ids where they are to be used; nothing else of it changes."""
+    """Replaces the bytes of large media in prompts by file ids (`apply`), and deletes files at providers."""
 
     def __init__(
         self,
@@ -109,15 +109,15 @@ class ProviderUploads:
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
     async def apply(self, prompt: Prompt, *, upload: bool = True) -> Prompt:
-        """Return the prompt with file ids instead of bytes where the provider has them.
+        """Return the prompt with file ids instead of bytes for media that the provider has.
 
-        With `upload`, upload what is due now; without it, mark what would be uploaded with `PENDING`.
+        With `upload`, upload media that are due; without it, mark them with `PENDING`.
         """
         model = prompt.model
         service, key = SERVICES.get(model.provider), self._key(model)
         if service is None or not key:
             return prompt
-        # What is written as it came keeps its bytes.
+        # Messages in original form keep their bytes.
         blocks = tuple(message for message in prompt.messages if message.form is None)
         written = prompt if len(blocks) == len(prompt.messages) else msgspec.structs.replace(prompt, messages=blocks)
         large = {_medium(ref): ref for ref in written.media() if ref.size_bytes >= self._min_bytes and ref.exact}
@@ -133,7 +133,7 @@ class ProviderUploads:
                 file_id = await self._id(service, model, account, ref, upload=is_due and upload)
                 if not file_id and is_due and not upload and not self._is_resting(account):
                     file_id = PENDING
-            except LoomError:  # bytes that are gone, a full disk: where it matters, the request itself will say so
+            except LoomError:  # missing bytes, a full disk: if it matters, the request itself fails with the error
                 return
             if file_id:
                 ids[medium] = file_id
@@ -144,14 +144,14 @@ class ProviderUploads:
         return _with_ids(prompt, ids) if ids else prompt
 
     async def forget(self, model: Model, file_ids: Collection[str]) -> None:
-        """Ids that the provider no longer knows."""
+        """Delete the records of ids that the provider no longer has."""
         await self._shelf.forget(model.provider, _account(model, self._key(model) or ""), file_ids)
 
     async def delete_unwanted(self, resolve: Callable[[str], Model]) -> tuple[int, int]:
-        """Delete at their providers what is condemned; return how many files are gone and how many are left.
+        """Delete unwanted files at their providers; return the numbers of deleted and remaining files.
 
-        `resolve` returns the model of a reference. A file whose provider is away, or for which there is no key any
-        more, stays noted with its problem until a later try, or until it expires there.
+        `resolve` returns the model of a reference. A file whose provider is unavailable, or whose key is no longer
+        configured, stays recorded with its problem until a later try, or until it expires.
         """
         deleted = left = 0
         for upload in await self._shelf.list_unwanted():
@@ -161,7 +161,7 @@ class ProviderUploads:
         return deleted, left
 
     async def _delete(self, upload: UnwantedFile, resolve: Callable[[str], Model]) -> str:
-        """Return the problem, or nothing where the file is gone."""
+        """Delete a file; return the problem, or an empty text if it is deleted."""
         try:
             model = resolve(upload.model)
             service, key = SERVICES.get(upload.provider), self._key(model)
@@ -188,7 +188,8 @@ class ProviderUploads:
         return self._clock() < self._resting.get(account, 0.0)
 
     async def _is_same(self, known: UploadRecord, model: Model, ref: MediaRef) -> bool:
-        """Thinking that is bound to its prefix is bound to the bytes, and a recipe may make others one day."""
+        """Return whether an upload has the current bytes. It matters only for derived bytes, which a later version may
+        make differently, and for models whose thinking is bound to the exact bytes before it."""
         if ref.recipe is None or model.thinking.replay != "bound":
             return True
         return known.content == await sha256_of(RawBody(ref, self._source))
@@ -224,7 +225,8 @@ _LOST: Final = re.compile(
 
 
 def lost_files(error: ProviderError, prompt: Prompt) -> tuple[str, ...]:
-    """The ids of a prompt that a refusal says are gone: those that it names, else all of them."""
+    """Return the file ids of a prompt that an error reports as missing: those that it names, else all; empty for other
+    errors."""
     ids = tuple({ref.file_id for ref in prompt.media() if ref.file_id})
     if not ids or error.status not in (400, 403, 404, 410):
         return ()
@@ -237,12 +239,12 @@ def _medium(ref: MediaRef) -> _Medium:
 
 
 def _account(model: Model, key: str) -> str:
-    """Says whose id it is without saying the key."""
+    """Return a hash that identifies the account (base URL and key) without revealing the key."""
     return hashlib.sha256(f"loom upload\0{model.base_url}\0{key}".encode()).hexdigest()[:32]
 
 
 def _said_before(prompt: Prompt) -> tuple[MediaRef, ...]:
-    """What stands before the last answer went out with an earlier request, and will again with the next."""
+    """Return the media before the last answer: an earlier request contained them, and the next one will again."""
     answers = [at for at, message in enumerate(prompt.messages) if message.role == "assistant"]
     return msgspec.structs.replace(prompt, messages=prompt.messages[: answers[-1]]).media() if answers else ()
 

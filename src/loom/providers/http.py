@@ -1,8 +1,8 @@
-"""One provider for every wire: encode, send while reading media, decode while the answer arrives.
+"""HttpProvider: the provider for every wire: encode, send while reading media, decode while the answer arrives.
 
-Retries happen only before the first word of an answer, honour Retry-After, and end at the deadline. Whatever goes wrong
-comes out as a ProviderError that says what to do. A stream that ends without the provider's terminal event gives no
-`Stopped`; one that ends with it is not waited for any longer.
+Requests are retried only before the first event of an answer, honour Retry-After, and end at the deadline. Every
+failure becomes a `ProviderError` with a hint. A stream that ends without the provider's terminal event emits no
+`Stopped`; after a terminal event, the rest of the stream is read for at most a second.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["WIRES", "HttpProvider", "Timeouts"]
 
-"""Told before every pause: how many seconds it lasts, and why."""
-
 _FIRST_DELAY_SECONDS: Final = 0.5
 _MAX_DELAY_SECONDS: Final = 20.0
 _FAREWELL_SECONDS: Final = 1.0
@@ -40,7 +38,7 @@ _TEMPORARY: Final = (RateLimited, Overloaded, Unavailable)
 
 
 class HttpProvider:
-    """`key(model)` gives the secret for its service or None; it is sent to the model's own host and nowhere else."""
+    """`key(model)` returns the API key for its service or None; it is sent only to the model's own host."""
 
     def __init__(
         self,
@@ -51,7 +49,7 @@ class HttpProvider:
         connections: Connections | None = None,
         on_progress: Callable[[str], None] | None = None,
     ) -> None:
-        """`on_progress` is called now and then with how much of a long request was sent."""
+        """`on_progress` is called with a text about the sent part of a long request."""
         self._source = source
         self._key = key
         self._on_progress = on_progress
@@ -86,8 +84,8 @@ class HttpProvider:
         await self._connections.close()
 
     async def _events(self, request: _Request, deadline: float) -> AsyncGenerator[DecoderEvent]:
-        """One attempt. What may pass by itself is `_Again` as long as nothing has been given out: some services
-        answer 200 and say only then that they are busy."""
+        """Make one attempt. Raise `_Again` for a temporary error, as long as no event was emitted: some services
+        respond with 200 and report only then that they are busy."""
         model = request.model
         try:
             async with asyncio.timeout_at(deadline):
@@ -108,7 +106,7 @@ class HttpProvider:
                         held = None
                         yield event
                 if held is not None:
-                    raise http_errors.cut_off_error(model, "nothing was said", arrived=False)
+                    raise http_errors.cut_off_error(model, "no content", arrived=False)
             except transport_errors() as error:
                 problem = http_errors.cut_off_error(model, type(error).__name__, arrived=held is None)
                 http_errors.complete_error(problem, response, self._secrets(model))
@@ -167,7 +165,7 @@ class HttpProvider:
 
 
 class _Request:
-    """One request, written as often as it takes."""
+    """One request, which can be sent several times."""
 
     def __init__(self, prompt: Prompt, wire: Wire, key: str | None, source: MediaSource) -> None:
         self.model, self.wire, self.key = prompt.model, wire, key
@@ -181,7 +179,7 @@ class _Request:
 
 
 async def _report_progress(body: Body, told: Callable[[str], None]) -> AsyncGenerator[bytes]:
-    """Ten steps, so that each stays readable for a moment."""
+    """Yield the body, and report every tenth of it."""
     total, sent, step = body.content_length, 0, -1
     async with aclosing(aiter(body)) as pieces:
         async for piece in pieces:
@@ -193,7 +191,7 @@ async def _report_progress(body: Body, told: Callable[[str], None]) -> AsyncGene
 
 
 class _Again(Exception):
-    """A refusal or a failure that may pass."""
+    """A temporary error: the request can be retried."""
 
     def __init__(self, error: ProviderError) -> None:
         super().__init__(error.code)
@@ -216,8 +214,8 @@ async def _decode_stream(response: httpx2.Response, decoder: WireDecoder) -> Asy
 
 
 async def _farewell(chunks: AsyncIterator[bytes], decoder: WireDecoder) -> list[DecoderEvent]:
-    """Return what still comes after the last word, for as long as is polite: then the connection can be used again. The
-    answer is whole, so nothing that goes wrong now matters."""
+    """Return the events after the end of an answer. Reading the rest of the stream, for at most a second, lets the
+    connection be reused. Errors are ignored: the answer is complete."""
     events: list[DecoderEvent] = []
     with suppress(TimeoutError, ProviderError, *transport_errors()):
         async with asyncio.timeout(_FAREWELL_SECONDS):
@@ -228,9 +226,9 @@ async def _farewell(chunks: AsyncIterator[bytes], decoder: WireDecoder) -> list[
 
 
 def _delay(attempt: int, retry_after: float | None) -> float:
-    """Return what the provider asked for, else twice as long each time; with jitter, so that many clients do not come
-    back at once."""
+    """Return the seconds until the next attempt: Retry-After, else twice as long each time; with jitter, so that many
+    clients do not retry at the same moment."""
     if retry_after is not None:
-        return retry_after + random.uniform(0.0, 0.25)  # noqa: S311  jitter is no secret
+        return retry_after + random.uniform(0.0, 0.25)  # noqa: S311  jitter, not a secret
     longest = min(_FIRST_DELAY_SECONDS * 2 ** (attempt - 1), _MAX_DELAY_SECONDS)
-    return random.uniform(longest / 2, longest)  # noqa: S311  jitter is no secret
+    return random.uniform(longest / 2, longest)  # noqa: S311  jitter, not a secret

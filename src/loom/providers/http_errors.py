@@ -1,4 +1,4 @@
-"""What is not an answer: refusals, web pages where a stream should be, silence. Each becomes one ProviderError."""
+"""Turn failed requests into a `ProviderError`: refusals, web pages instead of a stream, lost connections, timeouts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _PAGES: Final = ("text/html", "application/xhtml+xml", "application/xml", "text/
 
 
 async def refusal_error(response: httpx2.Response, model: Model, fault: FaultReader) -> ProviderError:
-    """Return why the status was not 200. What a proxy or a load balancer says in HTML is quoted in its first words."""
+    """Return the error for a response with a status other than 200. An HTML page of a proxy or load balancer is quoted
+    as text."""
     if response.is_redirect:
         return _redirect_error(response, model)
     error = fault(response.status_code, _error_body(await read_beginning(response), response.headers))
@@ -40,22 +41,22 @@ async def refusal_error(response: httpx2.Response, model: Model, fault: FaultRea
 
 
 def page(response: httpx2.Response, model: Model, host: str) -> ProviderError | None:
-    """Status 200, but a web page, such as one that says to log in. Any other type is read by its bytes: servers label
-    streams as JSON, and send whole JSON where a stream was asked for."""
+    """Return the error for a web page with status 200, such as a login page; None for other content types, which are
+    read by their bytes: some servers label streams as JSON, or send JSON instead of a stream."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in _PAGES:
         return None
     return WireError(
-        f"{model.reference}: {host} answered with {kind} where a stream was expected",
+        f"{model.reference}: {host} sent {kind} instead of a stream",
         provider=model.provider,
         model=model.name,
         status=response.status_code,
-        hint="Check base_url: it must be the address of the API, with its version.",
+        hint="Check base_url: it must be the URL of the API, with its version.",
     )
 
 
 async def read_beginning(response: httpx2.Response, limit: int = MAX_ERROR_BYTES) -> bytes:
-    """As much as explains it; a server that goes on for ever, or breaks off, is not waited for."""
+    """Return up to `limit` bytes of a response; what has arrived if the connection is lost."""
     raw = b""
     with suppress(*transport_errors()):
         async for chunk in response.aiter_bytes():
@@ -74,7 +75,8 @@ def _error_body(raw: bytes, headers: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _object(raw: bytes) -> dict[str, Any]:
-    """Gemini's answer to a stream that never began is a list of one."""
+    """Parse a JSON object, or the first object of a list, which is Gemini's error format for streams; empty if it is
+    neither."""
     with suppress(msgspec.DecodeError):
         return msgspec.json.decode(raw, type=dict[str, Any])
     with suppress(msgspec.DecodeError, IndexError):
@@ -83,7 +85,7 @@ def _object(raw: bytes) -> dict[str, Any]:
 
 
 def _words(raw: bytes) -> str:
-    """Return the words of what is not JSON; of a web page its title, or its text without the tags."""
+    """Return the text of a body that is not JSON; of a web page its title, or its text without tags."""
     text = raw.decode("utf-8", "replace")
     if _TAG.search(text):
         title = _TITLE.search(text)
@@ -99,11 +101,11 @@ def _redirect_error(response: httpx2.Response, model: Model) -> Refused:
     except httpx2.InvalidURL:
         target = httpx2.URL("")
     return Refused(
-        f"{model.reference}: the server redirects to another address ({target.host or 'no address given'})",
+        f"{model.reference}: the server redirects to another URL ({target.host or 'none given'})",
         provider=model.provider,
         model=model.name,
         status=response.status_code,
-        hint="Keys are not sent on. If that is the right address, set it as base_url.",
+        hint="Loom does not follow redirects with a key. If that URL is right, set it as base_url.",
     )
 
 
@@ -112,7 +114,8 @@ def request_id(headers: Mapping[str, str]) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds, milliseconds or a date: all three are in use."""
+    """Return the seconds to wait from `retry-after-ms` or `retry-after`, a number of seconds or a date; None without
+    either."""
     try:
         if "retry-after-ms" in headers:
             return _seconds(float(headers["retry-after-ms"]) / 1000)
@@ -129,28 +132,28 @@ def _seconds(value: float) -> float | None:
 
 
 def may_retry(headers: Mapping[str, str], *, otherwise: bool) -> bool:
-    """Some services say whether trying again makes sense."""
+    """Return whether to retry: `x-should-retry` if the service sends it, else `otherwise`."""
     return {"true": True, "false": False}.get(headers.get("x-should-retry", ""), otherwise)
 
 
 def unreachable_error(model: Model, target: Endpoint, error: Exception) -> Unavailable:
-    """No connection, or none that lasted until an answer began."""
+    """Return the error for a connection that failed, or that was lost before an answer started."""
     import httpx2
 
     if isinstance(error, httpx2.ReadTimeout):
         what, hint = "did not answer in time", "Try again, or choose another model."
     elif is_untrusted(error):
-        what, hint = "has a certificate that this machine does not trust", "Check the address and the machine's clock."
+        what, hint = "has a certificate that this machine does not trust", "Check the URL and the machine's clock."
     elif isinstance(error, httpx2.ConnectError) and target.is_local:
         what, hint = "is not running", "Start it, or choose another model."
     else:
         what = f"cannot be reached ({type(error).__name__})"
-        hint = "Check the network and the address, or choose another model."
+        hint = "Check the network and the URL, or choose another model."
     return Unavailable(f"{model.reference}: {target.host} {what}", provider=model.provider, model=model.name, hint=hint)
 
 
 def is_lasting(error: Exception, target: Endpoint) -> bool:
-    """Return whether trying again at once would end the same way."""
+    """Return whether an immediate retry would fail in the same way."""
     import httpx2
 
     nobody_listens = isinstance(error, httpx2.ConnectError) and target.is_local
@@ -169,7 +172,7 @@ def is_untrusted(error: BaseException | None) -> bool:
 
 def timeout_error(model: Model, seconds: float) -> Unavailable:
     return Unavailable(
-        f"{model.reference}: no answer began within {seconds:g} seconds",
+        f"{model.reference}: no answer within {seconds:g} seconds",
         provider=model.provider,
         model=model.name,
         hint="Try again, or choose another model.",
@@ -177,8 +180,8 @@ def timeout_error(model: Model, seconds: float) -> Unavailable:
 
 
 def cut_off_error(model: Model, why: str, *, arrived: bool) -> Unavailable:
-    """`arrived`: whether a word of the answer was already passed on."""
-    what = "the answer was cut off" if arrived else "the answer ended before its first word"
+    """Return the error for a stream that ended too early; `arrived` is whether part of the answer was emitted."""
+    what = "the answer was cut off" if arrived else "the connection ended before the answer started"
     return Unavailable(
         f"{model.reference}: {what} ({why})",
         provider=model.provider,
@@ -188,7 +191,7 @@ def cut_off_error(model: Model, why: str, *, arrived: bool) -> Unavailable:
 
 
 def complete_error(error: ProviderError, response: httpx2.Response | None, secrets: Iterable[str]) -> ProviderError:
-    """The same error with the request's id, and without the secrets that the server repeated."""
+    """Add the request id to an error, mask secrets in its message, and return it."""
     if response is not None:
         error.request_id = error.request_id or request_id(response.headers)
     error.message = mask_sent_secrets(error.message, secrets)

@@ -1,4 +1,4 @@
-"""Check an API key, or a server, by asking for its list of models."""
+"""Check an API key or a server by requesting its list of models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _GEMINI_VERSION: Final = "/v1beta"
 
 
 class KeyCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """`text` is for people. `refused` is the service's own word; `unknown` means that it could not be asked."""
+    """The result of a check; `text` is for the user. `refused`: the service rejected the key; `unknown`: it could not
+    be reached."""
 
     state: Literal["works", "refused", "unknown"]
     text: str
@@ -30,7 +31,7 @@ class KeyCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def check_key(service: str, key: str, *, base_url: str = "") -> KeyCheck:
-    """List the models of a service, which costs nothing; `base_url` asks another place than the service's own."""
+    """Check a key by listing the models of a service, which is free; `base_url` replaces the service's own URL."""
     if os.environ.get("LOOM_OFFLINE", "0") not in ("", "0") and not (base_url and is_local(base_url)):
         return KeyCheck(state="unknown", text="LOOM_OFFLINE is set")
     connections = Connections()
@@ -78,7 +79,7 @@ def _list_path(model: Model) -> str:
 
 
 def _names(raw: bytes) -> list[str] | None:
-    """Return None if the answer is not a list of models; it may come from the sign-in page of a network."""
+    """Return the names in a list of models; None if it is not one, for example the sign-in page of a network."""
     try:
         listed = msgspec.json.decode(raw, type=dict[str, Any])
     except msgspec.DecodeError:
@@ -98,7 +99,7 @@ def _count_models(service: str, names: list[str] | None) -> KeyCheck:
     for name in names:
         try:
             seeing += catalog.model(f"{service}/{name}").capabilities.vision
-        except LoomError:  # a name that could not be one of a model
+        except LoomError:  # a name that is not valid for a model
             continue
     models = "1 model" if len(names) == 1 else f"{len(names)} models"
     return KeyCheck(state="works", text=f"{models}, {seeing} with image support", models=tuple(names))

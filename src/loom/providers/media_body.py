@@ -1,7 +1,7 @@
-"""Request bodies that are written part by part, media read in blocks: JSON with base64 inside, and multipart uploads.
+"""Request bodies that stream media in blocks: JSON with embedded base64, and multipart uploads.
 
-Nothing larger than a block is ever in memory, the length is known beforehand, and a body can be written again for a
-retry, because media never change.
+No more than a block is in memory at a time, the length is known beforehand, and a body can be sent again for a retry,
+because media never change.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from loom.errors import Corrupt
 from loom.prompt import Embedded, MediaRef
 
 BLOCK_BYTES: Final = 480 * 1024
-"""A multiple of three, so that every block's base64 joins the next without padding. Reading, encoding and handing over
-one takes well under a millisecond; smaller ones cost more in all, larger ones more memory."""
+"""A multiple of three, so that the base64 of blocks can be joined without padding. Reading, encoding and sending one
+takes well under a millisecond; smaller blocks cost more in total, larger ones more memory."""
 _LONG_BLOCK_BYTES: Final = 144 * 1024
-"""In a long body, which fills the socket's buffer again and again: the base64 of one (192 KiB) is the most that the
-buffer takes at once by default, so it leaves in one write, not in one and a remainder that must wait."""
+"""The block size of a long body, which fills the socket's buffer repeatedly. The base64 of a block (192 KiB) is the
+most that the buffer takes at once by default, so each block is sent in one write, without a remainder to wait for."""
 _LONG_BYTES: Final = 8_000_000
 _SHORT_BYTES: Final = 128 * 1024
 
 
 class MediaSource(Protocol):
-    """Where the bytes behind references are read."""
+    """Reads the bytes of media references."""
 
     async def open_local(self, ref: MediaRef) -> io.RawIOBase | None:
-        """Return a file to read to its end and close; None where the bytes are on another machine."""
+        """Return a file, which the caller reads to its end and closes; None if the bytes are not on this machine."""
         ...
 
     def blocks(self, ref: MediaRef, block_bytes: int) -> AsyncIterator[bytes]:
-        """Yield blocks of exactly this size, the last one excepted."""
+        """Yield blocks of exactly `block_bytes`; the last one may be shorter."""
         ...
 
 
 class Body(Protocol):
-    """What is sent: iterate it as often as needed; `content_length` is exact."""
+    """A request body. It can be iterated several times; `content_length` is exact."""
 
     @property
     def content_length(self) -> int: ...
@@ -55,7 +55,7 @@ class Body(Protocol):
 async def read_media_blocks(
     source: MediaSource, ref: MediaRef, block_bytes: int = BLOCK_BYTES
 ) -> AsyncGenerator[bytes]:
-    """Yield the bytes of a medium, never more than were announced; `Corrupt` where they are not exactly that many."""
+    """Yield the bytes of a medium, at most `ref.size_bytes`. Raise `Corrupt` if there are more or fewer."""
     left = ref.size_bytes
     file = await source.open_local(ref)
     if file is None:
@@ -65,7 +65,7 @@ async def read_media_blocks(
                 break
             yield block
     else:
-        # The file was opened checked, so its pages are in memory: a read does not wait for a disk.
+        # The file has just been verified, so it is in the page cache, and a read does not wait for the disk.
         with file:
             while left >= 0 and (block := _read_full(file, block_bytes)):
                 left -= len(block)
@@ -73,13 +73,13 @@ async def read_media_blocks(
                     yield block
     if left != 0:
         raise Corrupt(
-            f"a medium does not have the {ref.size_bytes} bytes that were announced ({ref.digest[:15]}…)",
+            f"A medium does not have the expected {ref.size_bytes} bytes ({ref.digest[:15]}…)",
             hint="Run loom doctor.",
         )
 
 
 def _read_full(file: io.RawIOBase, block_bytes: int) -> bytes:
-    """Return a whole block, however short the single reads are."""
+    """Read a full block, even if single reads return less."""
     block = file.read(block_bytes) or b""
     while block and len(block) < block_bytes:
         more = file.read(block_bytes - len(block))
@@ -90,7 +90,7 @@ def _read_full(file: io.RawIOBase, block_bytes: int) -> bytes:
 
 
 async def sha256_of(body: Body) -> str:
-    """In hex, by one pass over the body that holds none of it."""
+    """Return the hash (hex) of a body, computed in constant memory."""
     hasher = hashlib.sha256()
     async with aclosing(aiter(body)) as pieces:
         async for piece in pieces:
@@ -102,7 +102,7 @@ async def sha256_of(body: Body) -> str:
 
 
 class MediaBody:
-    """A request's JSON: text, then the base64 of a medium, then text."""
+    """The JSON of a request: text, the base64 of a medium, text, and so on."""
 
     def __init__(self, request: dict[str, Any], source: MediaSource) -> None:
         self._source = source
@@ -112,7 +112,8 @@ class MediaBody:
         )
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
-        """Every piece costs a way through the client, so short ones wait for each other; long ones are not copied."""
+        """Yield the body. Short pieces are joined, because every piece costs a pass through the HTTP client; long ones
+        are not copied."""
         waiting: list[bytes] = []
         block_bytes = _LONG_BLOCK_BYTES if self.content_length > _LONG_BYTES else BLOCK_BYTES
         for part in self._parts:
@@ -133,13 +134,13 @@ class MediaBody:
 
 
 def _split(request: dict[str, Any]) -> list[bytes | MediaRef]:
-    """The JSON skeleton is written once with a mark for every medium, then cut at the marks."""
+    """Encode the JSON with a marker for every medium, and split it at the markers."""
     nonce = secrets.token_hex(16)
     found: list[Embedded] = []
 
     def marked(embedded: Any) -> str:
         if not isinstance(embedded, Embedded):
-            raise TypeError(f"a request holds {type(embedded).__name__}, which JSON cannot")
+            raise TypeError(f"a request contains {type(embedded).__name__}, which JSON cannot represent")
         found.append(embedded)
         return f"{embedded.prefix}{nonce}"
 
@@ -151,7 +152,7 @@ def _split(request: dict[str, Any]) -> list[bytes | MediaRef]:
 
 
 def elide_media(request: dict[str, Any]) -> dict[str, Any]:
-    """The same JSON for people: each medium as its digest and size."""
+    """Return the JSON for display: each medium as its digest and size."""
     return msgspec.json.decode(msgspec.json.encode(request, enc_hook=_media_label))
 
 
@@ -163,7 +164,7 @@ def _media_label(embedded: Embedded) -> str:
 
 
 class FormBody:
-    """multipart/form-data with a few short fields and one medium, its raw bytes."""
+    """multipart/form-data with a few short fields and the raw bytes of one medium."""
 
     def __init__(self, fields: Mapping[str, str], ref: MediaRef, name: str, source: MediaSource) -> None:
         boundary = f"loom-{secrets.token_hex(16)}"
@@ -189,7 +190,7 @@ class FormBody:
 
 
 class RawBody:
-    """Just the bytes of one medium."""
+    """The raw bytes of one medium."""
 
     def __init__(self, ref: MediaRef, source: MediaSource) -> None:
         self._source, self._ref = source, ref

@@ -1,6 +1,6 @@
-"""What a step costs, in US dollars, from the price list that ships with genai-prices. Nothing is ever fetched.
+"""The cost of a step in US dollars, from the price list in the package genai-prices. Nothing is downloaded.
 
-None means unknown; a model on this machine costs nothing.
+None means unknown; a model on this machine is free.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ _LISTS: Final = {
     "azure": "azure",
     "vertex": "google",
 }
-"""What the price list calls a provider."""
+"""The names of providers in the price list."""
 
 _SERVERS: Final = ("ollama", "openai-compatible", "vllm", "llama.cpp", "lm-studio")
 """Programs that run a model themselves."""
 
 
 def cost(model: Model, usage: Usage, *, at: datetime | None = None) -> Decimal | None:
-    """Return the price of what was used, cached tokens at their own prices; `at` is when it was asked (now)."""
+    """Return the cost of usage, with cached tokens at their own prices; None if it is unknown. `at` is the time of the
+    request, by default now."""
     if is_free(model):
         return FREE
     if model.price is not None:
@@ -58,12 +59,12 @@ def cost(model: Model, usage: Usage, *, at: datetime | None = None) -> Decimal |
     try:
         found = prices.calc_price(counts, model.name, genai_request_timestamp=at or datetime.now(UTC), **where)
     except (LookupError, ValueError):
-        return None  # a model or a unit without a price, or counts that contradict one another
+        return None  # a model or unit without a price, or inconsistent counts
     return found.total_price
 
 
 def _own_cost(price: Price, usage: Usage) -> Decimal:
-    """By the prices of the configuration, for a million tokens."""
+    """Return the cost by the configured prices, which are per million tokens."""
     cached = usage.cache_read_tokens, usage.cache_write_tokens
     fresh = max(usage.input_tokens - sum(cached), 0)
     read = price.input if price.cache_read is None else price.cache_read
@@ -73,16 +74,16 @@ def _own_cost(price: Price, usage: Usage) -> Decimal:
 
 
 def estimate(model: Model, receipt: Receipt) -> Decimal | None:
-    """Return what a prompt would cost to send, none of it cached, without the answer."""
+    """Return the cost of the input of a prompt without caching; None if it is unknown."""
     return cost(model, Usage(input_tokens=receipt.totals.tokens))
 
 
 def is_free(model: Model) -> bool:
-    """Return whether the work is done on this machine (what Ollama hands on to its cloud is not)."""
+    """Return whether the model runs on this machine and is therefore free; Ollama's cloud models do not."""
     if model.provider == "loom":
         return True
     if model.price is not None or model.provider not in _SERVERS:
-        return False  # a local address of a paid service is a gateway, which is billed all the same
+        return False  # a paid service at a local URL is a gateway, and is billed
     return is_local(model.base_url) and not (model.provider == "ollama" and model.name.endswith("-cloud"))
 
 
@@ -92,5 +93,5 @@ def _prices() -> Any:
         return import_module("genai_prices")
     except ModuleNotFoundError:
         raise ExtraMissing(
-            "prices need genai-prices, which is not installed", hint="Run: pip install genai-prices."
+            "Prices need genai-prices, which is not installed", hint="Run: pip install genai-prices."
         ) from None

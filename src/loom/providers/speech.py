@@ -1,4 +1,4 @@
-"""Speech by a service with OpenAI's audio API: recordings become words, words become sound."""
+"""Transcription and text-to-speech by a service with OpenAI's audio API."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Refusal(msgspec.Struct):
 
 
 class ServiceTranscriber:
-    """`POST …/audio/transcriptions` of the model's platform."""
+    """Transcribes recordings with `POST …/audio/transcriptions` of the model's platform."""
 
     accepts: tuple[str, ...] = ACCEPTED
 
@@ -55,9 +55,9 @@ class ServiceTranscriber:
         return self._model.reference
 
     async def transcribe(self, data: bytes, media_type: str, *, name: str = "") -> AudioTranscript:
-        """Raises a `ProviderError` where the service refuses or is away."""
+        """Return the transcript. Raise a `ProviderError` if the service refuses or is unavailable."""
         suffix = _SUFFIXES.get(media_type, media_type.partition("/")[2])
-        # Only Whisper gives the times of what is said; newer models refuse that form.
+        # Only Whisper reports times; newer models refuse that response format.
         form = "verbose_json" if "whisper" in self._model.name else "json"
         raw = await _post(
             self._model,
@@ -70,13 +70,13 @@ class ServiceTranscriber:
         try:
             heard = msgspec.json.decode(raw, type=_Heard)
         except msgspec.DecodeError:
-            raise Unreadable(f"{self.name} gave no transcript of {name or 'the recording'}.", name=name) from None
+            raise Unreadable(f"{self.name} returned no transcript of {name or 'the recording'}.", name=name) from None
         parts = tuple(SpokenPart(part.start, part.end, part.text) for part in heard.segments or ())
         return AudioTranscript(text=heard.text, parts=parts, language=heard.language or "")
 
 
 class ServiceSpeaker:
-    """`POST …/audio/speech` of the model's platform; gives MP3."""
+    """Speaks a text with `POST …/audio/speech` of the model's platform; returns MP3."""
 
     media_type = "audio/mpeg"
 
@@ -88,7 +88,8 @@ class ServiceSpeaker:
         return self._model.reference
 
     async def speak(self, text: str) -> bytes:
-        """Long texts are spoken in parts, which are joined. Raises a `ProviderError`."""
+        """Return the speech for a text; long texts are spoken in parts and joined. Raise a `ProviderError` if the
+        service refuses or is unavailable."""
         parts: list[bytes] = []
         for part in split_speech(text):
             body = {"model": self._model.name, "input": part, "voice": self._voice, "response_format": "mp3"}

@@ -302,7 +302,7 @@ class LocalLibrary:
             limits=self._runtime.config.media_limits(),
             pictures=pictures,
             seconds=seconds,
-            told=on_progress,
+            on_progress=on_progress,
         )
 
     async def approvals(self) -> tuple[SessionApprovals, ...]:

@@ -34,8 +34,8 @@ _REMOVE: Final = (
 
 
 class Account(msgspec.Struct, frozen=True, array_like=True):
-    """An `admin` may do everything, a `user` everything but manage the daemon, a `viewer` only read. `day_usd` is what
-    the sessions of the user may cost in a day; None means no limit."""
+    """A user of the daemon. An `admin` may do everything, a `user` everything except manage the daemon, a `viewer` may
+    only read. `day_usd` limits what the user's sessions may cost in a day; None means no limit."""
 
     id: str
     name: str
@@ -45,7 +45,7 @@ class Account(msgspec.Struct, frozen=True, array_like=True):
 
 
 def hash_secret(secret: str) -> str:
-    """Return what is stored of a random secret. It has 256 bits, so a fast hash is enough."""
+    """Return the hash under which a random secret is stored. The secret has 256 bits, so a fast hash is enough."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -55,7 +55,8 @@ class Accounts:
         self._clock = clock
 
     async def add(self, name: str, role: AccountRole) -> tuple[Account, str]:
-        """Return the new account and its key. Raises Conflict if the name is taken."""
+        """Create an account; return it and its key. Raise `ConfigError` if `name` is not valid, `Conflict` if it is
+        taken."""
         if _NAME.fullmatch(name) is None or name == OWNER_NAME:
             raise ConfigError(
                 f"{name[:80]!r} cannot be the name of a user.", hint="Use lower-case letters, digits and . _ -"
@@ -81,7 +82,7 @@ class Accounts:
         return tuple(_account(row) for row in rows)
 
     async def get(self, name: str) -> Account:
-        """Raises NotFound."""
+        """Raise `NotFound` if there is no user of this name."""
         rows = await self._database.select(f"{_SELECT} WHERE name = :name", {"name": name})
         if not rows:
             raise NotFound(f"User {name[:80]} not found.", hint="List them: loom users list")
@@ -104,16 +105,17 @@ class Accounts:
         return msgspec.structs.replace(found, role=role)
 
     async def set_budget(self, name: str, day_usd: float | None) -> Account:
-        """Limit what the sessions of a user may cost in a day; None removes the limit. Raises NotFound."""
+        """Limit what the sessions of a user may cost in a day; None removes the limit. Raise `NotFound` if there is no
+        such user."""
         found = await self.get(name)
         if day_usd is not None and not 0 <= day_usd < math.inf:
-            raise ConfigError(f"{day_usd} cannot be a budget.", hint="Give US dollars a day, or none.")
+            raise ConfigError(f"{day_usd} cannot be a budget.", hint="Use an amount in US dollars per day, or none.")
         values = {"id": found.id, "usd": day_usd}
         await self._database.write(lambda tx: tx.execute("UPDATE account SET day_usd = :usd WHERE id = :id", values))
         return msgspec.structs.replace(found, day_usd=day_usd)
 
     async def new_key(self, name: str) -> str:
-        """Replace the key. Browsers that the old one signed in are signed out."""
+        """Replace the key of a user and return the new one. Sign out every browser that used the old key."""
         found = await self.get(name)
         key = KEY_PREFIX + secrets.token_urlsafe(32)
 
@@ -125,7 +127,7 @@ class Accounts:
         return key
 
     async def remove(self, name: str) -> Account:
-        """Remove the account and its logins. Sessions stay."""
+        """Remove an account, its logins and its access to sessions. The sessions themselves stay."""
         found = await self.get(name)
 
         def work(tx: Transaction) -> None:

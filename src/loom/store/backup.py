@@ -1,9 +1,9 @@
-"""Backup: a store and its media in a folder of their own, taken while the store is in use, and put back from there.
+"""Back up a store and its media into a folder while the store is in use, and restore them from there.
 
-The folder holds `loom.db`, a SQLite store whatever the original is; `media`, bytes by digest; and `backup.json`, which
-says what is in it. The database is copied first, as of one moment, and the media after it: bytes are stored before a
-message refers to them. A new backup into the same folder copies only the media that are not there yet, and replaces the
-old copy of the database once the new one has been checked.
+The folder holds `loom.db` (always SQLite, also for a PostgreSQL store), `media` (bytes by digest) and the manifest
+`backup.json`. The database is copied first, as a snapshot, and the media after it: because bytes are stored before a
+message refers to them, every medium in the snapshot is there to copy. A second backup into the same folder copies only
+new media, and replaces the old database copy after it has checked the new one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -35,11 +35,11 @@ _VERSION: Final = 1
 _COPIED_AT_ONCE: Final = 4
 
 BackupProgress = Callable[[int, int], None]
-"""Called with how many of how many media are done."""
+"""Called with the number of media done and the total."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backup holds; `missing_media` are needed by messages and were not in the original either."""
+    """The contents of a backup. `missing_media` are digests that messages refer to and the original store lacked."""
 
     version: int = _VERSION
     made_at: float
@@ -56,14 +56,14 @@ class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
     copied_bytes: int
     unchanged_media: int
     missing_media: tuple[str, ...] = ()
-    """Needed, and not readable where they should be."""
+    """Digests that messages refer to and that are missing or damaged in the source."""
 
 
 async def back_up(
     database: Database, media: MediaStore, folder: Path, *, progress: BackupProgress | None = None
 ) -> BackupReport:
-    """Copy a store that may be in use into `folder`. Raise `Corrupt` if the copy is not sound; then an older backup in
-    the same folder stays as it was."""
+    """Copy a store into `folder`; the store may be in use. Raise `Corrupt` if the copy is damaged; an older backup in
+    `folder` then stays unchanged."""
     await asyncio.to_thread(make_folders, folder)
     fresh = folder / f"{DATABASE}.new"
     await asyncio.to_thread(_remove_database, fresh)
@@ -86,7 +86,7 @@ async def back_up(
 
 
 async def restore_media(folder: Path, media: MediaStore, *, progress: BackupProgress | None = None) -> BackupReport:
-    """Copy the media of a backup into a store, those that it lacks. The report names those that are damaged."""
+    """Copy the media of a backup that `media` lacks. The report lists the damaged ones."""
     manifest = read_manifest(folder)
     source = open_media(folder / MEDIA)
     digests = {stored.digest async for stored in source.listing()}
@@ -102,12 +102,12 @@ async def restore_media(folder: Path, media: MediaStore, *, progress: BackupProg
 
 
 def restore_file(folder: Path, target: Path, *, replace: bool = False) -> Path | None:
-    """Put the database of a backup in place as the SQLite file `target`. Return where the file that was there before
-    lies now, if there was one: only with `replace` is it moved aside (else `Conflict`)."""
+    """Restore the database of a backup as the SQLite file `target`. An existing file is moved aside: return its new
+    path, or None if there was none. Raise `Conflict` if the existing file holds sessions and `replace` is False."""
     read_manifest(folder)
     _inspect(folder / DATABASE)
     if target.exists() and not replace and not _is_empty(target):
-        raise Conflict(f"{target.name} holds conversations.", hint="Give --replace to put it aside.")
+        raise Conflict(f"{target.name} holds conversations.", hint="Use --replace to move it aside.")
     make_folders(target.parent)
     fresh = target.with_name(f"{target.name}.restored")
     _remove_database(fresh)
@@ -119,7 +119,8 @@ def restore_file(folder: Path, target: Path, *, replace: bool = False) -> Path |
 
 
 async def restore_rows(folder: Path, database: Database) -> None:
-    """Put the rows of a backup into an empty store of either kind (else `Conflict`), as one change."""
+    """Restore the rows of a backup into `database`, SQLite or PostgreSQL, in one transaction. Raise `Conflict` if it
+    holds sessions."""
     read_manifest(folder)
     await asyncio.to_thread(_inspect, folder / DATABASE)
 
@@ -141,7 +142,7 @@ async def restore_rows(folder: Path, database: Database) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Raise `NotFound` if the folder holds no backup."""
+    """Raise `NotFound` if `folder` holds no backup, `Corrupt` if its manifest is damaged."""
     try:
         found = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
     except FileNotFoundError:
@@ -154,7 +155,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def move_aside(file: Path, why: str) -> Path:
-    """Rename a database with its log; return its new name, which no other file has."""
+    """Rename a database and its write-ahead log to an unused name; return the new path."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     number = 0
     while (aside := file.with_name(f"{file.name}.{why}-{stamp}{f'-{number}' if number else ''}")).exists():
@@ -170,9 +171,10 @@ def move_aside(file: Path, why: str) -> Path:
 async def _copy_media(
     source: MediaStore, target: MediaStore, needed: set[str], progress: BackupProgress | None
 ) -> tuple[int, int, int, tuple[str, ...]]:
-    """Copy what is not there yet: how many, their bytes, how many were there, and what cannot be read."""
-    there = {stored.digest: stored.size_bytes async for stored in target.listing()}
-    wanted = sorted(needed - there.keys())
+    """Copy the `needed` media that `target` lacks. Return the number copied, their bytes, the number that `target`
+    had already, and the digests that `source` cannot deliver."""
+    present = {stored.digest async for stored in target.listing()}
+    absent = sorted(needed - present)
     missing: list[str] = []
     copied_bytes = done = 0
     slots = asyncio.Semaphore(_COPIED_AT_ONCE)
@@ -181,28 +183,23 @@ async def _copy_media(
         nonlocal copied_bytes, done
         async with slots:
             try:
-                _, size_bytes = await target.put_stream(_blocks(source, digest), max_bytes=1 << 62)
+                _, size_bytes = await target.put_stream(source.read_blocks(digest), max_bytes=1 << 62)
                 copied_bytes += size_bytes
             except (NotFound, Corrupt):
                 missing.append(digest)
         done += 1
         if progress is not None:
-            progress(done, len(wanted))
+            progress(done, len(absent))
 
     async with asyncio.TaskGroup() as group:
-        for digest in wanted:
+        for digest in absent:
             group.create_task(copy(digest))
-    return len(wanted) - len(missing), copied_bytes, len(needed & there.keys()), tuple(sorted(missing))
-
-
-async def _blocks(source: MediaStore, digest: str) -> AsyncIterator[bytes]:
-    async for block in source.read_blocks(digest):
-        yield block
+    return len(absent) - len(missing), copied_bytes, len(needed & present), tuple(sorted(missing))
 
 
 def _inspect(file: Path) -> tuple[set[str], int, int]:
-    """Return the digests that a copied database needs, and how many sessions and messages it has; `Corrupt` if it is
-    not sound."""
+    """Return the digests that a copied database refers to, its number of sessions and its number of messages. Raise
+    `Corrupt` if the copy is damaged."""
     try:
         connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
     except sqlite3.Error:
@@ -212,17 +209,17 @@ def _inspect(file: Path) -> tuple[set[str], int, int]:
         try:
             words = [row[0] for row in tx.execute("PRAGMA integrity_check(1)")]
             if words != ["ok"]:
-                raise Corrupt(f"The copy {file.name} is not sound: {words[0]}.", hint="Run `loom doctor --fix`.")
+                raise Corrupt(f"The copy {file.name} is damaged: {words[0]}.", hint="Run `loom doctor --fix`.")
             sessions, messages = tx.execute(
                 "SELECT (SELECT COUNT(*) FROM session), (SELECT COUNT(*) FROM node WHERE depth > 0)"
             )[0]
             return digests_needed(tx), sessions, messages
         except sqlite3.DatabaseError as error:
-            raise Corrupt(f"The copy {file.name} is not sound: {error}.", hint="Run `loom doctor --fix`.") from error
+            raise Corrupt(f"The copy {file.name} is damaged: {error}.", hint="Run `loom doctor --fix`.") from error
 
 
 def _is_empty(file: Path) -> bool:
-    """Return whether a store has no sessions. One that cannot be read is not known to be empty."""
+    """Return whether a store has no sessions; False if the file cannot be read."""
     try:
         with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             return not connection.execute("SELECT 1 FROM session LIMIT 1").fetchall()

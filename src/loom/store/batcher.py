@@ -1,6 +1,6 @@
-"""Together: what is asked in one moment is answered at once.
+"""Batcher: coalesce the requests of concurrent tasks into one call.
 
-Two hundred sessions that look after their leases every second cost one reading a second, not two hundred.
+Two hundred sessions that each check their lease once a second cost one query a second, not two hundred.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ A = TypeVar("A")
 
 
 class Batcher(Generic[Q, A]):
-    """`answer` gets the questions of one round of the event loop and gives as many answers; where it fails, it fails
-    for all of them."""
+    """Collect the questions of one iteration of the event loop and pass them to `answer`, which returns one answer for
+    each, in order. If `answer` raises, every caller of that batch gets the exception."""
 
     def __init__(self, answer: Callable[[Sequence[Q]], Awaitable[Sequence[A]]]) -> None:
         self._answer = answer
@@ -27,7 +27,7 @@ class Batcher(Generic[Q, A]):
         loop = asyncio.get_running_loop()
         future: asyncio.Future[A] = loop.create_future()
         self._asked.append((question, future))
-        if self._next is None or self._next.done():  # done: it was cancelled before it began
+        if self._next is None or self._next.done():  # done: it was cancelled before it started
             self._next = loop.create_task(self._answer_all())
             self._answering.add(self._next)
             self._next.add_done_callback(self._answering.discard)
@@ -38,7 +38,7 @@ class Batcher(Generic[Q, A]):
         waiting = [future for _, future in asked]
         try:
             answers = await self._answer([question for question, _ in asked])
-        except Exception as error:  # noqa: BLE001 - it belongs to those who asked
+        except Exception as error:  # noqa: BLE001 - passed on to the callers of `submit`
             for future in waiting:
                 if not future.done():
                     future.set_exception(error)

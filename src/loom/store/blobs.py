@@ -1,8 +1,8 @@
-"""Place: where named bytes lie, a folder or a bucket. The media store and the cache of derived bytes are built on it.
+"""BlobStore: bytes under keys, in a local folder or an S3 bucket. The media store and the derived cache use it.
 
-Bytes appear under their key whole or not at all. What is read is checked against a seal, so that damaged bytes are
-never handed out: a folder is checked before the first byte leaves (once per file and process), a bucket before the
-last window of a stream leaves.
+A write is atomic: bytes appear under their key complete or not at all. Reads verify a checksum, so that damaged bytes
+are never returned: a local file before the first byte is returned (once per file and process), an object in a bucket
+before the last window of the stream is returned.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ GRACE: Final = timedelta(hours=1)
 """Bytes that were put this recently may be about to be referenced; no sweep deletes them."""
 
 MAX_BLOB_BYTES: Final = 2**30
-"""Nothing that Loom writes is larger; a file that is was not written by Loom, and is not read into memory."""
+"""Loom writes no larger blob. A larger file is not Loom's, and is never read into memory."""
 
 
 class Checksum(msgspec.Struct, frozen=True):
-    """What the bytes from `start` to the end must hash to (hex SHA-256)."""
+    """The SHA-256 (hex) of the bytes from `start` to the end."""
 
     sha256: str
     start: int = 0
@@ -39,91 +39,96 @@ class BlobEntry(msgspec.Struct, frozen=True, kw_only=True):
     modified_at: datetime
 
 
+BlobHead: TypeAlias = tuple[bytes, BlobEntry]
+"""The first bytes of a blob, and its entry."""
+
 FileStamp: TypeAlias = tuple[int, ...]
-"""Changes whenever what lies under a key changes."""
+"""A value that changes whenever the bytes under a key change."""
 
 KeyOf: TypeAlias = Callable[[str], str]
-"""From the hex SHA-256 of bytes to the key that they lie under."""
+"""Returns the key for bytes with this SHA-256 (hex)."""
 
 
 class TempBlob(Protocol):
-    """Bytes on their way in: no key yet, invisible until kept. The two plain methods block; call them in a thread."""
+    """Bytes that are being written and have no key yet; `keep` publishes them. `append` and `discard` block: call them
+    in a thread."""
 
     def append(self, data: bytes | bytearray | memoryview) -> None: ...
 
-    async def keep(self, key: str, seal: Checksum) -> None: ...
+    async def keep(self, key: str, checksum: Checksum) -> None: ...
 
     def discard(self) -> None:
-        """Leave nothing behind; does nothing once kept."""
+        """Delete the temporary bytes. Do nothing after `keep`."""
         ...
 
 
-SealOf: TypeAlias = Callable[[str, bytes, BlobEntry], Checksum]
-"""The checksum that the first bytes of a key name; raises `Corrupt` where they name none."""
+ChecksumOf: TypeAlias = Callable[[str, bytes, BlobEntry], Checksum]
+"""Returns the checksum that the first bytes of a blob state; raises `Corrupt` if they state none."""
 
 
 class BlobStore(Protocol):
     async def put(self, data: bytes | memoryview, key_of: KeyOf, sha256: str = "") -> str:
-        """Write bytes under a key made from their own hash, and give that (hex SHA-256) once they are safe. `sha256` is
-        their hash, where the caller has computed it already."""
+        """Write bytes under a key made from their hash; return the hash (hex SHA-256) once the bytes are durable. Pass
+        `sha256` if the hash is already known."""
         ...
 
-    async def write(self, key: str, data: bytes | memoryview, seal: Checksum, *, durable: bool = True) -> None:
-        """Put once: whole bytes that are already there are only refreshed, damaged ones are replaced."""
+    async def write(self, key: str, data: bytes | memoryview, checksum: Checksum, *, durable: bool = True) -> None:
+        """Write bytes under `key`. If the key already holds intact bytes, only refresh their age; replace damaged
+        ones."""
         ...
 
     async def open_temp(self) -> TempBlob: ...
 
-    async def load(self, key: str, seal: Checksum) -> bytes: ...
+    async def load(self, key: str, checksum: Checksum) -> bytes: ...
 
-    async def head_bytes(self, key: str, length: int) -> tuple[bytes, BlobEntry]:
-        """Return the first bytes, unchecked."""
+    async def head_bytes(self, key: str, length: int) -> BlobHead:
+        """Return the first `length` bytes without verifying the checksum."""
         ...
 
-    async def peek(self, keys: Sequence[str], length: int, seal_of: SealOf) -> dict[str, tuple[bytes, BlobEntry]]:
-        """Return the first bytes of many keys at once, checked where they are local. What is missing or damaged is left
+    async def peek(self, keys: Sequence[str], length: int, checksum_of: ChecksumOf) -> dict[str, BlobHead]:
+        """Return the first `length` bytes of many keys. Local files are verified; missing and damaged ones are left
         out."""
         ...
 
-    async def open_local(self, key: str, seal: Checksum) -> io.FileIO | None:
-        """Return a checked file that stands at `seal.start`, for the caller to close; None where bytes are
-        not local."""
+    async def open_local(self, key: str, checksum: Checksum) -> io.FileIO | None:
+        """Return a verified file positioned at `checksum.start`, which the caller closes; None if the bytes are not on
+        this machine."""
         ...
 
-    def blocks(self, key: str, seal: Checksum, block_bytes: int) -> AsyncIterator[bytes]: ...
+    def blocks(self, key: str, checksum: Checksum, block_bytes: int) -> AsyncIterator[bytes]: ...
 
     async def stat(self, key: str) -> BlobEntry | None: ...
 
     def file_stamp(self, key: str) -> FileStamp | None:
-        """Answers at once and without a network; None when the key is known to be gone."""
+        """Return the stamp of a key without network access; None if the key is known to be absent."""
         ...
 
     async def touch(self, key: str) -> bool:
-        """Make it as young as if it had been written now; False when it is gone."""
+        """Set the modification time to now. Return False if the key does not exist."""
         ...
 
     async def delete(self, key: str, *, unless_since: datetime | None = None) -> bool:
-        """False when there was nothing to delete, or it was written or touched at or after `unless_since`."""
+        """Delete a key. Return False if it does not exist, or was written or touched at or after `unless_since`."""
         ...
 
     def listing(self, under: str) -> AsyncIterator[BlobEntry]: ...
 
     async def check(self) -> None:
-        """Try, cheaply, whether bytes could be stored now; raise what storing them would."""
+        """Test cheaply whether bytes could be stored now; raise the error that `put` would raise."""
         ...
 
 
 def missing_blob(key: str) -> NotFound:
-    return NotFound(f"The stored bytes {short_key(key)} are not there.", hint="Supply the file again to store it anew.")
+    return NotFound(f"The stored bytes {short_key(key)} are missing.", hint="Supply the file again to restore them.")
 
 
 def damaged_blob(key: str) -> Corrupt:
     return Corrupt(
-        f"The stored bytes {short_key(key)} are damaged: they are not the bytes that were put.",
+        f"The stored bytes {short_key(key)} are damaged: they differ from what was written.",
         hint="Supply the file again to replace them.",
     )
 
 
 def short_key(key: str) -> str:
-    """Return enough of a key to find it by: `3f5a02c1…`."""
+    """Return the first eight digits of a key, for messages: `3f5a02c1…`."""
     return "".join(key.split("/")[1:])[:8] + "…"

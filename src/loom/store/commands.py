@@ -1,4 +1,4 @@
-"""Commands: what other processes send to a running turn. The holder of the lease receives them."""
+"""Commands that other processes send to a running turn. The holder of the lease receives them."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Commands:
         await self._database.write(work)
 
     async def take(self, session_id: str, *, fence: int) -> tuple[StoredCommand, ...]:
-        """Pop pending commands, oldest first. Requires the lease; raises `Conflict` otherwise. A damaged command is
-        skipped: its sender still waits, and sends it again."""
+        """Pop pending commands, oldest first. Raise `Conflict` if the lease with this `fence` was lost. A damaged
+        command is dropped: its sender gets no answer and sends it again."""
         check_session_id(session_id)
 
         def is_empty(tx: Transaction) -> bool:
@@ -53,7 +53,7 @@ class Commands:
             key, _, _ = lock_session(tx, session_id, fence=fence)
             rows = tx.execute(_SELECT, {"session_key": key})
             tx.executemany("DELETE FROM request WHERE key = :key", [{"key": row[0]} for row in rows])
-            return tuple(asked for row in rows if (asked := _command_from_row(session_id, row)) is not None)
+            return tuple(command for row in rows if (command := _command_from_row(session_id, row)) is not None)
 
         if await self._database.read(is_empty):
             return ()
@@ -65,5 +65,5 @@ def _command_from_row(session_id: str, row: Row) -> StoredCommand | None:
         _, kind, data = msgspec.convert(row, tuple[int, CommandKind, str])
         return StoredCommand(kind, msgspec.json.decode(data, type=dict[str, Any]))
     except (msgspec.DecodeError, UnicodeError):
-        _log.warning("a request to session %s is damaged and was left out", session_id)
+        _log.warning("a command for session %s is damaged and was dropped", session_id)
         return None

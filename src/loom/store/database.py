@@ -1,7 +1,7 @@
-"""Database: where rows last. One SQL text for SQLite (the default, embedded) and PostgreSQL.
+"""Database: one interface and one SQL dialect for SQLite (the default, embedded) and PostgreSQL.
 
-Work is a plain function of a transaction. It runs in a thread, from start to end or not at all, and may run again
-after a lost race, so it touches nothing but its transaction:
+A unit of work is a function of a transaction. It runs in a thread, is committed entirely or not at all, and may run
+again after a conflict. It must therefore have no effect outside its transaction:
 
     def work(tx: Transaction) -> int:
         rows = tx.execute("SELECT key FROM session WHERE id = :id FOR UPDATE", {"id": session_id})
@@ -9,9 +9,9 @@ after a lost race, so it touches nothing but its transaction:
 
     key = await database.write(work)
 
-The shared dialect is what both understand (`:name` parameters, ON CONFLICT, RETURNING, recursive WITH) and two words
-more: `FOR UPDATE` locks rows on PostgreSQL and is left out on SQLite, where a writer is alone; `DATABASE_TIME` is the
-time by the database's own clock, in seconds since 1970, which is the same for every machine that uses it.
+The dialect is what both databases understand (`:name` parameters, ON CONFLICT, RETURNING, recursive WITH) plus two
+additions. `FOR UPDATE` locks rows on PostgreSQL and is removed for SQLite, which has one writer at a time.
+`DATABASE_TIME` is the database's clock in seconds since 1970, and so the same for every machine that uses it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 NO_PARAMS: Final[Params] = {}
 MAX_NUMBER: Final = 2**63 - 1
-"""The largest number that a column holds."""
+"""The largest integer that a column holds."""
 MEMORY: Final = ":memory:"
 _MOST_VALUES: Final = 512
 _MOST_ROWS: Final = 64
@@ -42,25 +42,25 @@ NOT_CARRIED: Final = "work raised StopIteration, which a future cannot carry"
 
 
 class Transaction(Protocol):
-    """What work is given. All of it is committed, or none."""
+    """The transaction that a unit of work runs in. It is committed entirely or not at all."""
 
     @property
     def dialect(self) -> Literal["sqlite", "postgres"]:
-        """Whose SQL it is, where the two differ too much for one text."""
+        """The database behind the transaction, for statements that cannot be written once for both."""
         ...
 
     def execute(self, sql: str, params: Params = NO_PARAMS) -> list[Row]: ...
 
     def executemany(self, sql: str, params: Sequence[Params]) -> None:
-        """The same statement for many rows; it returns nothing."""
+        """Execute a statement once for each item of `params`."""
         ...
 
     def lock(self, name: str) -> None:
-        """Be the only transaction in the whole store that holds this name, until the end."""
+        """Take the exclusive lock `name`, store-wide, until the transaction ends."""
         ...
 
     def continue_keys(self, table: str) -> None:
-        """Hand out keys above those that were inserted with rows."""
+        """Make the next generated key of `table` higher than every key that was inserted explicitly."""
         ...
 
 
@@ -70,45 +70,46 @@ Work: TypeAlias = Callable[[Transaction], T]
 class Database(Protocol):
     @property
     def label(self) -> str:
-        """What errors call it: a file name or a host, never a password."""
+        """The name of the database in error messages: a file name or a host, never a password."""
         ...
 
     async def write(self, work: Work[T], *, repeatable: bool = False) -> T:
-        """Run work and return once what it wrote would survive a crash. With `repeatable`, doing it twice is the same
-        as once, so that it is also tried again where a lost connection hides whether it was committed."""
+        """Run `work` in a transaction; return its result once the commit is durable. Set `repeatable` if running
+        `work` twice has the same effect as once: it is then also retried after a connection was lost during the
+        commit."""
         ...
 
     async def read(self, work: Work[T]) -> T:
-        """Run work on one consistent view. It must not write."""
+        """Run `work`, which must not write, on one consistent view."""
         ...
 
     async def read_aside(self, work: Work[T]) -> T:
-        """The same for work that may take long: one at a time, and no other reading waits for it."""
+        """Run long reading `work` on a separate connection, one at a time, so that it delays no other read."""
         ...
 
     async def select(self, sql: str, params: Params = NO_PARAMS) -> list[Row]:
-        """Return one statement that reads, which needs no transaction."""
+        """Execute one reading statement and return its rows."""
         ...
 
     async def scrub(self) -> None:
-        """Leave no trace of deleted rows in the files that this process can reach."""
+        """Overwrite deleted rows in the database files, as far as this process has access to them."""
         ...
 
     async def check(self) -> tuple[str, ...]:
-        """Return what is wrong with the database itself, in words; empty when it is sound."""
+        """Check the integrity of the database; return a description of each problem."""
         ...
 
     async def check_writable(self) -> None:
-        """Write a row, as cheap as a write can be; raise what a real one would (`Full`, `ReadOnly`, `Corrupt`,
-        `Unreachable`). For a readiness probe, every few seconds."""
+        """Write one small row; raise the error that a real write would raise (`Full`, `ReadOnly`, `Corrupt`,
+        `Unreachable`). Cheap enough for a readiness probe every few seconds."""
         ...
 
     async def snapshot(self, file: Path) -> None:
-        """Write a copy as of one moment to a new SQLite file, while others go on reading and writing."""
+        """Write a consistent copy to the new SQLite file `file`. Other readers and writers are not blocked."""
         ...
 
     async def close(self) -> None:
-        """Finish what is queued, then let go."""
+        """Finish queued work, then close the connections."""
         ...
 
 
@@ -117,8 +118,8 @@ _may_wait: ContextVar[Callable[[], bool] | None] = ContextVar("may_wait", defaul
 
 @contextmanager
 def wait_for_database(may_wait: Callable[[], bool]) -> Generator[None]:
-    """Inside, and in tasks that are started inside, work is tried again while the database cannot be reached and
-    `may_wait()` is true. The exception is a commit that may have happened: only its writer can find out."""
+    """Within this context, and in tasks started in it, retry work while the database is unreachable and `may_wait()`
+    returns True. Work is not retried after a commit whose outcome is unknown: its caller has to find out."""
     token = _may_wait.set(may_wait)
     try:
         yield
@@ -127,7 +128,7 @@ def wait_for_database(may_wait: Callable[[], bool]) -> Generator[None]:
 
 
 def is_waiting_allowed() -> bool:
-    """Return whether the current task waits for a database that cannot be reached."""
+    """Return whether the current task may wait for an unreachable database."""
     may_wait = _may_wait.get()
     return may_wait is not None and may_wait()
 
@@ -139,13 +140,12 @@ _PROBE: Final = (
 
 
 def write_probe(tx: Transaction) -> None:
-    """The work of `check_writable`. It changes a row that nothing reads."""
+    """Do the work of `Database.check_writable`: update a row that nothing reads."""
     tx.execute(_PROBE)
 
 
 def row_as(row: Row, shape: type[T], what: str) -> T:
-    """Return the row as a value. Damage can change the type of a column, too: then it is `Corrupt`, and says what it
-    was."""
+    """Convert a row to `shape`. Raise `Corrupt`, with `what` in its message, if damage changed the type of a column."""
     try:
         return msgspec.convert(row, shape)
     except (msgspec.ValidationError, UnicodeError):
@@ -153,18 +153,19 @@ def row_as(row: Row, shape: type[T], what: str) -> T:
 
 
 def checked_limit(limit: int) -> int:
-    """Return how many rows are wanted. Less than none means all of them to SQLite, and nothing to PostgreSQL."""
+    """Return `limit` as an SQL LIMIT. Raise `ContentError` if it is negative: SQLite would return all rows, PostgreSQL
+    would fail."""
     if limit < 0:
-        raise ContentError(f"a limit is 0 or more, not {limit}")
+        raise ContentError(f"a limit must be 0 or more, not {limit}")
     return min(limit, MAX_NUMBER)
 
 
 def rows_among(tx: Transaction, select: str, values: Sequence[str]) -> list[Row]:
-    """Return the rows of a statement that ends with the column which is one of these values."""
+    """Return the rows whose last named column is one of `values`; `select` ends with that column ("… WHERE id")."""
     rows: list[Row] = []
     for first in range(0, len(values), _MOST_VALUES):
         part = values[first : first + _MOST_VALUES]
-        # A value that is named twice is found once; so only a few lengths of statements have to be prepared and kept.
+        # Repeat the last value up to a power of two: few distinct statements, so the database can cache them.
         count = 1 << (len(part) - 1).bit_length()
         params = {f"v{at}": value for at, value in enumerate([*part, *[part[-1]] * (count - len(part))])}
         rows += tx.execute(f"{select} IN ({', '.join(f':{name}' for name in params)})", params)
@@ -172,8 +173,8 @@ def rows_among(tx: Transaction, select: str, values: Sequence[str]) -> list[Row]
 
 
 def execute_rows(tx: Transaction, statement: str, rows: Sequence[Params]) -> list[Row]:
-    """Return a statement with `{}` for the rows of a VALUES list. They have the same names, and go in pieces of 64, 32,
-    16 …, so that only a few statements have to be prepared and kept."""
+    """Execute `statement`, in which `{}` stands for a VALUES list, and return what it returns. All `rows` have the same
+    names. They are sent in batches of 64, 32, 16 …: few distinct statements, so the database can cache them."""
     found: list[Row] = []
     first = 0
     while first < len(rows):
@@ -202,21 +203,21 @@ async def open_database(url: str, *, busy_seconds: float = 15.0) -> Database:
 
 
 def sqlite_path(url: str) -> Path | None:
-    """Return the file to open, or None for memory."""
+    """Return the file of a SQLite URL or path; None for an in-memory store. Raise `ConfigError` for other URLs."""
     if url in {MEMORY, f"sqlite://{MEMORY}"}:
         return None
     if "://" not in url:
         if not url or "\0" in url:
-            raise ConfigError("a store needs a path or an address", key="store")
+            raise ConfigError("a store needs a path or a URL", key="store")
         return Path(url).expanduser().absolute()
     parts = urlsplit(url)
     if parts.scheme != "sqlite" or parts.netloc or len(parts.path) < 2 or parts.query or parts.fragment:
         raise ConfigError(
-            f"{parts.scheme}: is not a store that Loom can open",
+            f"Loom cannot open a store with a {parts.scheme}: URL",
             key="store",
-            hint="Give a path, sqlite:///absolute/path or postgresql://user@host/name.",
+            hint="Use a path, sqlite:///absolute/path or postgresql://user@host/name.",
         )
     path = unquote(parts.path)
     if "\0" in path:
-        raise ConfigError("a store needs a path or an address", key="store")
+        raise ConfigError("a store needs a path or a URL", key="store")
     return Path("/" + path.lstrip("/"))

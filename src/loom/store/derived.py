@@ -1,9 +1,9 @@
-"""Derived bytes: what a recipe made of a medium, cached beside the media with its exact facts.
+"""DerivedCache: bytes that a recipe made from a medium, stored beside the media with their facts (type, size, pages).
 
-Never a source of truth: an entry that is missing, damaged or of another version is dropped and made again. An entry is
-one file: a magic word, the length and hash of the header, the header (the facts, as JSON), then the bytes. Where the
-recipe left the medium as it was, the entry holds the facts alone and the bytes are the medium's. Beside media that can
-only be read nothing can be kept: there the cache lies in a temporary folder, for as long as it is used.
+The cache is never a source of truth: an entry that is missing, damaged or of another version is dropped and made
+again. An entry is one file: a magic number, the length and hash of the header, the header (the facts, as JSON), then
+the bytes. If the recipe left the medium unchanged, the entry holds only the facts, and the bytes are read from the
+medium. If the media folder is read-only, the cache uses a temporary folder for the lifetime of this object.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from loom.store.media import hex_of, open_media
 TOP: Final = "derived"
 MAX_BYTES: Final = 2_000_000_000
 TRIMMED_TO: Final = 0.9
-"""Of `max_bytes`, so that not every put has to trim."""
+"""The share of `max_bytes` that trimming leaves, so that not every `put` has to trim."""
 
 REMEMBERED: Final = 10_000
 TOUCH_AFTER: Final = timedelta(days=1)
-"""How exactly the last use is recorded: least recently used means by day."""
+"""The last use of an entry is recorded with this precision."""
 
 _MAGIC: Final = b"loom-d1\n"
 _PREAMBLE_BYTES: Final = len(_MAGIC) + 4 + 32
@@ -47,13 +47,13 @@ _NOTHING: Final = hashlib.sha256().hexdigest()
 
 
 class Derived(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The facts of derived bytes; `DerivedCache` gives the bytes for it."""
+    """The facts of derived bytes; `DerivedCache.load` returns the bytes."""
 
     digest: str
-    """Of the medium."""
+    """The digest of the medium."""
     recipe: str
     sha256: str
-    """Of the derived bytes: fit for an ETag."""
+    """The hash of the derived bytes (hex), also used as their ETag."""
     media_type: str
     size_bytes: int
     width: int | None = None
@@ -64,7 +64,7 @@ class Derived(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_original(self) -> bool:
-        """Whether the bytes are the medium's own, and read there."""
+        """Whether the bytes are those of the medium itself, and are read from the media store."""
         return self.digest == DIGEST_TAG + self.sha256
 
     @property
@@ -75,7 +75,7 @@ class Derived(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class _Known(msgspec.Struct):
     derived: Derived
     start: int
-    mark: FileStamp
+    stamp: FileStamp
     touched_at: datetime
     used_at: datetime
 
@@ -89,37 +89,37 @@ class DerivedCache:
         self._trimming = asyncio.Lock()
 
     def facts(self, digest: str, recipe: Recipe) -> Derived | None:
-        """Return what this process knows without looking; `warm` makes it know."""
+        """Return the facts that this process has in memory; call `warm` to load them."""
         known = self._known.get(_entry_key(digest, recipe_key(recipe)))
         return known.derived if known else None
 
     async def warm(self, digests: Iterable[str]) -> None:
-        """Learn the facts of everything that is cached of these media."""
+        """Load the facts of every entry of these media into memory."""
         for digest in digests:
             for entry in await self._entries_of(digest):
                 if entry.key not in self._known:
                     await self._learn(entry.key)
 
     async def learn(self, wanted: Iterable[tuple[str, Recipe]]) -> dict[tuple[str, str], Derived]:
-        """Read at once what is cached of these; return it by digest and key of the recipe."""
+        """Load the facts of these (digest, recipe) pairs in one batch; return them by digest and key of the recipe."""
         keys = {_entry_key(digest, recipe_key(recipe)) for digest, recipe in wanted}
         learned: list[Derived] = []
         for key in sorted(keys & self._known.keys()):
-            if self._known[key].mark == self._place.file_stamp(key):
+            if self._known[key].stamp == self._place.file_stamp(key):
                 learned.append(self._known[key].derived)
                 keys.discard(key)
         found = await self._place.peek(
-            sorted(keys), _FIRST_READ_BYTES, lambda key, data, entry: _seal(*_parse_head(key, data, entry))
+            sorted(keys), _FIRST_READ_BYTES, lambda key, data, entry: _checksum(*_parse_head(key, data, entry))
         )
         for key, (data, entry) in found.items():
             learned.append(self._remember(key, *_parse_head(key, data, entry), entry.modified_at).derived)
         return {(derived.digest, derived.recipe): derived for derived in learned}
 
     async def get(self, digest: str, recipe: Recipe) -> Derived | None:
-        """Return what is cached and whole. Costs microseconds the second time."""
+        """Return the facts of an intact entry; None if there is none. A repeated call costs microseconds."""
         key = _entry_key(digest, recipe_key(recipe))
         known = self._known.get(key)
-        if known is None or known.mark != self._place.file_stamp(key):
+        if known is None or known.stamp != self._place.file_stamp(key):
             self._known.pop(key, None)
             known = await self._learn(key)
             if known is None:
@@ -127,9 +127,9 @@ class DerivedCache:
         self._known.move_to_end(key)
         known.used_at = datetime.now(UTC)
         if known.used_at - known.touched_at > TOUCH_AFTER:
-            with suppress(ReadOnly):  # then there is nothing to clean up either
+            with suppress(ReadOnly):  # a read-only cache is never trimmed, so ages do not matter there
                 await self._place.touch(key)
-            known.touched_at, known.mark = known.used_at, self._place.file_stamp(key) or ()
+            known.touched_at, known.stamp = known.used_at, self._place.file_stamp(key) or ()
         return known.derived
 
     async def put(self, digest: str, recipe: Recipe, rendered: Rendered, *, is_original: bool = False) -> Derived:
@@ -153,19 +153,22 @@ class DerivedCache:
         )
         kept = b"" if derived.is_original else rendered.data
         try:
-            await self._write(key, head + kept, _seal(derived, len(head)))
+            await self._write(key, head + kept, _checksum(derived, len(head)))
         except ReadOnly:
-            await asyncio.to_thread(self._go_elsewhere)
-            await self._write(key, head + kept, _seal(derived, len(head)))
+            await asyncio.to_thread(self._switch_to_temporary_folder)
+            await self._write(key, head + kept, _checksum(derived, len(head)))
         self._remember(key, derived, len(head), datetime.now(UTC))
-        await self._make_room(key, len(head) + derived.kept_bytes)
+        if self._total_bytes is not None:
+            self._total_bytes += len(head) + derived.kept_bytes
+        if self._total_bytes is None or self._total_bytes > self._max_bytes:
+            await self.trim(keep=key)
         return derived
 
-    async def _write(self, key: str, data: bytes, seal: Checksum) -> None:
-        """Not synced: what a power cut tears is found by its hash and made again."""
-        await self._place.write(key, data, seal, durable=False)
+    async def _write(self, key: str, data: bytes, checksum: Checksum) -> None:
+        """Write an entry without fsync: an entry that a power cut left incomplete fails its checksum and is remade."""
+        await self._place.write(key, data, checksum, durable=False)
 
-    def _go_elsewhere(self) -> None:
+    def _switch_to_temporary_folder(self) -> None:
         folder = tempfile.mkdtemp(prefix="loom-derived-")
         weakref.finalize(self, shutil.rmtree, folder)
         self._place = open_media(Path(folder)).place
@@ -173,34 +176,35 @@ class DerivedCache:
         self._total_bytes = None
 
     async def load(self, derived: Derived) -> bytes:
-        """Nothing where the bytes are the medium's own: those are read from the media store."""
-        async with self._open_entry(derived) as (key, seal):
-            return await self._place.load(key, seal)
+        """Return the derived bytes; empty if `derived.is_original`: read those from the media store."""
+        async with self._open_entry(derived) as (key, checksum):
+            return await self._place.load(key, checksum)
 
     async def open_local(self, derived: Derived) -> io.FileIO | None:
-        """Return a checked file that stands at the first derived byte, for the caller to read to its end and close.
-
-        None where the bytes are not on this machine."""
-        async with self._open_entry(derived) as (key, seal):
-            return await self._place.open_local(key, seal)
+        """Return a verified file positioned at the first derived byte, which the caller reads to its end and closes;
+        None if the bytes are not on this machine."""
+        async with self._open_entry(derived) as (key, checksum):
+            return await self._place.open_local(key, checksum)
 
     async def read_blocks(self, derived: Derived, block_bytes: int = BLOCK_BYTES) -> AsyncIterator[bytes]:
-        """Yield blocks of exactly `block_bytes`, the last one excepted."""
-        async with self._open_entry(derived) as (key, seal):
-            async for block in self._place.blocks(key, seal, block_bytes):
+        """Yield blocks of exactly `block_bytes`; the last one may be shorter."""
+        async with self._open_entry(derived) as (key, checksum):
+            async for block in self._place.blocks(key, checksum, block_bytes):
                 yield block
 
     async def drop(self, digest: str) -> int:
-        """Delete everything derived from a medium; give the bytes freed."""
+        """Delete everything derived from a medium; return the number of bytes freed."""
         return sum([await self._drop(entry) for entry in await self._entries_of(digest)])
 
     async def drop_orphans(self, digests: Collection[str], *, unless_since: datetime) -> int:
-        """Delete what was derived from any medium but these and is old enough; give the bytes freed."""
+        """Delete entries of media other than `digests`, except those written or touched at or after `unless_since`;
+        return the number of bytes freed."""
         orphans = [entry for entry in await self._entries() if _medium(entry.key) not in digests]
         return sum([await self._drop(entry, unless_since) for entry in orphans])
 
     async def trim(self, *, keep: str = "") -> int:
-        """Down to the size allowed, least recently used first; give the bytes freed."""
+        """Delete the least recently used entries, except `keep`, if the cache exceeds its limit; return the number of
+        bytes freed."""
         async with self._trimming:
             entries = await self._entries()
             total, freed = sum(entry.size_bytes for entry in entries), 0
@@ -212,12 +216,6 @@ class DerivedCache:
                         freed += await self._drop(entry)
             self._total_bytes = total - freed
             return freed
-
-    async def _make_room(self, key: str, size_bytes: int) -> None:
-        if self._total_bytes is not None:
-            self._total_bytes += size_bytes
-        if self._total_bytes is None or self._total_bytes > self._max_bytes:
-            await self.trim(keep=key)
 
     def _last_use(self, entry: BlobEntry) -> datetime:
         known = self._known.get(entry.key)
@@ -237,10 +235,11 @@ class DerivedCache:
         return entry.size_bytes
 
     async def _learn(self, key: str) -> _Known | None:
-        """Read the header; check the bytes too where they are local, so that damage is found before they are sent."""
+        """Read the header of an entry into memory. Verify local bytes too, so that damage is found before they are
+        sent. Return None if the entry is missing or damaged."""
         try:
             derived, start, touched_at = await self._read_head(key)
-            file = await self._place.open_local(key, _seal(derived, start))
+            file = await self._place.open_local(key, _checksum(derived, start))
             if file is not None:
                 file.close()
         except NotFound:
@@ -251,8 +250,8 @@ class DerivedCache:
         return self._remember(key, derived, start, touched_at)
 
     def _remember(self, key: str, derived: Derived, start: int, touched_at: datetime) -> _Known:
-        mark = self._place.file_stamp(key) or ()
-        known = _Known(derived=derived, start=start, mark=mark, touched_at=touched_at, used_at=touched_at)
+        stamp = self._place.file_stamp(key) or ()
+        known = _Known(derived=derived, start=start, stamp=stamp, touched_at=touched_at, used_at=touched_at)
         self._known[key] = known
         if len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
@@ -267,13 +266,14 @@ class DerivedCache:
 
     @asynccontextmanager
     async def _open_entry(self, derived: Derived) -> AsyncGenerator[tuple[str, Checksum]]:
-        """Return key and checksum of an entry. A reader that finds it damaged or missing removes it from the cache."""
+        """Yield the key and checksum of an entry. Drop the entry if the body of the context finds it damaged or
+        missing."""
         key = _entry_key(derived.digest, derived.recipe)
         try:
             known = self._known.get(key) or await self._learn(key)
             if known is None or known.derived != derived:
                 raise missing_blob(key)
-            yield key, _seal(derived, known.start)
+            yield key, _checksum(derived, known.start)
         except NotFound:
             self._known.pop(key, None)
             raise
@@ -283,12 +283,12 @@ class DerivedCache:
             raise
 
     async def _delete_damaged(self, key: str) -> None:
-        with suppress(ReadOnly):  # it is passed over there, and made anew elsewhere
+        with suppress(ReadOnly):  # the damaged entry is ignored; `put` writes a new one to a temporary folder
             await self._place.delete(key)
 
 
 def _parse_head(key: str, data: bytes, entry: BlobEntry) -> tuple[Derived, int]:
-    """Return the facts of an entry and where its bytes start; raise `Corrupt` where the head is damaged."""
+    """Return the facts of an entry and the offset of its bytes; raise `Corrupt` if the header is damaged."""
     start = _PREAMBLE_BYTES + int.from_bytes(data[len(_MAGIC) : len(_MAGIC) + 4])
     header = data[_PREAMBLE_BYTES:start]
     if not data.startswith(_MAGIC) or hashlib.sha256(header).digest() != data[len(_MAGIC) + 4 : _PREAMBLE_BYTES]:
@@ -302,17 +302,17 @@ def _parse_head(key: str, data: bytes, entry: BlobEntry) -> tuple[Derived, int]:
     return derived, start
 
 
-def _seal(derived: Derived, start: int) -> Checksum:
+def _checksum(derived: Derived, start: int) -> Checksum:
     return Checksum(_NOTHING if derived.is_original else derived.sha256, start)
 
 
 def _entry_key(digest: str, recipe: str) -> str:
-    """`derived/ab/cdef….0123…`: a recipe may be longer than a file name."""
+    """Return `derived/ab/cdef….0123…`. The recipe is hashed, because it may be longer than a file name."""
     hexadecimal = hex_of(digest)
     return f"{TOP}/{hexadecimal[:2]}/{hexadecimal[2:]}.{hashlib.sha256(recipe.encode()).hexdigest()[:32]}"
 
 
 def _medium(key: str) -> str:
-    """Return the digest that an entry was derived from; empty for a file that is not of the cache's making."""
+    """Return the digest of the medium that an entry belongs to; empty if the key is not one of the cache."""
     digest = DIGEST_TAG + key.removeprefix(TOP).replace("/", "").partition(".")[0]
     return digest if is_digest(digest) else ""

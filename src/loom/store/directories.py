@@ -1,6 +1,6 @@
-"""Directories: what lies inside one folder, reached without following links, locked, and made to last.
+"""Directories: open, lock and sync directories inside one folder without following links.
 
-Every directory is opened relative to its parent, so nothing planted inside leads outside.
+Every directory is opened relative to its parent, so that a planted link cannot lead outside the folder.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Directories:
         self._unsynced: set[str] = set()
 
     def sync(self, directory: int, key: str) -> None:
-        """Make a name in a directory last, and the names of the directories above it that are new."""
+        """Sync a directory, and the parents of directories above it that were just created, so that `key` survives a
+        crash."""
         os.fsync(directory)
         parts = key.split("/")[:-1]
         while parts:
@@ -80,7 +81,7 @@ class Directories:
 
 
 def _child(parent: int, name: str, *, create: bool) -> tuple[int, bool]:
-    """Return a directory, opened, and whether it was not there before."""
+    """Open a directory; return its descriptor and whether this call created it."""
     try:
         return os.open(name, _READ_DIRECTORY, dir_fd=parent), False
     except FileNotFoundError:
@@ -92,7 +93,7 @@ def _child(parent: int, name: str, *, create: bool) -> tuple[int, bool]:
 
 
 def make_folders(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for their owner alone; they last."""
+    """Create a folder and its missing parents with mode 0700, and sync them."""
     for made in reversed([above for above in (folder, *folder.parents) if not above.exists()]):
         made.mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(made.parent, _READ_ROOT)
@@ -104,7 +105,7 @@ def make_folders(folder: Path) -> None:
 
 @contextmanager
 def faults(doing: Literal["read", "write"], key: str = "") -> Generator[None]:
-    """Yield what the operating system refuses, in our words."""
+    """Translate an `OSError` of the block into a `LoomError`."""
     try:
         yield
     except OSError as error:

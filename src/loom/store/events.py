@@ -1,4 +1,5 @@
-"""Durable events: what a face may have missed. One sequence per session, from 1, without gaps, whatever the clock."""
+"""Durable events, for interfaces that reconnect. Each session has one sequence, from 1, without gaps, independent of
+the clock."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ _SELECT_HEADS: Final = "SELECT id, last_seq FROM session WHERE id"
 
 
 class StoredEvent(msgspec.Struct, frozen=True):
-    """`data` is the event's JSON, as it was given."""
+    """`data` is the event's JSON, byte for byte as it was appended."""
 
     seq: int
     type: str
@@ -58,7 +59,7 @@ class StoredEvent(msgspec.Struct, frozen=True):
 
 
 class _Batch(msgspec.Struct, frozen=True):
-    """What one session writes down: types and JSON."""
+    """The (type, JSON) pairs that one call appends to a session; `fence` is 0 without a lease."""
 
     session_id: str
     fence: int
@@ -92,8 +93,8 @@ class Events:
         self._appending = Batcher(self._append_all)
 
     async def append(self, session_id: str, events: Sequence[tuple[str, bytes]], *, fence: int | None = None) -> int:
-        """Write (type, JSON) pairs in this order, next to each other; gives the sequence number of the last. With the
-        `fence` of a lease, only while that holds (else `Conflict`)."""
+        """Append (type, JSON) pairs with consecutive sequence numbers; return the number of the last. With the `fence`
+        of a lease, raise `Conflict` if the lease was lost."""
         rows = tuple((plain_text(kind, "an event type"), event_json(data)) for kind, data in events)
         last = await self._appending.submit(_Batch(check_session_id(session_id), fence or 0, rows))
         if isinstance(last, LoomError):
@@ -101,8 +102,9 @@ class Events:
         return last
 
     async def _append_all(self, batches: Sequence[_Batch]) -> list[int | LoomError]:
-        """Return what many sessions write in one moment, in few statements: each more is another change between
-        threads, which costs more than the writing. One that is damaged keeps none of the others from writing."""
+        """Append the batches of many sessions in few statements: each statement costs a thread switch, which is slower
+        than the write itself. Return the last number or the error of each batch; one damaged session fails only its
+        own batch."""
         try:
             return await self._append_at_once(batches)
         except (Conflict, Corrupt) as error:
@@ -137,7 +139,7 @@ class Events:
         return await self._database.write(work)
 
     async def after(self, session_id: str, seq: int, limit: int = 1000) -> tuple[StoredEvent, ...]:
-        """Return the events that follow number `seq`, in order."""
+        """Return up to `limit` events with a higher number than `seq`, in order."""
         check_session_id(session_id)
         bounds = {"seq": min(max(seq, 0), MAX_NUMBER), "limit": checked_limit(limit)}
 
@@ -149,7 +151,7 @@ class Events:
         return await self._database.read(work)
 
     async def last_of(self, session_id: str, types: tuple[str, str]) -> StoredEvent | None:
-        """Return the newest event of either type."""
+        """Return the newest event of one of these two types; None if there is none."""
         check_session_id(session_id)
 
         def work(tx: Transaction) -> StoredEvent | None:
@@ -160,28 +162,29 @@ class Events:
         return await self._database.read(work)
 
     async def head(self, session_id: str) -> int:
-        """Return the number of the last event; 0 where there is none yet."""
+        """Return the number of the last event; 0 if there is none yet."""
         check_session_id(session_id)
         return await self._database.read(lambda tx: _head(tx, session_id)[1])
 
     async def heads(self, session_ids: Iterable[str]) -> dict[str, int]:
-        """The same for each of these sessions that is there; 0 where its record is damaged, as reading it will say."""
-        wanted = [check_session_id(found) for found in session_ids]
-        rows = await self._database.read(lambda tx: rows_among(tx, _SELECT_HEADS, wanted))
+        """Return the number of the last event of each session that exists; 0 if there is none or the session's record
+        is damaged."""
+        ids = [check_session_id(session_id) for session_id in session_ids]
+        rows = await self._database.read(lambda tx: rows_among(tx, _SELECT_HEADS, ids))
         return {session_id: seq if isinstance(seq, int) else 0 for session_id, seq in rows}
 
 
 def event_json(data: bytes) -> str:
-    if b"\0" in data:  # which PostgreSQL has not, and JSON writes otherwise
-        raise ContentError("an event is JSON, and holds no NUL")
+    if b"\0" in data:  # not allowed in PostgreSQL text, and always escaped in JSON
+        raise ContentError("an event must be JSON, which has no NUL byte")
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise ContentError("an event is JSON in UTF-8, and this is not") from None
+        raise ContentError("an event must be JSON in UTF-8") from None
 
 
 def _rounds(batches: Sequence[_Batch]) -> list[list[int]]:
-    """Places in the sequence, in rounds in which no session comes twice."""
+    """Group the indexes of `batches` so that no group holds the same session twice."""
     rounds: list[list[int]] = []
     known: list[set[str]] = []
     for at, batch in enumerate(batches):
@@ -196,10 +199,10 @@ def _rounds(batches: Sequence[_Batch]) -> list[list[int]]:
 
 
 def _reserve_numbers(tx: Transaction, batches: Sequence[_Batch]) -> dict[str, tuple[int, int]]:
-    """Return the key of each session and its last number, now that these rows have theirs; none where
-    it may not write."""
-    wanted = [{"id": batch.session_id, "count": len(batch.rows), "fence": batch.fence} for batch in batches]
-    rows = [row_as(row, tuple[str, int, int], _RECORD) for row in execute_rows(tx, _TAKE_SEQS, wanted)]
+    """Reserve sequence numbers. Return, by session id, the session's key and the last number reserved. A session that
+    does not exist or whose lease was lost is left out."""
+    counts = [{"id": batch.session_id, "count": len(batch.rows), "fence": batch.fence} for batch in batches]
+    rows = [row_as(row, tuple[str, int, int], _RECORD) for row in execute_rows(tx, _TAKE_SEQS, counts)]
     return {session_id: (key, last) for session_id, key, last in rows}
 
 

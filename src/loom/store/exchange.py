@@ -1,4 +1,4 @@
-"""SessionExchange: a whole session out of the store as an archive, and into a store again, as one change."""
+"""SessionExchange: export a whole session as an archive, and import an archive in one transaction."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _SOURCES: Final[dict[str, RowSource]] = {"system": "system", **{name: name for n
 
 
 class StoredArchive(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that was written. `shared` counts the messages that the store had before."""
+    """The session of an imported archive. `shared` counts the messages that the store had already."""
 
     session: StoredSession
     is_new: bool
@@ -69,7 +69,7 @@ class StoredArchive(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionExchange:
-    """`mask` takes configured secrets out of a text."""
+    """`mask` removes configured secrets from a text."""
 
     def __init__(self, database: Database, mask: Callable[[str], str], *, clock: Clock = time.time) -> None:
         self._database = database
@@ -77,7 +77,8 @@ class SessionExchange:
         self._clock = clock
 
     async def read(self, session_id: str, *, without: frozenset[str] = frozenset()) -> SessionArchive:
-        """Return a session with all its branches, without its media. `without` are settings of this machine."""
+        """Return a session with all its branches, without its media. `without` names settings to leave out, because
+        they only make sense on this machine."""
         found, rows = await self._database.read(
             lambda tx: (read_session(tx, session_id), tx.execute(*select_tree(session_id)))
         )
@@ -110,7 +111,8 @@ class SessionExchange:
         return SessionArchive(session=session, nodes=tuple(nodes.values()), left_out=tuple(damaged))
 
     def _add_node(self, row: StoredNode, workspace: str, nodes: dict[str, ArchivedNode], names: dict[str, str]) -> None:
-        """Two siblings that differ only in a path or a secret become one. Children of a damaged node are left out."""
+        """Add a row to `nodes`, with paths and secrets removed. Siblings that differ only in those become one node.
+        Raise `Corrupt` for a damaged node and for the children of one."""
         known = node_of(row, row.parent_id)
         if row.parent_id is not None and row.parent_id not in names:
             raise Corrupt("the message before it is damaged")
@@ -139,8 +141,8 @@ class SessionExchange:
         return msgspec.json.decode(self._mask(msgspec.json.encode(renamed).decode()))
 
     async def write(self, archive: SessionArchive, *, workspace: str, model: str) -> StoredArchive:
-        """Store an archive as a session. Under its own id if that is free; the session that already has this head is
-        returned instead of a second one. `model` is for an archive that names none."""
+        """Import an archive as a session, under its own id if that is free. If the store already has this session,
+        return that one. `model` is used if the archive names none."""
         existing = await self._original_of(archive)
         if existing is not None:
             count = sum(system_of(node) is None for node in archive.nodes)
@@ -149,8 +151,8 @@ class SessionExchange:
         return await self._database.write(lambda tx: _write(tx, archive, workspace, model, now))
 
     async def _original_of(self, archive: SessionArchive) -> StoredSession | None:
-        """The session that the archive was made of, if it is in this store and holds all of it. Its own nodes may have
-        other ids: they have the paths that an archive has not."""
+        """Return the session that the archive was exported from, if this store has it with all nodes of the archive.
+        Exporting it again makes the ids comparable: stored nodes contain paths that an archive leaves out."""
         try:
             found = await self._database.read(lambda tx: read_session(tx, archive.session.id))
             own = await self.read(found.id)
@@ -171,14 +173,27 @@ def _write(tx: Transaction, archive: SessionArchive, workspace: str, model: str,
     same = tx.execute(
         "SELECT id FROM session WHERE head_key = :head ORDER BY updated_at DESC LIMIT 1", {"head": head.key}
     )
-    if same and _keeps_all(tx, same[0][0], writer.ends(head)):
-        found = read_session(tx, same[0][0])
-        return StoredArchive(session=found, is_new=False, messages=messages, shared=shared, notices=writer.notices)
+    if same:
+        kept = {stored_node(row).key for row in tx.execute(*select_tree(same[0][0]))}
+        if all(end.key in kept for end in writer.ends(head)):
+            found = read_session(tx, same[0][0])
+            return StoredArchive(session=found, is_new=False, messages=messages, shared=shared, notices=writer.notices)
+    session = archive.session
+    created = session.created_at or now
+    is_free = is_session_id(session.id) and not tx.execute("SELECT 1 FROM session WHERE id = :id", {"id": session.id})
     values = {
-        **_values(archive.session, writer.names, now),
-        "id": _free_id(tx, archive.session.id, archive.session.created_at or now),
-        "model": plain_text(clean_text(archive.session.model or model).replace("\0", ""), "the name of a model"),
+        "id": session.id if is_free else new_session_id(created),
+        "title": one_line(session.title),
+        "model": plain_text(clean_text(session.model or model).replace("\0", ""), "the name of a model"),
         "workspace": plain_text(workspace, "the path of a workspace"),
+        "settings": plain_json(rename_nodes(session.settings, writer.names), "settings"),
+        **{name: plain_json(rename_nodes(getattr(session, name), writer.names), name) for name in _MAPS},
+        "archived": int(session.archived),
+        "pinned": int(session.pinned),
+        "folder": folder_name(session.folder),
+        "tags": stored_tags(session.tags),
+        "created_at": created,
+        "updated_at": session.updated_at or created,
     }
     made = insert_session(tx, values, head, now)
     key, _ = check_session(tx, made.id)
@@ -188,41 +203,17 @@ def _write(tx: Transaction, archive: SessionArchive, workspace: str, model: str,
 
 
 def _without_workspace(row: StoredNode, workspace: str) -> str:
-    """The system prompt that Loom writes names the workspace; elsewhere that folder means nothing."""
+    """Return the stored text of a row. In a system prompt, replace the path of the workspace, which Loom writes into
+    it and which is meaningless on another machine."""
     if row.parent_id is not None or len(workspace) < 2:
         return row.message
     written = msgspec.json.encode(workspace).decode()[1:-1]
     return row.message.replace(written, WORKSPACE)
 
 
-def _keeps_all(tx: Transaction, session_id: str, ends: list[NodeRef]) -> bool:
-    """Whether a session keeps the end of every branch."""
-    rows = {stored_node(row).key for row in tx.execute(*select_tree(session_id))}
-    return all(end.key in rows for end in ends)
-
-
-def _free_id(tx: Transaction, session_id: str, created_at: float) -> str:
-    is_free = is_session_id(session_id) and not tx.execute("SELECT 1 FROM session WHERE id = :id", {"id": session_id})
-    return session_id if is_free else new_session_id(created_at)
-
-
-def _values(session: ArchivedSession, names: Mapping[str, str], now: float) -> dict[str, object]:
-    created = session.created_at or now
-    return {
-        "title": one_line(session.title),
-        "settings": plain_json(rename_nodes(session.settings, names), "settings"),
-        **{name: plain_json(rename_nodes(getattr(session, name), names), name) for name in _MAPS},
-        "archived": int(session.archived),
-        "pinned": int(session.pinned),
-        "folder": folder_name(session.folder),
-        "tags": stored_tags(session.tags),
-        "created_at": created,
-        "updated_at": session.updated_at or created,
-    }
-
-
 class _Writer:
-    """Writes nodes parents first. `names` are ids in the archive → ids in this store, where they differ."""
+    """Write the nodes of an archive, parents first. `names` maps ids in the archive to ids in this store, where they
+    differ."""
 
     def __init__(self, tx: Transaction, archive: SessionArchive, now: float) -> None:
         self._tx = tx
@@ -241,7 +232,7 @@ class _Writer:
         if self._damaged:
             found.append(f"{self._damaged} messages are damaged and were left out")
         if self._lost:
-            found.append(f"{self._lost} messages lost the message before them and begin branches of their own")
+            found.append(f"{self._lost} messages lack the message before them; each starts a new branch")
         return tuple(found)
 
     def refs(self) -> list[NodeRef]:
@@ -252,7 +243,7 @@ class _Writer:
         return head if head is not None else max(self.refs(), key=lambda ref: (ref.depth, ref.key))
 
     def ends(self, head: NodeRef) -> list[NodeRef]:
-        """The head, and the ends of the branches that it is not on."""
+        """Return the head and the ends of all other branches."""
         return [ref for ref in self.refs() if ref.key == head.key or ref.key not in self._parents]
 
     def write_nodes(self) -> None:
@@ -271,7 +262,8 @@ class _Writer:
             self._refs[""] = self._base()
 
     def _write_root(self, node: ArchivedNode, marks: dict[str, str]) -> NodeRef:
-        """A session has one root: the first. Others would be conversations of their own."""
+        """Write the first root of an archive and return it; return that one for further roots, because a session has
+        only one."""
         if self._root is None:
             text = bytes(node.message).decode()
             stored = text if root_id_of(text) == node.id else encode_root(system_of(node) or "")

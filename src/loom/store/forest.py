@@ -1,10 +1,10 @@
-"""Forest: all trees of messages. A node's id covers its message and its parent, so what was said is never said twice.
+"""Forest: all trees of messages. A node's id is a hash over its message and its parent, so equal paths are stored once.
 
     root ─ node ─ node ─ node
-              └── node ─ node         two conversations share the nodes up to where they part
+              └── node ─ node         two conversations share the nodes up to where they branch
 
-Appending the same messages again finds the same nodes. Which of them a session keeps, and
-when they are deleted, is the business of `sessions`.
+Appending the same messages again returns the same nodes. `sessions` decides which nodes a session keeps and when nodes
+are deleted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from loom.content.media import Media
 from loom.content.messages import Message, media_of
 from loom.errors import ContentError, Corrupt, LoomError, NotFound
-from loom.store.database import Database, Row, Transaction, Work
+from loom.store.database import Database, Row, Transaction
 from loom.store.nodes import (
     SELECT_NODES,
     Node,
@@ -57,7 +57,7 @@ _REACH: Final = (
     " SELECT n.key, n.parent_key FROM reach r JOIN node n ON n.key = r.parent_key) "
 )
 _LATEST_STEPS: Final = 300
-"""How far up a path its latest words and media are looked for."""
+"""The number of messages, from the end of a path, in which its latest text and media are searched for."""
 _LATEST_MESSAGES: Final = 8
 _LATEST_WITH_MEDIA: Final = 4
 # The last messages of a path, and the last ones with media.
@@ -80,7 +80,7 @@ _SELECT_OWN_CHILDREN: Final = (
 
 
 def select_tree(session_id: str) -> tuple[str, dict[str, str]]:
-    """The statement for every node on a branch of a session, parents before children, and its parameters."""
+    """Return the statement, and its parameters, that selects every node of a session, parents before children."""
     return _SELECT_TREE, {"session": plain_text(session_id, "an id")}
 
 
@@ -96,7 +96,7 @@ class Verification(msgspec.Struct, frozen=True):
 
 
 class DamagedNode(msgspec.Struct, frozen=True):
-    """A message that is not what was written. Nothing that follows it can be gone on from: it is counted alone."""
+    """A damaged message. The messages below it cannot be continued from and are only counted, in `below`."""
 
     id: str
     parent_id: str | None
@@ -105,15 +105,15 @@ class DamagedNode(msgspec.Struct, frozen=True):
 
 
 class NodeTree(msgspec.Struct, frozen=True):
-    """Parents before children."""
+    """All nodes of a session, parents before children."""
 
     nodes: tuple[Node, ...]
     damaged: tuple[DamagedNode, ...] = ()
 
 
 class PathPage(msgspec.Struct, frozen=True):
-    """Messages that follow one another. `siblings` are the children that the session keeps below the parent of each;
-    `system` is the system prompt above them."""
+    """Consecutive messages of a path. `siblings` maps each id to the ids that the session has below the same parent;
+    `system` is the system prompt of the path."""
 
     nodes: tuple[Node, ...]
     siblings: dict[str, tuple[str, ...]]
@@ -127,7 +127,7 @@ class Forest:
         self._clock = clock
 
     async def root(self, system: str) -> Node:
-        """Return the root with this system prompt; there is one for each."""
+        """Return the root with this system prompt; create it if needed."""
         now = self._clock()
         return node_of(await self._database.write(lambda tx: read_node(tx, insert_root(tx, system, now).id)), None)
 
@@ -140,22 +140,22 @@ class Forest:
         meta: Mapping[str, Any] | None = None,
         metas: Sequence[Mapping[str, Any]] = (),
     ) -> tuple[Node, ...]:
-        """Write messages below a node, and give their nodes. Those that are there already stay as they are.
+        """Write messages below a node; return their nodes. Nodes that already exist stay unchanged.
 
-        `source` says who speaks where the role does not; `meta` (provider, model, usage …) describes all of them,
-        `metas` each by itself.
+        `source` is the author, if it does not follow from the role. `meta` (provider, model, usage …) applies to all
+        messages, `metas` holds one mapping for each.
         """
         drafts = drafts_of(messages, source, meta, metas)
         now = self._clock()
         return await self._database.write(lambda tx: insert_path(tx, ref_of(tx, parent_id), drafts, now)[0])
 
     async def node(self, node_id: str) -> Node:
-        """By its id, or by the first digits of it (eight or more) where they are enough."""
+        """Return a node by its id or by a unique prefix of it (at least eight digits)."""
         row = await self._database.read(lambda tx: read_node(tx, node_id))
         return node_of(row, row.parent_id)
 
     async def path(self, node_id: str) -> tuple[Node, ...]:
-        """From the root to the node, both included."""
+        """Return the nodes from the root to this one, both included."""
 
         def work(tx: Transaction) -> tuple[Node, ...]:
             root, *rows = read_path(tx, node_id)
@@ -164,8 +164,8 @@ class Forest:
         return await self._database.read(work)
 
     async def page(self, session_id: str, head_id: str, *, before: str = "", limit: int) -> PathPage:
-        """Return the last `limit` messages on the way to a node of a session, or those above the message `before`.
-        What is further up is not read."""
+        """Return the last `limit` messages of the path to `head_id`, or of the path to the message `before`, without
+        it. Messages further up are not read."""
 
         def work(tx: Transaction) -> PathPage:
             session_key, _ = check_session(tx, session_id)
@@ -189,8 +189,8 @@ class Forest:
         return await self._database.read(work)
 
     async def latest(self, heads: Iterable[str]) -> dict[str, tuple[Node, ...]]:
-        """Return the last messages on the way to each of these nodes and the last ones with media, oldest first. What
-        is damaged, or further up than some hundred messages, is left out."""
+        """Return, for each of these nodes, the last messages of its path and the last ones with media, oldest first.
+        Damaged messages, and those more than 300 messages up, are left out."""
         bounds = {"steps": _LATEST_STEPS, "messages": _LATEST_MESSAGES, "with_media": _LATEST_WITH_MEDIA}
 
         def work(tx: Transaction) -> dict[str, list[Row]]:
@@ -200,7 +200,7 @@ class Forest:
         return {head: _build_tree(rows).nodes for head, rows in found.items()}
 
     async def last_valid_node(self, node_id: str) -> str:
-        """Return the last node on the way to this one that can be read: itself, or the one above the first damage."""
+        """Return the last intact node of the path to this one: itself, or the one above the first damaged node."""
 
         def work(tx: Transaction) -> str:
             parent_id: str | None = None
@@ -229,11 +229,11 @@ class Forest:
         return await self._database.read(work)
 
     async def children(self, node_id: str, *, session_id: str | None = None) -> tuple[Node, ...]:
-        """In the order they were written. With a session, only those on its own branches."""
+        """Return the children of a node, oldest first; with `session_id`, only those of that session."""
         return await self._database.read(lambda tx: _children(tx, node_id, session_id))
 
     async def siblings(self, node_id: str, *, session_id: str | None = None) -> tuple[Node, ...]:
-        """Return the children of the node's parent, the node itself among them; a root is alone."""
+        """Return the children of the node's parent, including the node itself; only itself for a root."""
 
         def work(tx: Transaction) -> tuple[Node, ...]:
             row = read_node(tx, node_id)
@@ -242,11 +242,11 @@ class Forest:
         return await self._database.read(work)
 
     async def tree(self, session_id: str) -> tuple[Node, ...]:
-        """Return every node on a branch of this session that can be read, parents before children."""
+        """Return every intact node of a session, parents before children."""
         return (await self.read_tree(session_id)).nodes
 
     async def read_tree(self, session_id: str) -> NodeTree:
-        """The same, with what cannot be read."""
+        """Return every node of a session, intact and damaged. Raise `NotFound` if there is no such session."""
         rows = await self._database.read(lambda tx: tx.execute(*select_tree(session_id)))
         if not rows:
             raise NotFound("Session not found.", hint="List them: `loom sessions`.")
@@ -256,7 +256,7 @@ class Forest:
             return _build_tree(rows)
 
     async def set_bookmark(self, node_id: str, bookmark: str) -> None:
-        """Give a node a name that people find it by; an empty one takes it away."""
+        """Name a node so that users can find it; an empty name removes the bookmark."""
         await self._set("UPDATE node SET bookmark = :value WHERE id = :id", node_id, plain_text(bookmark, "a bookmark"))
 
     async def set_tags(self, node_id: str, tags: Iterable[str]) -> None:
@@ -269,7 +269,7 @@ class Forest:
     async def verify(
         self, node_id: str | None = None, *, exists: Callable[[str], Awaitable[bool]] | None = None
     ) -> Verification:
-        """Hash what is stored, along one path or all of it; with `exists`, look whether the media are there too."""
+        """Verify the hashes of one path, or of all nodes; with `exists`, also that their media are stored."""
         count = 0
         problems: list[ForestProblem] = []
         known: dict[str, bool] = {}
@@ -295,7 +295,7 @@ class Forest:
                 parent_id, parent_depth = row.id, row.depth
             return
         after = 0
-        while rows := await self._database.read(_rows_after(after)):
+        while rows := await self._database.select(_SELECT_AFTER, {"after": after, "limit": _VERIFY_ROWS}):
             for row in rows:
                 try:
                     yield stored_node(row)
@@ -306,16 +306,12 @@ class Forest:
             after = rows[-1][-1]
 
 
-def _rows_after(key: int) -> Work[list[Row]]:
-    return lambda tx: tx.execute(_SELECT_AFTER, {"after": key, "limit": _VERIFY_ROWS})
-
-
 def _nodes(rows: list[Row]) -> tuple[Node, ...]:
     return tuple(node_of(row, row.parent_id) for row in stored_nodes(rows))
 
 
 def _build_tree(rows: list[Row]) -> NodeTree:
-    """Row by row, parents first: what is below a damaged one is not looked at."""
+    """Convert rows, parents first. Rows below a damaged one are only counted."""
     nodes: list[Node] = []
     found: dict[str, DamagedNode] = {}
     above: dict[str, str] = {}
@@ -341,14 +337,14 @@ def _children(tx: Transaction, node_id: str, session_id: str | None) -> tuple[No
 
 
 def _inspect(row: StoredNode) -> tuple[list[ForestProblem], tuple[Media, ...]]:
-    """Return what is wrong with one row, and the media that it shows."""
+    """Return the problems of one row, and the media that its message shows."""
     problems: list[ForestProblem] = []
     if row.depth > 0 and row.parent_id is None:
         problems.append(ForestProblem(row.id, "parent", "the message before it is missing"))
     elif row.depth != (0 if row.parent_depth is None else row.parent_depth + 1):
-        problems.append(ForestProblem(row.id, "depth", f"it stands at {row.depth}, below {row.parent_depth}"))
+        problems.append(ForestProblem(row.id, "depth", f"its depth is {row.depth}, below {row.parent_depth}"))
     if not has_true_id(row, row.parent_id):
-        problems.append(ForestProblem(row.id, "hash", "its text is not the text that was written"))
+        problems.append(ForestProblem(row.id, "hash", "its text differs from what was written"))
     try:
         message, _ = content_of(row)
         if not problems:

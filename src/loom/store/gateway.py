@@ -1,4 +1,4 @@
-"""What a gateway remembers: which conversation is which session, the answers that it gave, and its secret."""
+"""Records of the gateway: the session of each conversation, its answers, uploaded files and the signing secret."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FILE_COLUMNS: Final = "id, client, digest, name, media_type, size_bytes, purpos
 
 
 class GatewayAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """`usd` is None where the price is not known; `response` is empty where the client may not ask for it again."""
+    """`usd` is None if the price is unknown; `response` is empty if the client cannot retrieve it again."""
 
     id: str
     session_id: str
@@ -32,7 +32,7 @@ class GatewayAnswer(msgspec.Struct, frozen=True, array_like=True):
     response: str
     created_at: float
     system_digest: str = ""
-    """Names the system prompt of the request: `GatewayRecords.system`."""
+    """The digest of the request's system prompt; `GatewayRecords.system` returns the text."""
 
 
 class GatewayFile(msgspec.Struct, frozen=True, array_like=True):
@@ -61,7 +61,7 @@ class GatewayRecords:
         return str(rows[0][0]) if rows else ""
 
     async def keep_session(self, key: str, session_id: str) -> str:
-        """Remember the session of a conversation; return the one that another request remembered first, if it did."""
+        """Store the session of a conversation and return it. If another request stored one first, return that."""
         values: Params = {"key": plain_text(key, "a key"), "session_id": session_id, "now": self._clock()}
 
         def work(tx: Transaction) -> str:
@@ -118,28 +118,28 @@ class GatewayRecords:
     async def answer(self, answer_id: str) -> GatewayAnswer | None:
         sql = f"SELECT {_COLUMNS} FROM gateway_answer WHERE id = :id"  # noqa: S608  constants only
         rows = await self._database.read(lambda tx: tx.execute(sql, {"id": plain_text(answer_id, "an id")}))
-        return row_as(rows[0], GatewayAnswer, "What is remembered of a gateway's answer") if rows else None
+        return row_as(rows[0], GatewayAnswer, "The record of a gateway answer") if rows else None
 
     async def delete_response(self, answer_id: str) -> bool:
-        """Forget a whole answer; its place in the session stays. Return False if there was none."""
+        """Delete a stored response; the message in the session stays. Return False if there was none."""
         sql = "UPDATE gateway_answer SET response = '' WHERE id = :id AND response <> '' RETURNING id"
         rows = await self._database.write(lambda tx: tx.execute(sql, {"id": plain_text(answer_id, "an id")}))
         return bool(rows)
 
     async def spent_usd(self, client: str, since: float) -> float:
-        """Return what a client's answers cost since then, as far as prices are known."""
+        """Return the cost of a client's answers since a time; answers with an unknown price count as 0."""
         sql = "SELECT COALESCE(SUM(usd), 0) FROM gateway_answer WHERE client = :client AND created_at >= :since"
         rows = await self._database.read(lambda tx: tx.execute(sql, {"client": client, "since": since}))
         return float(rows[0][0])
 
     async def session_clients(self) -> dict[str, str]:
-        """Return the key by which each session of a client was asked, by session; those of the owner are left out."""
+        """Return the client of each session; sessions of the owner are left out."""
         sql = "SELECT DISTINCT session_id, client FROM gateway_answer WHERE client <> ''"
         rows = await self._database.read(lambda tx: tx.execute(sql))
         return {str(session): str(client) for session, client in rows}
 
     async def secret(self) -> bytes:
-        """Return the secret of this store, made the first time and remembered from then on: it never changes."""
+        """Return the secret of this store. It is created at the first call and never changes."""
 
         def work(tx: Transaction) -> str:
             tx.execute(
@@ -163,14 +163,14 @@ class GatewayRecords:
         await self._database.write(lambda tx: tx.execute(sql, values))
 
     async def file(self, client: str, file_id: str) -> GatewayFile | None:
-        """Return a client's own file."""
+        """Return a file that this client uploaded; None if there is none."""
         sql = f"SELECT {_FILE_COLUMNS} FROM gateway_file WHERE id = :id AND client = :client"  # noqa: S608  constants only
         values: Params = {"id": plain_text(file_id, "an id"), "client": client}
         rows = await self._database.read(lambda tx: tx.execute(sql, values))
         return _file(rows[0]) if rows else None
 
     async def files(self, client: str, *, limit: int, after: GatewayFile | None = None) -> tuple[GatewayFile, ...]:
-        """Return a client's files, newest first, from behind `after` on."""
+        """Return up to `limit` files of a client, newest first, starting after the file `after`."""
         place = " AND (created_at < :at OR (created_at = :at AND id < :id))" if after is not None else ""
         sql = (
             f"SELECT {_FILE_COLUMNS} FROM gateway_file WHERE client = :client{place}"  # noqa: S608  constants only
@@ -183,11 +183,12 @@ class GatewayRecords:
         return tuple(map(_file, rows))
 
     async def delete_file(self, client: str, file_id: str) -> bool:
-        """Forget a file; its bytes go with the next sweep unless a message refers to them."""
+        """Delete the record of a file; the next sweep deletes its bytes unless a message refers to them. Return False
+        if there was none."""
         sql = "DELETE FROM gateway_file WHERE id = :id AND client = :client RETURNING id"
         values: Params = {"id": plain_text(file_id, "an id"), "client": client}
         return bool(await self._database.write(lambda tx: tx.execute(sql, values)))
 
 
 def _file(row: Row) -> GatewayFile:
-    return row_as(row, GatewayFile, "What is remembered of an uploaded file")
+    return row_as(row, GatewayFile, "The record of an uploaded file")

@@ -66,7 +66,7 @@ class SessionPath(msgspec.Struct, frozen=True, kw_only=True):
 
 class CommitResult(msgspec.Struct, frozen=True, kw_only=True):
     """`nodes` are the ids of the new messages in order, with that of the queued one at the end; `seq` is the number of
-    the last event. `is_gone`: the queued message was removed before, and nothing was changed. `is_released`: the lease
+    the last event. `is_gone`: the queued message had been removed, so nothing was changed. `is_released`: the lease
     ended with this change."""
 
     nodes: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class CommitResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JournalCompletion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a change writes once the ids of its nodes are known."""
+    """The parts of a change that depend on the ids of its new nodes."""
 
     events: EncodedEvents = ()
     settings: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])

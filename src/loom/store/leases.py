@@ -1,8 +1,8 @@
 """Leases: one process at a time runs a session.
 
 Acquiring a lease raises the session's fence number. Every write of a turn carries its fence and is refused once another
-process has acquired the session, however late the old holder wakes up: an expired lease only decides who may acquire
-the session, never who may write.
+process has acquired the session, however late the old holder resumes. Expiry decides only whether another process may
+acquire the session; the fence decides whether a process may write.
 
 Expiry is computed and compared in SQL, by the database's clock. The clocks of the machines that share a database are
 never compared, so that one that is wrong neither takes a lease from a live holder nor loses its own.
@@ -27,7 +27,7 @@ from loom.store.session_rows import check_session_id, session_not_found
 _log = logging.getLogger(__name__)
 
 HANDED_OVER: Final = "handed-over"
-"""The holder of a session whose process stopped in the middle of a turn, in good order."""
+"""The holder of a session whose process shut down cleanly in the middle of a turn."""
 _TAKE: Final = (
     "UPDATE session SET fence = fence + 1, holder = :holder, held_until = DATABASE_TIME + :seconds"
     " WHERE id = :id AND (holder = '' OR held_until <= DATABASE_TIME OR holder = :gone) RETURNING fence"
@@ -49,7 +49,7 @@ _SELECT_HOLDER: Final = "SELECT id, holder FROM session WHERE id"
 _SELECT_HELD: Final = (
     "SELECT id, holder, held_until, held_until - DATABASE_TIME FROM session WHERE holder <> '' ORDER BY id"
 )
-# Those of older versions do not name the turn that they were meant for.
+# Cancel commands of older versions do not name the turn that they are for.
 _DROP_CANCELS: Final = (
     "DELETE FROM request WHERE kind = 'cancel' AND data = '{}'"
     " AND session_key = (SELECT key FROM session WHERE id = :id)"
@@ -68,7 +68,7 @@ class Lease(msgspec.Struct, frozen=True):
 
 
 class LeaseState(msgspec.Struct, frozen=True):
-    """`is_asked`: other processes have sent commands to the turn that runs."""
+    """`is_asked`: other processes have sent commands to the running turn."""
 
     is_ours: bool = False
     is_asked: bool = False
@@ -104,7 +104,7 @@ class Leases:
         """Acquire the lease of a session. Return None if another process holds it and is not known to be dead.
 
         A holder that has the lease already gets a new one with a higher fence. Pending cancel commands are dropped:
-        they were meant for the turn before.
+        they were sent to the previous turn.
         """
         check_session_id(session_id)
         plain_text(holder, "the name of a holder")
@@ -147,7 +147,7 @@ class Leases:
         self._drop_ours(lease)
 
     def note_released(self, lease: Lease) -> None:
-        """A change of the session ended this lease in its own transaction."""
+        """Record that a commit of the session released this lease."""
         self._drop_ours(lease)
 
     async def holder(self, session_id: str) -> str:
@@ -177,7 +177,7 @@ class Leases:
 
     async def _renew_all(self, leases: Sequence[Lease]) -> list[bool]:
         def work(tx: Transaction) -> tuple[list[bool], dict[str, str]]:
-            # In one order, so that two processes never wait for each other's rows.
+            # A fixed order, so that two processes cannot deadlock on each other's rows.
             renewed = {
                 lease: bool(tx.execute(_RENEW, {**_params(lease), "seconds": lease.seconds}))
                 for lease in sorted(leases, key=lambda lease: lease.session_id)
@@ -216,7 +216,7 @@ class Leases:
         )
 
     def _note_loss(self, lease: Lease, holder: object) -> None:
-        """Log and count a lost lease once. `holder` is None if the session was deleted, which is no loss to another."""
+        """Log and count a lost lease once. `holder` is None if the session was deleted: that does not count."""
         if self._drop_ours(lease) and holder is not None:
             self.counters.lost += 1
             _log.warning(
@@ -225,7 +225,7 @@ class Leases:
             )
 
     def _drop_ours(self, lease: Lease) -> bool:
-        """Return whether this was the newest lease of its holder, neither released nor known to be lost."""
+        """Drop a lease from those of this process. Return False if it was not there: released, lost or replaced."""
         key = (lease.session_id, lease.holder)
         newest = self._ours.get(key)
         if newest is None or newest.fence != lease.fence:

@@ -1,9 +1,9 @@
-"""Folder: a place on a local disk.
+"""LocalBlobs: a blob store in a local folder.
 
-Bytes are written to an unpredictable temporary name, synced, renamed, and the directory is synced; a picture is hashed
-while the disk is busy with it. Every directory and file is opened relative to its parent without following links, so
-nothing planted inside leads outside. A lock file orders "refresh what is there" against "delete what is old", across
-processes.
+Bytes are written to a file with a random temporary name, synced and renamed, and then the directory is synced; images
+are hashed while the disk writes them. Every directory and file is opened relative to its parent without following
+links, so that a planted link cannot lead outside the folder. A lock file makes "refresh existing bytes" and "delete old
+bytes" mutually exclusive, across processes.
 """
 
 from __future__ import annotations
@@ -26,15 +26,24 @@ from pathlib import Path
 from typing import Final
 
 from loom.errors import Corrupt, Full, NotFound
-from loom.store.blobs import MAX_BLOB_BYTES, BlobEntry, Checksum, FileStamp, KeyOf, SealOf, damaged_blob
+from loom.store.blobs import (
+    MAX_BLOB_BYTES,
+    BlobEntry,
+    BlobHead,
+    Checksum,
+    ChecksumOf,
+    FileStamp,
+    KeyOf,
+    damaged_blob,
+)
 from loom.store.directories import Directories, faults
 
 TEMPORARY: Final = "tmp"
 LEFTOVER_SECONDS: Final = 3600
 HASH_STEP_BYTES: Final = 1 << 20
 HASHED_ASIDE: Final = range(1 << 18, 1 << 23)
-"""Sizes in bytes that are hashed while they are written. Less is hashed before another thread has even begun; more
-would take long to write for nothing where it turns out to be there already."""
+"""Sizes in bytes that are hashed while they are written. Smaller data is hashed before another thread could start;
+larger data takes long to write, which is wasted if it is stored already."""
 HASHERS: Final = 2
 PROBE_BYTES: Final = 1 << 16
 REMEMBERED_FILES: Final = 20_000
@@ -59,37 +68,37 @@ class LocalBlobs:
     async def put(self, data: bytes | memoryview, key_of: KeyOf, sha256: str = "") -> str:
         return await asyncio.to_thread(self._put, data, key_of, sha256)
 
-    async def write(self, key: str, data: bytes | memoryview, seal: Checksum, *, durable: bool = True) -> None:
-        await asyncio.to_thread(self._write, key, data, seal, durable)
+    async def write(self, key: str, data: bytes | memoryview, checksum: Checksum, *, durable: bool = True) -> None:
+        await asyncio.to_thread(self._write, key, data, checksum, durable)
 
     async def open_temp(self) -> LocalTempBlob:
         return await asyncio.to_thread(LocalTempBlob, self)
 
-    async def load(self, key: str, seal: Checksum) -> bytes:
-        return await asyncio.to_thread(self._load, key, seal)
+    async def load(self, key: str, checksum: Checksum) -> bytes:
+        return await asyncio.to_thread(self._load, key, checksum)
 
-    async def head_bytes(self, key: str, length: int) -> tuple[bytes, BlobEntry]:
+    async def head_bytes(self, key: str, length: int) -> BlobHead:
         return await asyncio.to_thread(self._head_bytes, key, length)
 
-    async def peek(self, keys: Sequence[str], length: int, seal_of: SealOf) -> dict[str, tuple[bytes, BlobEntry]]:
-        return await asyncio.to_thread(self._peek, keys, length, seal_of)
+    async def peek(self, keys: Sequence[str], length: int, checksum_of: ChecksumOf) -> dict[str, BlobHead]:
+        return await asyncio.to_thread(self._peek, keys, length, checksum_of)
 
-    async def open_local(self, key: str, seal: Checksum) -> io.FileIO:
-        """What was checked before and has not changed is opened without a detour through a thread."""
+    async def open_local(self, key: str, checksum: Checksum) -> io.FileIO:
+        """Return a verified file. One that was verified before and has not changed is opened without a thread."""
         with faults("read", key):
             file = self._open(key)
             try:
-                if not self._is_remembered(file, key, seal):
-                    await asyncio.to_thread(self._check, file, key, seal)
-                file.seek(seal.start)
+                if not self._is_remembered(file, key, checksum):
+                    await asyncio.to_thread(self._check, file, key, checksum)
+                file.seek(checksum.start)
             except BaseException:
                 file.close()
                 raise
             return file
 
-    async def blocks(self, key: str, seal: Checksum, block_bytes: int) -> AsyncIterator[bytes]:
-        with await self.open_local(key, seal) as file:
-            position, end = seal.start, os.fstat(file.fileno()).st_size
+    async def blocks(self, key: str, checksum: Checksum, block_bytes: int) -> AsyncIterator[bytes]:
+        with await self.open_local(key, checksum) as file:
+            position, end = checksum.start, os.fstat(file.fileno()).st_size
             while position < end:
                 with faults("read", key):
                     block = await asyncio.to_thread(os.pread, file.fileno(), min(block_bytes, end - position), position)
@@ -104,7 +113,7 @@ class LocalBlobs:
     def file_stamp(self, key: str) -> FileStamp | None:
         with faults("read", key):
             found = self._lstat(key)
-        return _mark(found) if found else None
+        return _stamp(found) if found else None
 
     async def touch(self, key: str) -> bool:
         return await asyncio.to_thread(self._touch, key)
@@ -121,59 +130,60 @@ class LocalBlobs:
     async def check(self) -> None:
         await asyncio.to_thread(self._check_writable)
 
-    # What follows blocks, and runs in threads.
+    # The methods below block; they run in threads.
 
     def _check_writable(self) -> None:
-        """Write a small file and sync it: only then does a disk say that it is full."""
+        """Write a small file and sync it: a full disk may fail only at the sync."""
         with faults("write"):
             self._write_temp(bytes(PROBE_BYTES), durable=True).discard()
 
     def _put(self, data: bytes | memoryview, key_of: KeyOf, sha256: str) -> str:
-        # Bytes of a size that was seen before may be the same ones, and then there is nothing to write.
+        # Bytes of a known size may be stored already, and then there is nothing to write: hash them first.
         if not sha256 and len(data) in HASHED_ASIDE and len(data) not in self._sizes:
-            with suppress(Full):  # what is there already needs no space: the plain way finds it, or fails the same
+            with suppress(Full):  # bytes that are stored already need no space: hash them first, below
                 return self._put_aside(data, key_of)
         sha256 = sha256 or hashlib.sha256(data).hexdigest()
         self._write(key_of(sha256), data, Checksum(sha256), durable=True)
         return sha256
 
     def _put_aside(self, data: bytes | memoryview, key_of: KeyOf) -> str:
-        """Write and sync while another thread hashes; then the file gets its name, unless there is one already."""
+        """Write and sync to a temporary file while another thread hashes; then rename it, unless the bytes are stored
+        already."""
         hashing = self._hashers.submit(hashlib.sha256, data)
-        spool = self._write_temp(data, durable=True)
+        temp = self._write_temp(data, durable=True)
         try:
             sha256 = hashing.result().hexdigest()
-            key, seal = key_of(sha256), Checksum(sha256)
+            key, checksum = key_of(sha256), Checksum(sha256)
             with faults("write", key):
-                if not self.refresh(key, seal, len(data), durable=True):
-                    spool.rename(key, seal, durable=True)
+                if not self.refresh(key, checksum, len(data), durable=True):
+                    temp.rename(key, checksum, durable=True)
         finally:
-            spool.discard()
+            temp.discard()
         return sha256
 
     def _write_temp(self, data: bytes | memoryview, *, durable: bool) -> LocalTempBlob:
-        spool = LocalTempBlob(self)
+        temp = LocalTempBlob(self)
         try:
-            spool.append(data)
+            temp.append(data)
             if durable:
-                spool.sync()
+                temp.sync()
         except BaseException:
-            spool.discard()
+            temp.discard()
             raise
-        return spool
+        return temp
 
-    def _write(self, key: str, data: bytes | memoryview, seal: Checksum, durable: bool) -> None:
+    def _write(self, key: str, data: bytes | memoryview, checksum: Checksum, durable: bool) -> None:
         with faults("write", key):
-            if self.refresh(key, seal, len(data), durable=durable):
+            if self.refresh(key, checksum, len(data), durable=durable):
                 return
-            spool = self._write_temp(data, durable=durable)
+            temp = self._write_temp(data, durable=durable)
             try:
-                spool.rename(key, seal, durable=durable)
+                temp.rename(key, checksum, durable=durable)
             finally:
-                spool.discard()
+                temp.discard()
 
-    def refresh(self, key: str, seal: Checksum, size_bytes: int, *, durable: bool) -> bool:
-        """Return whether the right bytes are there already; if so they are young again."""
+    def refresh(self, key: str, checksum: Checksum, size_bytes: int, *, durable: bool) -> bool:
+        """If the key already holds the right bytes, set their modification time to now and return True."""
         try:
             file = self._open(key)
         except (FileNotFoundError, Corrupt):
@@ -181,43 +191,43 @@ class LocalBlobs:
         with file:
             if os.fstat(file.fileno()).st_size != size_bytes:
                 return False
-            known = self._is_remembered(file, key, seal)
+            known = self._is_remembered(file, key, checksum)
             try:
-                self._check(file, key, seal)
+                self._check(file, key, checksum)
             except Corrupt:
                 return False
             with self.tree.lock(fcntl.LOCK_SH):
-                there = self._lstat(key)
-                if there is None or not os.path.samestat(there, os.fstat(file.fileno())):
+                current = self._lstat(key)
+                if current is None or not os.path.samestat(current, os.fstat(file.fileno())):
                     return False
                 _make_young(file.fileno())
-            if durable and not known:  # the writer may not have come to it yet
+            if durable and not known:  # another process may have renamed it but not synced the directory yet
                 with self.tree.directory_of(key) as (directory, _):
                     self.tree.sync(directory, key)
-            self.remember(file.fileno(), key, frozenset({seal}))
+            self.remember(file.fileno(), key, frozenset({checksum}))
         return True
 
-    def _load(self, key: str, seal: Checksum) -> bytes:
+    def _load(self, key: str, checksum: Checksum) -> bytes:
         with faults("read", key), self._open(key) as file:
             size = os.fstat(file.fileno()).st_size
-            if not seal.start <= size <= MAX_BLOB_BYTES:
+            if not checksum.start <= size <= MAX_BLOB_BYTES:
                 raise damaged_blob(key)
-            file.seek(seal.start)
-            data = file.read(size - seal.start)
-            if hashlib.sha256(data).hexdigest() != seal.sha256:
+            file.seek(checksum.start)
+            data = file.read(size - checksum.start)
+            if hashlib.sha256(data).hexdigest() != checksum.sha256:
                 raise damaged_blob(key)
             return data
 
-    def _head_bytes(self, key: str, length: int) -> tuple[bytes, BlobEntry]:
+    def _head_bytes(self, key: str, length: int) -> BlobHead:
         with faults("read", key), self._open(key) as file:
             return file.read(length), _entry(key, os.fstat(file.fileno()))
 
-    def _peek(self, keys: Sequence[str], length: int, seal_of: SealOf) -> dict[str, tuple[bytes, BlobEntry]]:
-        found: dict[str, tuple[bytes, BlobEntry]] = {}
+    def _peek(self, keys: Sequence[str], length: int, checksum_of: ChecksumOf) -> dict[str, BlobHead]:
+        found: dict[str, BlobHead] = {}
         for key in keys:
             with suppress(NotFound, Corrupt), faults("read", key), self._open(key) as file:
                 data, entry = file.read(length), _entry(key, os.fstat(file.fileno()))
-                self._check(file, key, seal_of(key, data, entry))
+                self._check(file, key, checksum_of(key, data, entry))
                 found[key] = data, entry
         return found
 
@@ -226,7 +236,7 @@ class LocalBlobs:
             try:
                 file = io.FileIO(os.open(leaf, _READ_FILE, dir_fd=directory), "rb")
             except OSError as error:
-                if error.errno == errno.ELOOP:  # a link: never ours
+                if error.errno == errno.ELOOP:  # a link, which Loom never writes
                     raise damaged_blob(key) from error
                 raise
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -234,34 +244,34 @@ class LocalBlobs:
             raise damaged_blob(key)
         return file
 
-    def _is_remembered(self, file: io.FileIO, key: str, seal: Checksum) -> bool:
-        mark, seals = self._whole.get(key, ((), frozenset[Checksum]()))
-        return seal in seals and mark == _mark(os.fstat(file.fileno()))
+    def _is_remembered(self, file: io.FileIO, key: str, checksum: Checksum) -> bool:
+        stamp, checksums = self._whole.get(key, ((), frozenset[Checksum]()))
+        return checksum in checksums and stamp == _stamp(os.fstat(file.fileno()))
 
-    def _check(self, file: io.FileIO, key: str, seal: Checksum) -> None:
-        if self._is_remembered(file, key, seal):
+    def _check(self, file: io.FileIO, key: str, checksum: Checksum) -> None:
+        if self._is_remembered(file, key, checksum):
             return
         before = os.fstat(file.fileno())
-        if not seal.start <= before.st_size <= MAX_BLOB_BYTES:
+        if not checksum.start <= before.st_size <= MAX_BLOB_BYTES:
             raise damaged_blob(key)
-        hasher, position = hashlib.sha256(), seal.start
+        hasher, position = hashlib.sha256(), checksum.start
         while step := os.pread(file.fileno(), HASH_STEP_BYTES, position):
             hasher.update(step)
             position += len(step)
-        if hasher.hexdigest() != seal.sha256 or _mark(before) != _mark(os.fstat(file.fileno())):
+        if hasher.hexdigest() != checksum.sha256 or _stamp(before) != _stamp(os.fstat(file.fileno())):
             raise damaged_blob(key)
-        self.remember(file.fileno(), key, frozenset({seal}))
+        self.remember(file.fileno(), key, frozenset({checksum}))
 
-    def remember(self, descriptor: int, key: str, seals: frozenset[Checksum]) -> None:
-        mark = _mark(os.fstat(descriptor))
+    def remember(self, descriptor: int, key: str, checksums: frozenset[Checksum]) -> None:
+        stamp = _stamp(os.fstat(descriptor))
         with self._whole_lock:
-            known, others = self._whole.pop(key, (mark, frozenset[Checksum]()))
-            self._whole[key] = (mark, seals | others if known == mark else seals)
+            known, others = self._whole.pop(key, (stamp, frozenset[Checksum]()))
+            self._whole[key] = (stamp, checksums | others if known == stamp else checksums)
             if len(self._whole) > REMEMBERED_FILES:
                 self._whole.pop(next(iter(self._whole)))
             if len(self._sizes) > REMEMBERED_FILES:
                 self._sizes.clear()
-            self._sizes.add(mark[2])
+            self._sizes.add(stamp[2])
 
     def _lstat(self, key: str) -> os.stat_result | None:
         try:
@@ -283,13 +293,13 @@ class LocalBlobs:
             except FileNotFoundError:
                 return False
             with file, self.tree.lock(fcntl.LOCK_SH):
-                there, opened = self._lstat(key), os.fstat(file.fileno())
-                if there is None or not os.path.samestat(there, opened):
+                current, opened = self._lstat(key), os.fstat(file.fileno())
+                if current is None or not os.path.samestat(current, opened):
                     return False
-                mark, seals = self._whole.get(key, ((), frozenset[Checksum]()))
+                stamp, checksums = self._whole.get(key, ((), frozenset[Checksum]()))
                 _make_young(file.fileno())
-                if mark == _mark(opened):
-                    self.remember(file.fileno(), key, seals)
+                if stamp == _stamp(opened):
+                    self.remember(file.fileno(), key, checksums)
         return True
 
     def _delete(self, key: str, unless_since: datetime | None) -> bool:
@@ -307,7 +317,8 @@ class LocalBlobs:
         return True
 
     def _directories(self, under: str) -> list[str]:
-        """Return where the files lie: in the directories of a top one (`media`), or in just this one (`media/ab`)."""
+        """Return the directories that hold files: the children of a top-level one (`media`), or just `under` itself
+        (`media/ab`)."""
         with faults("read"):
             try:
                 with self.tree.directory(under.split("/")) as directory, os.scandir(directory) as found:
@@ -320,7 +331,7 @@ class LocalBlobs:
         entries: list[BlobEntry] = []
         with faults("read"):
             for under in directories:
-                # What is no directory is not of the store's making; what is gone by now is not listed.
+                # Skip files, which Loom does not write at this level, and directories deleted since.
                 with (
                     suppress(FileNotFoundError, NotADirectoryError),
                     self.tree.directory(under.split("/")) as directory,
@@ -329,7 +340,7 @@ class LocalBlobs:
         return entries
 
     def _clear_leftovers(self) -> None:
-        """A killed process leaves its temporary files; they are deleted after an hour."""
+        """Delete temporary files of killed processes, once they are an hour old."""
         oldest = time.time() - LEFTOVER_SECONDS
         try:
             with self.tree.directory([TEMPORARY]) as directory, os.scandir(directory) as files:
@@ -338,7 +349,7 @@ class LocalBlobs:
                     if stat.S_ISREG(found.st_mode) and found.st_mtime < oldest:
                         os.unlink(file.name, dir_fd=directory)
         except OSError as error:
-            # No store yet, another process that is clearing too, or a store that is opened just to be read.
+            # There is no store yet, another process clears it too, or it is opened read-only.
             if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EROFS, errno.EACCES, errno.EPERM):
                 raise
 
@@ -353,30 +364,30 @@ class LocalTempBlob:
             self._file = io.FileIO(os.open(self._name, flags, 0o600, dir_fd=directory), "r+b")
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
-        # The lock keeps a discard, after a cancelled upload, from closing the file under a write.
+        # The lock keeps `discard`, after a cancelled upload, from closing the file during a write.
         with self._lock, faults("write"):
             rest = memoryview(data).cast("B")
             while rest:
                 rest = rest[self._file.write(rest) :]
 
-    async def keep(self, key: str, seal: Checksum) -> None:
-        await asyncio.to_thread(self._keep, key, seal)
+    async def keep(self, key: str, checksum: Checksum) -> None:
+        await asyncio.to_thread(self._keep, key, checksum)
 
-    def _keep(self, key: str, seal: Checksum) -> None:
+    def _keep(self, key: str, checksum: Checksum) -> None:
         with faults("write", key):
             size = os.fstat(self._file.fileno()).st_size
-            if self._folder.refresh(key, seal, size, durable=True):
+            if self._folder.refresh(key, checksum, size, durable=True):
                 self.discard()
             else:
                 self.sync()
-                self.rename(key, seal, durable=True)
+                self.rename(key, checksum, durable=True)
 
     def sync(self) -> None:
         with self._lock, faults("write"):
             os.fsync(self._file.fileno())
 
-    def rename(self, key: str, seal: Checksum, *, durable: bool) -> None:
-        """Give synced bytes their name, which lasts if it is to be durable."""
+    def rename(self, key: str, checksum: Checksum, *, durable: bool) -> None:
+        """Publish synced bytes under `key`; with `durable`, sync the directory too."""
         with (
             self._lock,
             self._folder.tree.directory([TEMPORARY]) as source,
@@ -388,7 +399,7 @@ class LocalTempBlob:
                 os.replace(self._name, leaf, src_dir_fd=source, dst_dir_fd=target)
             if durable:
                 self._folder.tree.sync(target, key)
-            self._folder.remember(descriptor, key, frozenset({seal}))
+            self._folder.remember(descriptor, key, frozenset({checksum}))
             self._file.close()
 
     def discard(self) -> None:
@@ -409,12 +420,12 @@ def _regular_files(directory: int, under: str) -> Iterator[BlobEntry]:
                     yield _entry(f"{under}/{file.name}", found)
 
 
-def _mark(found: os.stat_result) -> FileStamp:
+def _stamp(found: os.stat_result) -> FileStamp:
     return (found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns)
 
 
 def _make_young(descriptor: int) -> None:
-    now = time.time_ns()  # the clock that callers compare with; the kernel's own stamp may lag by a tick
+    now = time.time_ns()  # the clock that callers compare with; the kernel's own time may lag by a tick
     os.utime(descriptor, ns=(now, now))
 
 

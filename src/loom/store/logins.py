@@ -1,4 +1,4 @@
-"""Logins: browsers that are signed in. Each has a random secret, which only the browser holds."""
+"""Logins: browsers that are signed in. Each has a random secret that only the browser holds."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from loom.store.database import Database, Row, Transaction, row_as
 from loom.store.forest import Clock
 
 LOGIN_SECONDS: Final = 30 * 86_400.0
-"""A browser that was not seen for so long has to sign in again."""
+"""A browser that was not used for this long has to sign in again."""
 SEEN_SECONDS: Final = 60.0
-"""How exactly the last use is noted."""
+"""The last use is recorded with this precision."""
 MAX_LOGINS: Final = 100
-"""For each account; the least recently used are signed out."""
+"""The most logins of one account; the least recently used ones are signed out."""
 _SELECT: Final = "SELECT id, account, proof, address, agent, created_at, seen_at FROM login"
 
 
@@ -42,7 +42,8 @@ class Logins:
         self._clock = clock
 
     async def open(self, account: str, *, address: str, agent: str, password: str = "") -> tuple[BrowserLogin, str]:
-        """Return a new login and its secret. With a `password`, it holds as long as that is the password."""
+        """Create a login; return it and its secret. With `password`, the login is valid only while that is the
+        password."""
         secret = secrets.token_urlsafe(32)
         now = self._clock()
         proof = _proof(secret, password) if password else ""
@@ -64,7 +65,7 @@ class Logins:
         return made, secret
 
     async def find(self, secret: str, *, password: str) -> BrowserLogin | None:
-        """Return the login of this secret, if it still holds; its use is noted."""
+        """Return the login with this secret and record its use; None if there is none or it is no longer valid."""
         rows = await self._database.select(f"{_SELECT} WHERE secret_hash = :hash", {"hash": hash_secret(secret)})
         found = _login(rows[0]) if rows else None
         now = self._clock()
@@ -78,13 +79,13 @@ class Logins:
         return found
 
     async def list(self) -> tuple[BrowserLogin, ...]:
-        """Return all that still hold, the latest seen first."""
+        """Return the logins that have not expired, most recently used first."""
         sql = f"{_SELECT} WHERE seen_at >= :old ORDER BY seen_at DESC, id"
         rows = await self._database.select(sql, {"old": self._clock() - LOGIN_SECONDS})
         return tuple(_login(row) for row in rows)
 
     async def close(self, login_id: str) -> bool:
-        """Return whether there was such a login."""
+        """Sign out one browser. Return False if there is no such login."""
         sql = "DELETE FROM login WHERE id = :id RETURNING id"
         return bool(await self._database.write(lambda tx: tx.execute(sql, {"id": login_id})))
 
@@ -99,5 +100,6 @@ def _login(row: Row) -> BrowserLogin:
 
 
 def _proof(secret: str, password: str) -> str:
-    """Without the secret, which only the browser has, passwords cannot be tried on it."""
+    """Return a keyed hash of the password. Without the secret, which only the browser has, it cannot be used to guess
+    the password."""
     return hmac.new(secret.encode(), password.encode(), hashlib.sha256).hexdigest()

@@ -1,4 +1,4 @@
-"""MediaStore: bytes by digest, each stored once however often they are said."""
+"""MediaStore: bytes by digest, each stored once."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ class StoredMedia(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MediaStore:
-    """Everything raises `NotFound` for bytes that are gone, `Corrupt` for bytes that are not what was put, and
-    `BlobsUnavailable` where it cannot be known for now; writing raises `Full` or `ReadOnly` besides, and then leaves
-    nothing behind."""
+    """Every method raises `NotFound` for missing bytes, `Corrupt` for damaged ones and `BlobsUnavailable` if the store
+    cannot be reached. Writing also raises `Full` or `ReadOnly`, and then leaves nothing behind."""
 
     def __init__(self, place: BlobStore) -> None:
         self.place: Final = place
 
     async def put(self, data: bytes | memoryview, digest: str = "") -> str:
-        """Give the digest once the bytes are safe. What is there already is not written again, only made young.
-        `digest` is theirs, where intake has computed it already."""
+        """Store bytes; return their digest once they are durable. Bytes that are stored already are not written again,
+        only their modification time is set to now. Pass `digest` if it is already known."""
         if isinstance(data, memoryview):
-            data = data.cast("B")  # whose length is in bytes
+            data = data.cast("B")  # so that len() counts bytes
         if len(data) > MAX_BLOB_BYTES:
             raise _too_large(MAX_BLOB_BYTES)
         return DIGEST_TAG + await self.place.put(data, _key_of, hex_of(digest) if digest else "")
 
     async def put_stream(self, chunks: AsyncIterable[bytes], *, max_bytes: int) -> tuple[str, int]:
-        """The same for bytes in pieces, in constant memory. Over the limit: `TooLarge`, and nothing stays."""
+        """Store bytes from a stream in constant memory; return their digest and size. Raise `TooLarge`, and store
+        nothing, if there are more than `max_bytes`."""
         max_bytes = min(max_bytes, MAX_BLOB_BYTES)
-        spool = await self.place.open_temp()
+        temp = await self.place.open_temp()
         try:
             hasher, size_bytes = hashlib.sha256(), 0
             pending = bytearray()
@@ -60,25 +60,25 @@ class MediaStore:
                     raise _too_large(max_bytes)
                 pending += chunk
                 if len(pending) >= SPOOL_STEP_BYTES:
-                    await _feed(pending, hasher.update, spool.append)
+                    await _feed(pending, hasher.update, temp.append)
                     pending = bytearray()
-            await _feed(pending, hasher.update, spool.append)
+            await _feed(pending, hasher.update, temp.append)
             digest = DIGEST_TAG + hasher.hexdigest()
-            await spool.keep(digest_key(digest), _seal(digest))
+            await temp.keep(digest_key(digest), _checksum(digest))
         finally:
-            await asyncio.shield(asyncio.to_thread(spool.discard))
+            await asyncio.shield(asyncio.to_thread(temp.discard))
         return digest, size_bytes
 
     async def load(self, digest: str) -> bytes:
-        return await self.place.load(digest_key(digest), _seal(digest))
+        return await self.place.load(digest_key(digest), _checksum(digest))
 
     async def open_local(self, digest: str) -> io.FileIO | None:
-        """Return a checked file, for the caller to read and close; None where the bytes are not on this machine."""
-        return await self.place.open_local(digest_key(digest), _seal(digest))
+        """Return a verified file, which the caller reads and closes; None if the bytes are not on this machine."""
+        return await self.place.open_local(digest_key(digest), _checksum(digest))
 
     def read_blocks(self, digest: str, block_bytes: int = BLOCK_BYTES) -> AsyncIterator[bytes]:
-        """Yield blocks of exactly `block_bytes`, the last one excepted."""
-        return self.place.blocks(digest_key(digest), _seal(digest), block_bytes)
+        """Yield blocks of exactly `block_bytes`; the last one may be shorter."""
+        return self.place.blocks(digest_key(digest), _checksum(digest), block_bytes)
 
     async def size(self, digest: str) -> int:
         key = digest_key(digest)
@@ -91,36 +91,34 @@ class MediaStore:
         return await self.place.stat(digest_key(digest)) is not None
 
     async def refresh(self, digest: str) -> bool:
-        """To be called before bytes that were put a while ago are referenced: a sweep will spare them for an hour.
-
-        False when they are gone."""
+        """Set the modification time to now, so that no sweep deletes the bytes within an hour. Call it before a message
+        refers to bytes that were stored a while ago. Return False if they are missing."""
         return await self.place.touch(digest_key(digest))
 
     async def delete(self, digest: str, *, unless_since: datetime | None = None) -> bool:
-        """Return whether something was deleted; nothing is that was put or refreshed at or after `unless_since`."""
+        """Delete bytes. Return False if they are missing, or were stored or refreshed at or after `unless_since`."""
         return await self.place.delete(digest_key(digest), unless_since=unless_since)
 
     async def check(self) -> None:
-        """Try whether bytes could be stored now: a bucket answers, a folder takes a small file. Raise `Full`,
-        `ReadOnly` or `BlobsUnavailable` otherwise. For a readiness probe, every few seconds."""
+        """Test whether bytes could be stored now: write a small file to the folder, or send a request to the bucket.
+        Raise `Full`, `ReadOnly` or `BlobsUnavailable` if not. Cheap enough for a readiness probe every few seconds."""
         await self.place.check()
 
     async def listing(self) -> AsyncIterator[StoredMedia]:
         async for entry in self.place.listing(TOP):
             digest = DIGEST_TAG + entry.key.removeprefix(TOP).replace("/", "")
-            if is_digest(digest):  # else a file that is not of the store's making
+            if is_digest(digest):  # other files were not written by Loom
                 yield StoredMedia(digest=digest, size_bytes=entry.size_bytes, modified_at=entry.modified_at)
 
 
 async def _feed(data: bytearray, *takers: Callable[[bytearray], None]) -> None:
-    """To all at the same time: hashing and writing do not hold the interpreter."""
+    """Pass the data to all `takers` in parallel threads: hashing and writing release the interpreter lock."""
     await asyncio.gather(*(asyncio.to_thread(take, data) for take in takers))
 
 
 def open_media(address: str | Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> MediaStore:
-    """Open the store in a folder (a path or `file:///path`) or in a bucket (`s3://bucket/prefix`).
-
-    `timeout_seconds` is how long a bucket may take to answer."""
+    """Open the store in a folder (a path or `file:///path`) or in a bucket (`s3://bucket/prefix`). `timeout_seconds`
+    applies to requests to a bucket."""
     if isinstance(address, Path) or "://" not in address:
         return _open_folder(Path(address))
     parts = urlsplit(address)
@@ -133,13 +131,14 @@ def open_media(address: str | Path, *, timeout_seconds: float = TIMEOUT_SECONDS)
             return _open_folder(Path(unquote(parts.path)))
         case _:
             raise ConfigError(
-                f"media cannot be stored at {parts.scheme}://{parts.hostname or ''}.",
+                f"Media cannot be stored at {parts.scheme}://{parts.hostname or ''}.",
                 hint="Use a folder, file:///folder or s3://bucket/prefix.",
             )
 
 
 def digest_key(digest: str) -> str:
-    """`media/ab/cdef…`. The only way from a digest to a path; what is no digest never becomes one."""
+    """Return `media/ab/cdef…`. Paths are made only here, and only from valid digests; raise `ContentError` for anything
+    else."""
     return _key_of(hex_of(digest))
 
 
@@ -159,11 +158,9 @@ def _open_folder(root: Path) -> MediaStore:
     return MediaStore(LocalBlobs(root))
 
 
-def _seal(digest: str) -> Checksum:
+def _checksum(digest: str) -> Checksum:
     return Checksum(hex_of(digest))
 
 
 def _too_large(max_bytes: int) -> TooLarge:
-    return TooLarge(
-        f"The file is larger than the {size_label(max_bytes)} that are taken.", hint="Supply a smaller one."
-    )
+    return TooLarge(f"The file is larger than the limit of {size_label(max_bytes)}.", hint="Supply a smaller one.")

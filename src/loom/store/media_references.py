@@ -1,7 +1,7 @@
-"""Which bytes the sessions need, beyond what their messages refer to.
+"""Which bytes sessions need, beyond the media that their messages refer to.
 
-The whole texts of results that were cut, and the texts of files as they were last seen, are no references: a sweep
-takes them when their days are over. With their session they go at once, unless another one needs them.
+The full texts of truncated tool results, and the last seen texts of tracked files, do not count as references: a sweep
+deletes them when they are old. Deleting a session deletes them at once, unless another session needs them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from loom.content.media import is_digest
 from loom.store.database import Transaction, rows_among
 
 KEPT: Final = '%"kept":{"digest":"sha256:%'
-"""LIKE the message of a tool whose result was cut."""
+"""A LIKE pattern for tool messages whose result was truncated."""
 
 _KEPT_DIGEST: Final = re.compile(r'"kept":\{"digest":"(sha256:[0-9a-f]{64})"')
 _TRACKED: Final = '%"tracked":{%'
@@ -47,20 +47,20 @@ _tracking = msgspec.json.Decoder(_Tracking)
 
 
 def referenced_media(tx: Transaction, digests: Collection[str]) -> set[str]:
-    """Return those of these digests that any message or uploaded file refers to, or that any session needs besides."""
-    asked = sorted(digests)
-    left = set(asked)
+    """Return those of `digests` that a message or uploaded file refers to, or that a session needs otherwise."""
+    candidates = sorted(digests)
+    left = set(candidates)
     for sql in (_AMONG_SAID, _AMONG_WAITING, _AMONG_FILES):
-        left.difference_update(row[0] for row in rows_among(tx, sql, asked))
+        left.difference_update(row[0] for row in rows_among(tx, sql, candidates))
     for settings in _texts(tx, _SELECT_TRACKED, _TRACKED) if left else ():
         left -= tracked_digests(settings)
     for message in _texts(tx, _SELECT_KEPT, KEPT) if left else ():
         left -= kept_digests(message)
-    return set(asked) - left
+    return set(candidates) - left
 
 
 def digests_needed(tx: Transaction) -> set[str]:
-    """Return every digest whose bytes any session of the store needs."""
+    """Return every digest whose bytes a session of the store needs."""
     rows = tx.execute(SELECT_REFERENCED)
     needed = {row[0] for row in rows if is_digest(row[0])}
     for settings in _texts(tx, _SELECT_TRACKED, _TRACKED):
@@ -71,7 +71,7 @@ def digests_needed(tx: Transaction) -> set[str]:
 
 
 def _texts(tx: Transaction, sql: str, like: str) -> Iterator[Any]:
-    """Page by page: there may be many, and each may be long."""
+    """Yield the second column of a statement, read in pages: there may be many rows, and each may be long."""
     after = 0
     while page := tx.execute(sql, {"after": after, "like": like, "page": _PAGE}):
         yield from (text for _, text in page)
@@ -79,12 +79,13 @@ def _texts(tx: Transaction, sql: str, like: str) -> Iterator[Any]:
 
 
 def kept_digests(message: object) -> set[str]:
-    """Return the whole texts of results that were cut, in a stored message that may be damaged."""
+    """Return the digests of the full texts of truncated results in a stored message, which may be damaged."""
     return set(_KEPT_DIGEST.findall(message)) if isinstance(message, str) else set()
 
 
 def tracked_digests(settings: object) -> set[str]:
-    """Return the texts of files as they were last seen, in the settings of a session; none where these are damaged."""
+    """Return the digests of the last seen texts of tracked files in the settings of a session; empty if these are
+    damaged."""
     if not isinstance(settings, str):
         return set()
     try:

@@ -1,4 +1,4 @@
-"""MediaTexts: the words inside media, kept for search. Never a source of truth: a row that is missing is read again."""
+"""MediaTexts: the text inside media, stored for search. It is a cache: a missing text is extracted again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loom.store.forest import Clock
 from loom.store.search_index import drop_medium, index_medium
 
 MediaTextKind: TypeAlias = Literal["document", "picture", "other", "unread"]
-"""`unread`: a picture that was looked at and not read, for want of time or of an engine."""
+"""`unread`: an image that was not read, because there was no time or no OCR engine."""
 
 MAX_CHARACTERS: Final = 2_000_000
 _PUT: Final = (
@@ -36,7 +36,7 @@ class MediaTexts:
         self._clock = clock
 
     async def put(self, digest: str, kind: MediaTextKind, text: str) -> None:
-        """Takes the place of what was known. An empty text means that there are no words."""
+        """Store the text of a medium, replacing an older one. An empty text means that it contains no words."""
         kept = clean_text(text[:MAX_CHARACTERS]).replace("\0", "")
         values = {"digest": digest, "kind": kind, "text": kept, "now": self._clock()}
 
@@ -47,7 +47,8 @@ class MediaTexts:
         await self._database.write(work, repeatable=True)
 
     async def save(self, digest: str, recipe: Recipe, text: str) -> None:
-        """The words of a whole medium were needed: then search has them, too."""
+        """Store a text that a prompt needed, so that search finds it too. Ignored unless `recipe` covers the whole
+        medium."""
         match recipe:
             case Text(pages=""):
                 await self.put(digest, "document", text)
@@ -57,8 +58,8 @@ class MediaTexts:
                 pass
 
     async def list_unread(self, *, pictures: bool = True) -> tuple[str, ...]:
-        """Return media of any conversation whose words are not known, the newest first; without `pictures`, only those
-        that were not looked at yet."""
+        """Return the digests of referenced media without a stored text, newest first; with `pictures`, also images of
+        kind `unread`."""
         rows = await self._database.read(lambda tx: tx.execute(_SELECT_UNREAD, {"pictures": int(pictures)}))
         return tuple(row[0] for row in rows)
 
@@ -68,7 +69,7 @@ class MediaTexts:
 
 
 def forget_texts(tx: Transaction, digests: Collection[str]) -> None:
-    """What belongs to media that are deleted goes with them."""
+    """Delete the texts of deleted media, and their words in the search index."""
     for digest in digests:
         drop_medium(tx, digest)
     tx.executemany("DELETE FROM media_text WHERE digest = :digest", [{"digest": digest} for digest in digests])

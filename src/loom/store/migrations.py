@@ -1,6 +1,6 @@
 """Migrations: numbered SQL files in `schema/`, applied in order, never backwards, each recorded with its checksum.
 
-A store that a newer Loom has written, or whose history differs from ours, is refused before anything is touched.
+A store that a newer Loom has written, or whose migrations differ from ours, is refused before anything is written.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Migration(msgspec.Struct, frozen=True):
     sql: str
 
     def statements(self, words: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the SQL of one database: `words` says how it spells each placeholder."""
+        """Return the statements for one database; `words` maps each placeholder to that database's SQL."""
         text = _COMMENT.sub("", self.sql)
         for placeholder, word in words.items():
             text = text.replace(f"{{{placeholder}}}", word)
@@ -49,18 +49,19 @@ def known_migrations() -> tuple[Migration, ...]:
 
 
 def pending(applied: Sequence[Row], known: Sequence[Migration], label: str) -> tuple[Migration, ...]:
-    """Return what is still to be applied to a store that has `applied`; raises where it is not a past of ours."""
+    """Return the migrations that a store with `applied` still needs. Raise `Newer` if a newer Loom wrote it, `Corrupt`
+    if one of its migrations differs from ours."""
     by_version = {migration.version: migration for migration in known}
     for version, name, checksum in applied:
         if version not in by_version:
             raise Newer(
-                f"{label} was written by a newer Loom (schema {version}, {name}; this one knows {known[-1].version}).",
+                f"{label} was written by a newer Loom (schema {version}, {name}; this one has {known[-1].version}).",
                 hint="Upgrade Loom, or point it at another store. Nothing was changed.",
             )
         if by_version[version].checksum != checksum:
             raise Corrupt(
                 f"{label} has a schema {version} that differs from this Loom's.",
-                hint="It was made by a build that was never released; open it with that build. Nothing was changed.",
+                hint="An unreleased build created it; open it with that build. Nothing was changed.",
             )
     done = {row[0] for row in applied}
     return tuple(migration for migration in known if migration.version not in done)

@@ -1,4 +1,4 @@
-"""Learned: what is known of a model besides the catalogue, where it came from, and when."""
+"""ModelFacts: facts about a model beyond the catalogue, with their origin and time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loom.store.nodes import plain_json, plain_text
 
 
 class ModelFact(msgspec.Struct, frozen=True, kw_only=True):
-    """`origin` is `asked` (of the endpoint) or `learned` (from a refusal); `at` is when."""
+    """`origin` is `asked` (reported by the endpoint) or `learned` (from a refused request); `at` is the time."""
 
     origin: str
     facts: Mapping[str, Any]
@@ -40,19 +40,20 @@ class ModelFacts:
         self._clock = clock
 
     async def list_facts(self, model: str, base_url: str) -> tuple[ModelFact, ...]:
-        """`model` is a reference such as `ollama/llava`; the same name elsewhere is another model."""
+        """Return the facts of a model. `model` is a reference such as `ollama/llava`; the same reference at another
+        `base_url` is another model."""
         sql = "SELECT origin, facts, at FROM learned WHERE model = :model AND base_url = :base_url ORDER BY origin"
         rows = await self._database.read(lambda tx: tx.execute(sql, {"model": model, "base_url": base_url}))
-        return tuple(_lesson(row) for row in rows)
+        return tuple(_fact_from_row(row) for row in rows)
 
     async def list_by_origin(self, origin: str) -> dict[str, Mapping[str, Any]]:
-        """Return the facts of one origin, by the reference of their model, whatever its address."""
+        """Return the facts of one origin by model reference; of several base URLs, the newest facts."""
         sql = "SELECT model, facts FROM learned WHERE origin = :origin ORDER BY model, at"
         rows = await self._database.read(lambda tx: tx.execute(sql, {"origin": origin}))
-        return {str(model): _lesson((origin, facts, 0.0)).facts for model, facts in rows}
+        return {str(model): _fact_from_row((origin, facts, 0.0)).facts for model, facts in rows}
 
     async def keep(self, model: str, base_url: str, origin: str, facts: Mapping[str, Any]) -> None:
-        """Takes the place of what the same origin said before."""
+        """Store facts, replacing older ones of the same origin."""
         values = {
             "model": plain_text(model, "the name of a model"),
             "base_url": plain_text(base_url, "an address"),
@@ -67,8 +68,8 @@ class ModelFacts:
         await self._database.write(lambda tx: tx.execute(sql, {"model": model, "base_url": base_url}), repeatable=True)
 
 
-def _lesson(row: Row) -> ModelFact:
-    what = "What was learned of a model"
+def _fact_from_row(row: Row) -> ModelFact:
+    what = "The record of a model's facts"
     stored = row_as(row, _Stored, what)
     try:
         return ModelFact(

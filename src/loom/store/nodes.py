@@ -1,7 +1,7 @@
-"""Nodes as rows: their ids, how they are written inside a transaction, how a row becomes a value again.
+"""Nodes as rows: compute their ids, write them inside a transaction, and convert rows back to values.
 
-An id is `node:sha256:` and a hash over the parent's id and the exact bytes of the stored message; a root's is a hash
-over its stored system prompt. Every row that is read is hashed again: what loads is what was written.
+An id is `node:sha256:` plus a hash over the parent's id and the exact bytes of the stored message; the id of a root is
+a hash over its stored system prompt. Every row is hashed again when it is read, so that damage is detected.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RACES: Final = 3
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A message in its place. The root holds the system prompt instead of a message."""
+    """A message at its position in a tree. A root holds the system prompt instead of a message."""
 
     id: str
     parent_id: str | None
@@ -47,7 +47,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class NodeRef(msgspec.Struct, frozen=True, array_like=True):
-    """What must be known of a node to write below it."""
+    """The columns of a node that are needed to write below it."""
 
     key: int
     id: str
@@ -56,12 +56,12 @@ class NodeRef(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def tree(self) -> int:
-        """The key of its root."""
+        """The key of the node's root; its own key if it is one."""
         return self.key if self.root_key is None else self.root_key
 
 
 class NodeDraft(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that is ready to be written."""
+    """A message that is encoded and ready to be written."""
 
     message: Message
     stored: str
@@ -72,7 +72,7 @@ class NodeDraft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredText(msgspec.Struct, frozen=True, kw_only=True):
-    """The exact text of a message, and the node that it is to be written below."""
+    """The stored text of a message, and the node to write it below."""
 
     parent: NodeRef
     message: Message
@@ -81,8 +81,8 @@ class StoredText(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredNode(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A row as it is, before anybody has looked whether it is what was written. On a path the row before it is its
-    parent, so its own columns say nothing of that."""
+    """A row whose hash has not been verified yet. `parent_id`, `parent_depth` and `key` are not set in the rows of a
+    path, in which each row's parent is the row before it."""
 
     id: str
     depth: int
@@ -108,7 +108,7 @@ _meta_decoder = msgspec.json.Decoder(dict[str, Any])
 _tags_decoder = msgspec.json.Decoder(tuple[str, ...])
 
 
-# What was damaged has bytes, too, even where they are no longer UTF-8: hence `surrogateescape`.
+# `surrogateescape`: damaged text may no longer be UTF-8, and its bytes must still be hashed.
 
 
 def root_id_of(stored: str) -> str:
@@ -125,15 +125,16 @@ def encode_root(system: str) -> str:
 
 
 def plain_text(text: str, what: str) -> str:
-    """Return text for a column of its own. PostgreSQL has no NUL in text; nothing that Loom names needs one."""
+    """Return `text` for a text column. Raise `ContentError`, with `what` in its message, if it contains NUL, which
+    PostgreSQL cannot store."""
     check_text(text)
     if "\0" in text:
-        raise ContentError(f"{what} cannot hold a NUL character")
+        raise ContentError(f"{what} cannot contain a NUL character")
     return text
 
 
 def plain_json(value: Any, what: str) -> str:
-    """Return a JSON value for a column of its own (NUL is escaped, as in messages)."""
+    """Return a value as JSON for a text column (NUL is escaped, as in messages). `what` names it in errors."""
     return msgspec.json.encode(check_json(value, what)).decode()
 
 
@@ -143,7 +144,7 @@ def drafts_of(
     meta: Mapping[str, Any] | None,
     metas: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[NodeDraft, ...]:
-    """`meta` describes all of the messages, `metas` each by itself."""
+    """Encode messages. `meta` applies to all of them, `metas` holds one mapping for each."""
     shared_meta = dict(meta or {})
     drafts: list[NodeDraft] = []
     for at, message in enumerate(messages):
@@ -164,8 +165,8 @@ def drafts_of(
 
 
 def digests_of(message: Message) -> frozenset[str]:
-    """Return everything in the media store that this message needs: its media, what it cites, what a
-    newer block names."""
+    """Return the digest of everything in the media store that a message refers to: its media, its citations, and any
+    digest in a block of an unknown type."""
     found = {media.digest for media in media_of(message)}
     found.update(_other_digests(message.blocks))
     return frozenset(found)
@@ -218,7 +219,7 @@ def ref_at(tx: Transaction, key: int) -> NodeRef:
 def _ref(rows: list[Row]) -> NodeRef:
     if not rows:
         raise Corrupt("A message that others refer to is missing.", hint="Run `loom doctor`.")
-    return row_as(rows[0], NodeRef, "The place of a message")
+    return row_as(rows[0], NodeRef, "The record of a message")
 
 
 def insert_root(tx: Transaction, system: str, now: float) -> NodeRef:
@@ -227,7 +228,7 @@ def insert_root(tx: Transaction, system: str, now: float) -> NodeRef:
 
 
 def insert_stored_root(tx: Transaction, stored: str, now: float, **marks: str) -> NodeRef:
-    """The same for the stored text of a root; `marks` are its meta, tags and bookmark, as they are stored."""
+    """Write a root from its stored text; `marks` are its meta, tags and bookmark in stored form."""
     params = {
         "id": root_id_of(stored),
         "parent_key": None,
@@ -244,7 +245,8 @@ def insert_stored_root(tx: Transaction, stored: str, now: float, **marks: str) -
 
 
 def insert_stored(tx: Transaction, placed: StoredText, now: float, **marks: str) -> NodeRef:
-    """Write a node whose stored text and marks (meta, tags, bookmark) come from elsewhere. One that is there stays."""
+    """Write a node from its stored text; `marks` are its meta, tags and bookmark in stored form. An existing node stays
+    unchanged."""
     params = _params(placed.parent, placed.message.role, placed.stored, placed.source)
     ref, is_new = _insert(tx, {**params, **_NO_MARKS, **marks, "now": now})
     if is_new:
@@ -255,7 +257,7 @@ def insert_stored(tx: Transaction, placed: StoredText, now: float, **marks: str)
 def insert_path(
     tx: Transaction, parent: NodeRef, drafts: Sequence[NodeDraft], now: float
 ) -> tuple[tuple[Node, ...], NodeRef, bool]:
-    """Write drafts below `parent`. Gives their nodes, a reference to the last, and whether all of them are new."""
+    """Write drafts below `parent`. Return their nodes, a reference to the last, and whether all of them are new."""
     nodes: list[Node] = []
     all_new = True
     for draft in drafts:
@@ -321,7 +323,7 @@ def _insert_digests(tx: Transaction, ref: NodeRef, digests: Iterable[str]) -> No
 
 
 def _insert(tx: Transaction, params: dict[str, Any]) -> tuple[NodeRef, bool]:
-    """Return a node, and whether this wrote it. Where another wrote it first, it is the same node."""
+    """Insert a node if it does not exist. Return it, and whether this call inserted it."""
     for _ in range(_RACES):
         written = tx.execute(_INSERT_NODE, params)
         if written:
@@ -348,12 +350,11 @@ _SELECT_PATH: Final = (
 
 
 def full_id(tx: Transaction, text: str) -> str:
-    """Return the id that `text` means: itself, or the only one that begins with these digits."""
+    """Return the full id for an id or a unique prefix of at least eight digits. Raise `NotFound` if none or several
+    match."""
     match = _NODE_ID.fullmatch(text)
     if match is None:
-        raise NotFound(
-            "That is not the id of a message.", hint="Give eight or more of its hexadecimal digits, as shown."
-        )
+        raise NotFound("That is not the id of a message.", hint="Use at least eight of its hexadecimal digits.")
     digits = match[1]
     found = tx.execute(
         "SELECT id FROM node WHERE id >= :first AND id <= :last ORDER BY id LIMIT 2",
@@ -362,7 +363,7 @@ def full_id(tx: Transaction, text: str) -> str:
     if not found:
         raise NotFound(f"Message {digits[:12]} not found.", hint="It may have been deleted with its session.")
     if len(found) > 1:
-        raise NotFound(f"More than one message begins with {digits}.", hint="Give more digits.")
+        raise NotFound(f"More than one message id begins with {digits}.", hint="Use a longer id prefix.")
     return cast("str", found[0][0])
 
 
@@ -371,7 +372,8 @@ def read_node(tx: Transaction, node_id: str) -> StoredNode:
 
 
 def read_path(tx: Transaction, node_id: str, *, above: int = -1) -> list[StoredNode]:
-    """From the root, or from below a depth, to a node; each is the parent of the next."""
+    """Return the rows from the root to a node, or only those deeper than `above`; each is the parent of the next.
+    Raise `Corrupt` if one is missing."""
     path = stored_nodes(tx.execute(_SELECT_PATH, {"id": full_id(tx, node_id), "above": above}))
     path.sort(key=attrgetter("depth"))
     if [row.depth for row in path] != list(range(above + 1, above + 1 + len(path))):
@@ -383,7 +385,7 @@ def stored_nodes(rows: list[Row]) -> list[StoredNode]:
     try:
         return msgspec.convert(rows, _rows)
     except (msgspec.ValidationError, UnicodeError):
-        return [stored_node(row) for row in rows]  # which raises, and says which one it is
+        return [stored_node(row) for row in rows]  # raises, and names the damaged row
 
 
 def stored_node(row: Row) -> StoredNode:
@@ -394,15 +396,15 @@ def stored_node(row: Row) -> StoredNode:
 
 
 def node_of(row: StoredNode, parent_id: str | None) -> Node:
-    """Return the value of a row; `Corrupt` with the node's id where the row is not what was written."""
+    """Verify and convert a row. Raise `Corrupt`, with the node's id, if the row is damaged."""
     if not has_true_id(row, parent_id):
-        raise damaged_node(row.id, "its text is not the text that was written")
+        raise damaged_node(row.id, "its text differs from what was written")
     return _node(row, parent_id, *content_of(row))
 
 
 def nodes_below(parent_id: str, rows: Sequence[StoredNode]) -> tuple[Node, ...]:
-    """Return the values of rows that follow one another below a node. Pass by pass, which is quicker
-    than row by row."""
+    """Verify and convert consecutive rows below a node. It does each step for all rows, which is faster than row by
+    row."""
     texts = [row.message for row in rows]
     ids = [row.id for row in rows]
     parents = [parent_id, *ids[:-1]]
@@ -411,7 +413,7 @@ def nodes_below(parent_id: str, rows: Sequence[StoredNode]) -> tuple[Node, ...]:
     except ContentError:
         messages = []
     if len(messages) < len(rows):
-        return tuple(map(node_of, rows, parents))  # which raises, and says which one it is
+        return tuple(map(node_of, rows, parents))  # raises, and names the damaged row
     return tuple(map(_node, rows, parents, messages))
 
 
@@ -420,7 +422,7 @@ def _node(row: StoredNode, parent_id: str | None, message: Message | None, syste
         meta = _meta_decoder.decode(row.meta) if row.meta != "{}" else {}
         tags = _tags_decoder.decode(row.tags) if row.tags != "[]" else ()
     except (msgspec.DecodeError, UnicodeError):
-        raise damaged_node(row.id, "its notes cannot be read") from None
+        raise damaged_node(row.id, "its metadata cannot be read") from None
     return Node(
         id=row.id,
         parent_id=parent_id,
@@ -442,7 +444,7 @@ def has_true_id(row: StoredNode, parent_id: str | None) -> bool:
 
 
 def content_of(row: StoredNode) -> tuple[Message | None, str | None]:
-    """Return what a node says: a message, or a root's system prompt."""
+    """Decode a row; return its message and None, or None and a root's system prompt."""
     try:
         if row.depth > 0:
             return decode_message(row.message), None
@@ -462,5 +464,5 @@ def damaged_node(node_id: object, reason: str) -> Corrupt:
 
 
 def printable(node_id: object) -> str:
-    """An id may be damaged, too."""
+    """Return an id for a message; an id that is itself damaged is escaped and shortened."""
     return node_id if isinstance(node_id, str) and _NODE_ID.fullmatch(node_id) else ascii(node_id)[:100]

@@ -1,9 +1,9 @@
-"""PostgreSQL: for more than one daemon. A few threads, each with its own connection; the server groups the commits.
+"""PostgresDatabase: the database for more than one daemon. It uses a few threads, each with its own connection.
 
-Everything lives in the schema `loom`, so that a database may be shared with other programs. Transactions that lose a
-race (serialisation, deadlock, a row that was deleted meanwhile) run again. A server that refuses, is stopped, starts or
-hangs up is `Unreachable`: inside `wait_for_database` the work is tried again on a new connection, elsewhere the caller
-gets the error, and the next call connects anew.
+All tables are in the schema `loom`, so that other programs can share the database. Transactions that fail because of a
+concurrent one (serialisation, deadlock, a deleted row) run again. If the server refuses connections, is starting or
+stopped, or drops the connection, `Unreachable` is raised, and the next call opens a new connection; inside
+`wait_for_database` the work is retried instead.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WORDS: Final = {
 _THREADS: Final = 8
 _TRIES: Final = 8
 _RETRY_SECONDS: Final = 0.25
-"""Between two tries of work that waits for the server."""
+"""The pause between two tries while the server is unreachable."""
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 _DATABASE_TIME: Final = "EXTRACT(EPOCH FROM clock_timestamp())::double precision"
 _REFUSAL = re.compile(r"FATAL: +([^\n]+)")
@@ -77,11 +77,11 @@ class PostgresTransaction:
 
 
 class _CommitUnknown(Exception):
-    """The connection was lost while the server committed: the transaction may have happened."""
+    """The connection was lost during a commit: the transaction may or may not have been committed."""
 
 
 class PostgresDatabase:
-    """Use `open_database`, which finds the right backend."""
+    """Create it with `open_database`, which selects the backend."""
 
     def __init__(self, url: str, label: str) -> None:
         self._url = url
@@ -126,10 +126,10 @@ class PostgresDatabase:
         return await self.read(lambda tx: tx.execute(sql, params))
 
     async def scrub(self) -> None:
-        """Nothing to do: the server reclaims dead rows by itself (autovacuum), and its files are not ours."""
+        """Do nothing: the server reclaims deleted rows by itself (autovacuum), and Loom has no access to its files."""
 
     async def check(self) -> tuple[str, ...]:
-        """Nothing to say: checking a server's files (pg_amcheck) is its owner's business."""
+        """Return nothing: the server's administrator checks its files (pg_amcheck)."""
         return ()
 
     async def check_writable(self) -> None:
@@ -169,21 +169,15 @@ class PostgresDatabase:
                 is_unknown = isinstance(error.__cause__, _CommitUnknown)
                 if (is_unknown and not repeatable) or not is_waiting_allowed():
                     raise
-                self._note_away(error)
+                if self._away_since is None:
+                    self._away_since = time.monotonic()
+                    _log.warning("%s Running turns wait for it.", error.message)
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
-                self._note_back()
+                if self._away_since is not None:
+                    _log.warning("%s answers again, after %.1f s.", self._label, time.monotonic() - self._away_since)
+                    self._away_since = None
                 return result
-
-    def _note_away(self, error: Unreachable) -> None:
-        if self._away_since is None:
-            self._away_since = time.monotonic()
-            _log.warning("%s Running turns wait for it.", error.message)
-
-    def _note_back(self) -> None:
-        if self._away_since is not None:
-            _log.warning("%s answers again, after %.1f s.", self._label, time.monotonic() - self._away_since)
-            self._away_since = None
 
     def _run(self, work: Work[T], begin: LiteralString) -> T:
         import psycopg
@@ -214,12 +208,15 @@ class PostgresDatabase:
                     raise
                 raise _CommitUnknown from error
         except BaseException:
-            self._roll_back(connection)
+            try:
+                connection.execute("ROLLBACK")
+            except psycopg.Error:
+                self._drop(connection)
             raise
         return result
 
     def _begin(self, begin: LiteralString) -> PgConnection:
-        """A connection with an open transaction. One that died while it was idle is replaced without a word."""
+        """Return this thread's connection with an open transaction. Replace a connection that was lost while idle."""
         import psycopg
 
         connection = cast("PgConnection | None", getattr(self._local, "connection", None))
@@ -236,14 +233,6 @@ class PostgresDatabase:
         connection.execute(begin)
         return connection
 
-    def _roll_back(self, connection: PgConnection) -> None:
-        import psycopg
-
-        try:
-            connection.execute("ROLLBACK")
-        except psycopg.Error:
-            self._drop(connection)
-
     def _drop(self, connection: PgConnection) -> None:
         connection.close()
         self._open_connections.discard(connection)
@@ -252,7 +241,8 @@ class PostgresDatabase:
 
 @functools.cache
 def _translate_sql(sql: str) -> LiteralString:
-    """Our SQL in psycopg's spelling. Statements are constants of this package: there is nothing to inject."""
+    """Translate a statement of the shared dialect for psycopg. Statements are constants of this package, so the cast to
+    `LiteralString` is safe."""
     spelled = sql.replace("%", "%%").replace("DATABASE_TIME", _DATABASE_TIME)
     return cast("LiteralString", _PARAMETER.sub(r"%(\1)s", spelled))
 
@@ -273,17 +263,18 @@ def _label_of(url: str) -> str:
         parts = conninfo_to_dict(url)
     except psycopg.ProgrammingError:
         raise ConfigError(
-            "this is not an address of a PostgreSQL database", key="store", hint="Write postgresql://user@host/name."
+            "this is not the URL of a PostgreSQL database", key="store", hint="Use postgresql://user@host/name."
         ) from None
     return f"The database {parts.get('dbname') or parts.get('user') or 'loom'} at {parts.get('host') or 'localhost'}"
 
 
 def _migrate(connection: PgConnection, label: str, busy_seconds: float) -> None:
-    """Look first, so that a store of a newer Loom stays as it is; then apply what is missing, one process at a time."""
+    """Apply pending migrations, one process at a time. The history is checked first, so that a store of a newer Loom
+    stays unchanged."""
     encoding = connection.execute("SHOW server_encoding").fetchall()[0][0]
     if encoding != "UTF8":
         raise StoreError(
-            f"{label} keeps text as {encoding}.", hint="Create a database with UTF8: createdb --encoding=UTF8 …"
+            f"{label} has the encoding {encoding}.", hint="Create it with UTF8: createdb --encoding=UTF8 …"
         )
     tx = PostgresTransaction(connection)
     exists = tx.execute("SELECT 1 FROM pg_tables WHERE schemaname = 'loom' AND tablename = 'migration'")
@@ -299,22 +290,22 @@ def _migrate(connection: PgConnection, label: str, busy_seconds: float) -> None:
 
 
 def _translate_error(error: psycopg.Error, label: str) -> Exception:
-    """Return what went wrong, in our words. An error that only a bug can cause stays what it is."""
+    """Return the `LoomError` for a database error; return `error` itself if only a bug in Loom can cause it."""
     state = error.sqlstate or ""
     found: LoomError | None = None
     if state == "53100":
-        found = Full(f"{label} has no space left; nothing of this was stored.", hint="Free space on its server.")
+        found = Full(f"{label} has no space left; nothing was stored.", hint="Free space on its server.")
     elif state in {"25006", "42501"}:
         found = ReadOnly(
             f"{label} cannot be written by this user, or is a standby server.",
-            hint="Grant the right, or use the primary.",
+            hint="Grant write access, or use the primary.",
         )
     elif state in {"XX001", "XX002", "42P01", "42703"}:
         found = Corrupt(f"{label} is damaged.", hint="Run `loom doctor`, and look at the server's log.")
     elif state in _LOST_RACES or state.startswith("23"):
-        found = Conflict(f"{label} refused a change that others kept overtaking.", hint="Try again.")
+        found = Conflict(f"{label} refused a change because of concurrent changes.", hint="Try again.")
     elif state.startswith("28") or state in {"3D000", "3F000"}:
-        found = Unreachable(f"{label} does not let this user in.", hint="Check the name, the user and the password.")
+        found = Unreachable(f"{label} refuses this user.", hint="Check the name, the user and the password.")
     elif state == "55P03":
         found = Unreachable(f"{label} is busy: another process is changing its schema.", hint="Try again.")
     elif not state or state.startswith(("08", "53", "57P", "58")):
@@ -329,9 +320,11 @@ def _unreachable(error: psycopg.Error, label: str) -> LoomError | None:
         return None
     refusal = _REFUSAL.search(str(error))
     if refusal is not None and "the database system is" in refusal[1]:
-        return Unreachable(f"{label} is away: {refusal[1]}.", hint="Try again in a moment.")
+        return Unreachable(f"{label} is unavailable: {refusal[1]}.", hint="Try again in a moment.")
     if refusal is not None:
-        return Unreachable(f"{label} refuses: {refusal[1]}.", hint="Check the name, the user and the password.")
+        return Unreachable(
+            f"{label} refused the connection: {refusal[1]}.", hint="Check the name, the user and the password."
+        )
     return Unreachable(
         f"{label} does not answer.", hint="Check that the server runs and can be reached; the next call tries again."
     )

@@ -1,7 +1,7 @@
-"""The identity of a process that holds a lease, and whether it surely ended, so that its lease need not expire.
+"""The identity of a process that holds a lease, and whether that process has ended: its lease is then free at once.
 
-A name says the machine's boot, the process namespace, the process and when it began. It is only a hint: that a lease is
-taken over too early costs the old holder its turn, never the session; the fence sees to that.
+A name contains the boot id of the machine, the process namespace, the process id and its start time. It is only a hint:
+a lease that is taken over too early costs the old holder its turn, but cannot damage the session, because of the fence.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Final
 _SEPARATOR: Final = "/"
 _DEAD_STATES: Final = ("Z", "X")
 _STATE, _BEGAN = 0, 19
-"""Fields of /proc/PID/stat behind the name of the program."""
+"""Indexes of fields in /proc/PID/stat, counted after the program name."""
 
 _living: set[str] = set()
-"""Holders of this very process."""
+"""The names of the open holders in this process."""
 
 
 class ProcessIdentity:
-    """One owner of leases; `close` says that it is no more."""
+    """A holder of leases in this process. After `close`, other processes may take over its leases."""
 
     def __init__(self) -> None:
         pid = os.getpid()
@@ -35,7 +35,7 @@ class ProcessIdentity:
 
 
 def is_gone(name: str) -> bool:
-    """Return whether the process of that name has ended; False if that is unknown here."""
+    """Return whether the holder with this name has ended; False if this machine cannot know."""
     if name in _living:
         return False
     place, _, rest = name.rpartition(_SEPARATOR)[0].partition(_SEPARATOR)
@@ -50,7 +50,7 @@ def is_gone(name: str) -> bool:
 
 @cache
 def _place() -> str:
-    """Return where a process number means something: this boot of this machine, and the container in it."""
+    """Return the scope in which process ids are unique: this boot of this machine, and the container."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}.{Path('/proc/self/ns/pid').readlink()}"
@@ -59,7 +59,7 @@ def _place() -> str:
 
 
 def _began(pid: int) -> str | None:
-    """When a process began, in ticks; "dead" where it waits to be buried, None where the system does not say."""
+    """Return the start time of a process in clock ticks, "dead" for a zombie, or None if /proc does not have it."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

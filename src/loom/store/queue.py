@@ -1,8 +1,8 @@
-"""Queue: what waits to be said, kept until its turn comes, said once.
+"""MessageQueue: messages that wait for their turn. Each is delivered exactly once.
 
-A message leaves the queue in the very transaction that puts it below the head, so a process that dies has either said
-it or still has it waiting. Its row stays for a while: sending the same key again, because an acknowledgement got lost,
-returns the first one.
+A message leaves the queue in the same transaction that writes it below the head, so that a crash neither loses nor
+repeats it. Its row stays for a week: a client that sends the same key again, because it missed the acknowledgement,
+gets the first result.
 """
 
 from __future__ import annotations
@@ -70,15 +70,16 @@ class MessageQueue:
         options: Options = _PLAIN,
         events: Callable[[str], EncodedEvents] = lambda _: (),
     ) -> Queued:
-        """Queue a message until its turn begins, and append `events` (called with its id) in the same transaction.
+        """Queue a message, and append `events` (called with its id) in the same transaction. Without a `message`,
+        request another answer to `options.parent`.
 
-        With a `key` that was put before, change nothing and return the first message, `is_new` False. Without a
-        message, `options.parent` gets another answer. Raise `NotFound` if the session does not keep `options.parent`.
+        If `key` was used before, change nothing and return the first result with `is_new` False; raise `KeyReused` if
+        the message or the options differ. Raise `NotFound` if `options.parent` is not part of the session.
         """
         if not 1 <= options.n <= MAX_ANSWERS:
-            raise ContentError(f"a message gets 1 to {MAX_ANSWERS} answers, not {options.n}")
+            raise ContentError(f"the number of answers must be 1 to {MAX_ANSWERS}, not {options.n}")
         if message is None and not options.parent:
-            raise ContentError("another answer needs the message that it answers")
+            raise ContentError("another answer needs `parent`, the message to answer")
         values: dict[str, object] = {
             "id": secrets.token_hex(16),
             "request_key": plain_text(key, "a key") or secrets.token_hex(16),
@@ -111,7 +112,8 @@ class MessageQueue:
         return await self._database.write(work)
 
     async def list(self, session_id: str) -> tuple[Queued, ...]:
-        """Return what waits, in order. One with a `node` has begun, or asks for another answer to that node."""
+        """Return the queued messages in order. One with a `node` has started, or requests another answer to that
+        node."""
 
         def work(tx: Transaction) -> tuple[Queued, ...]:
             rows = tx.execute(_SELECT_WAITING, {"session_key": check_session(tx, session_id)[0]})
@@ -120,30 +122,31 @@ class MessageQueue:
         return await self._database.read(work)
 
     async def remove(self, session_id: str, queued_id: str) -> bool:
-        """Leave it unsaid; False where it was taken, or is not there. Of one that has begun, no further answers are
-        made."""
+        """Remove a message from the queue; one that has started gets no further answers. Return False if it is not in
+        the queue."""
         plain_text(queued_id, "an id")
 
         def work(tx: Transaction) -> bool:
             session_key, _, _ = lock_session(tx, session_id)
             found = tx.execute(_SELECT_NODE, {"session_key": session_key, "id": queued_id})
-            if found:  # which may be damaged: this is how to be rid of it
+            if found:  # its message is not decoded, so that a damaged one can be removed
                 _settle(tx, queued_id, node=found[0][0], answers_left=0)
             return bool(found)
 
         return await self._database.write(work)
 
     async def waiting(self) -> tuple[str, ...]:
-        """Return the ids of the sessions in which something waits, the one that waits longest first."""
+        """Return the ids of the sessions with queued messages, the longest waiting first."""
         return tuple(row[0] for row in await self._database.read(lambda tx: tx.execute(_SELECT_SESSIONS)))
 
 
 def _same_request(tx: Transaction, row: Row, values: Mapping[str, object]) -> Queued:
-    """What came of the first request with a key. Another message under it would be lost, so it is refused."""
+    """Return the result of the first request with a key. Raise `KeyReused` if the message or its options differ: they
+    would be lost."""
     known = _queued_from_row(row)
     stored = msgspec.convert(row, _QueuedRow)
     text = stored.message
-    if not text and stored.node and values["message"]:  # it was taken: the forest has what it said
+    if not text and stored.node and values["message"]:  # it was delivered: its text is in the forest
         found = tx.execute("SELECT message FROM node WHERE id = :id", {"id": stored.node})
         text = found[0][0] if found else ""
     if stored.options != values["options"] or text not in ("", values["message"]):
@@ -159,9 +162,9 @@ def is_queued(tx: Transaction, session_key: int, queued_id: str) -> bool:
 
 
 def pop_queued(tx: Transaction, session_key: int, queued_id: str, head: NodeRef, now: float) -> str:
-    """Take a message that `is_queued` from the queue and write it below `head`, or move the head back to the message
-    that gets another answer; a summary is written below the head as it is now. Return its node. The caller holds the
-    lock `PRUNE`."""
+    """Take a message that `is_queued` and write it below `head`; return its node. For another answer, move the head
+    back to the message to answer, and return that; for a summary, return the head. The caller holds the lock
+    `PRUNE`."""
     rows = tx.execute(_SELECT_ONE, {"session_key": session_key, "id": queued_id})
     found = _queued_from_row(rows[0])
     if found.message is not None:
@@ -176,7 +179,7 @@ def pop_queued(tx: Transaction, session_key: int, queued_id: str, head: NodeRef,
 
 
 def _settle(tx: Transaction, queued_id: str, *, node: str, answers_left: int) -> None:
-    """What a message says is not kept twice: the forest has it now, or it was removed."""
+    """Record that a message was delivered or removed, and delete its text and media references from the queue."""
     tx.execute(_UPDATE, {"id": queued_id, "message": "", "node": node, "answers_left": answers_left})
     tx.execute(_DELETE_MEDIA, {"id": queued_id})
 
@@ -188,8 +191,8 @@ def _queued_from_row(row: Row) -> Queued:
         options = msgspec.json.decode(found.options, type=Options)
     except (ContentError, msgspec.DecodeError, UnicodeError):
         raise Corrupt(
-            f"The waiting message {ascii(row[0])[1:-1][:80]} is damaged.",
-            hint="Take it out of the queue (DELETE /v1/sessions/{session}/queue/{message}) and say it again.",
+            f"The queued message {ascii(row[0])[1:-1][:80]} is damaged.",
+            hint="Remove it from the queue (DELETE /v1/sessions/{session}/queue/{message}) and send it again.",
         ) from None
     return Queued(
         id=found.id,

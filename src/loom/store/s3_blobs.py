@@ -1,12 +1,11 @@
-"""Bucket: a place behind the S3 protocol, through obstore (extra `s3`).
+"""S3Blobs: a blob store in an S3 bucket, through obstore (extra `s3`).
 
-A put is one conditional request where the server knows them. Servers that do not, or that ignore the condition,
-overwrite bytes with equal bytes, because keys are made from content. A bucket cannot change an object's age, so to
-refresh one is to write it again.
+`put` is one conditional request if the server supports those. Other servers overwrite bytes with equal bytes, because
+keys are made from content. S3 cannot change the modification time of an object, so refreshing one rewrites it.
 
-Every operation has a deadline: `timeout_seconds`, and time for its bytes at the slowest useful speed. A bucket that
-missed one, or that could not be connected to, is not tried again for a moment: a request that needs twenty media waits
-once, not twenty times.
+Every operation has a deadline: `timeout_seconds` plus the time for its bytes at the lowest acceptable speed. After a
+missed deadline or a failed connection, operations fail at once for a few seconds: a request that needs twenty media
+waits once, not twenty times.
 """
 
 from __future__ import annotations
@@ -41,10 +40,11 @@ from loom.store.blobs import (
     GRACE,
     MAX_BLOB_BYTES,
     BlobEntry,
+    BlobHead,
     Checksum,
+    ChecksumOf,
     FileStamp,
     KeyOf,
-    SealOf,
     damaged_blob,
     missing_blob,
 )
@@ -58,17 +58,17 @@ _log = logging.getLogger(__name__)
 
 PEEKED_AT_ONCE: Final = 16
 WINDOW_BYTES: Final = 7 * BLOCK_BYTES
-"""Read with one request: most pictures, and little enough to hold."""
+"""The bytes of one read request: enough for most images, and little enough to hold in memory."""
 
 PART_BYTES: Final = 8 * 1024 * 1024
 PARTS_AT_ONCE: Final = 2
 OPTIONS: Final = ("endpoint", "region", "access_key_id", "secret_access_key", "session_token")
 SLOWEST_BYTES_PER_SECOND: Final = 256 * 1024
-"""What an operation's deadline allows for its bytes."""
+"""The lowest acceptable speed; it sets how long an operation may take for its bytes."""
 CONNECT_SECONDS: Final = 5.0
 RETRY_AFTER_SECONDS: Final = 5.0
-"""How long a bucket that did not answer is left alone."""
-_CLOCK_TICK: Final = timedelta(seconds=1)  # S3 cuts times to whole seconds
+"""How long operations fail at once after the bucket did not answer."""
+_CLOCK_TICK: Final = timedelta(seconds=1)  # S3 truncates times to whole seconds
 _CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,62}")
@@ -89,8 +89,8 @@ class S3Blobs:
         await self.write(key_of(sha256), data, Checksum(sha256))
         return sha256
 
-    async def write(self, key: str, data: bytes | memoryview, seal: Checksum, *, durable: bool = True) -> None:
-        del seal, durable  # an answered PUT is durable, and the server checks the hash that signs the request
+    async def write(self, key: str, data: bytes | memoryview, checksum: Checksum, *, durable: bool = True) -> None:
+        del checksum, durable  # a confirmed PUT is durable, and the server verifies the hash in the signed request
         state = await self._state(key, len(data))
         if state != "young":
             await self._put(key, data, size_bytes=len(data), absent=state == "absent")
@@ -98,14 +98,14 @@ class S3Blobs:
     async def open_temp(self) -> S3TempBlob:
         return await asyncio.to_thread(S3TempBlob, self)
 
-    async def load(self, key: str, seal: Checksum) -> bytes:
-        data = (await self._fetch(key, least_bytes=seal.start))[seal.start :]
-        if (await asyncio.to_thread(hashlib.sha256, data)).hexdigest() != seal.sha256:
+    async def load(self, key: str, checksum: Checksum) -> bytes:
+        data = (await self._fetch(key, least_bytes=checksum.start))[checksum.start :]
+        if (await asyncio.to_thread(hashlib.sha256, data)).hexdigest() != checksum.sha256:
             raise self._damage_error(key)
         return data
 
     async def _fetch(self, key: str, *, least_bytes: int) -> bytes:
-        """Return a whole object. Its size, which the answer begins with, says how long the rest may take."""
+        """Return a whole object. The size in the response headers sets the deadline for the body."""
         async with self._request("read", key):
             answer = await self._store.get_async(key)
         size_bytes = answer.meta["size"]
@@ -114,37 +114,38 @@ class S3Blobs:
         async with self._request("read", key, size_bytes=size_bytes):
             return bytes(await answer.bytes_async())
 
-    async def peek(self, keys: Sequence[str], length: int, seal_of: SealOf) -> dict[str, tuple[bytes, BlobEntry]]:
-        found: dict[str, tuple[bytes, BlobEntry]] = {}
-        places = asyncio.Semaphore(PEEKED_AT_ONCE)
+    async def peek(self, keys: Sequence[str], length: int, checksum_of: ChecksumOf) -> dict[str, BlobHead]:
+        found: dict[str, BlobHead] = {}
+        slots = asyncio.Semaphore(PEEKED_AT_ONCE)
 
         async def peek_one(key: str) -> None:
-            async with places:
+            async with slots:
                 with suppress(NotFound, Corrupt):
                     data, entry = await self.head_bytes(key, length)
-                    seal_of(key, data, entry)
+                    checksum_of(key, data, entry)
                     found[key] = data, entry
 
         await asyncio.gather(*map(peek_one, keys))
         return found
 
-    async def head_bytes(self, key: str, length: int) -> tuple[bytes, BlobEntry]:
+    async def head_bytes(self, key: str, length: int) -> BlobHead:
         return await self._window(key, 0, length)
 
-    async def open_local(self, key: str, seal: Checksum) -> io.FileIO | None:
-        del key, seal
+    async def open_local(self, key: str, checksum: Checksum) -> io.FileIO | None:
+        del key, checksum
         return None
 
-    async def blocks(self, key: str, seal: Checksum, block_bytes: int) -> AsyncIterator[bytes]:
-        """Nothing leaves of the last window before the whole is checked, so damaged bytes are never sent whole."""
+    async def blocks(self, key: str, checksum: Checksum, block_bytes: int) -> AsyncIterator[bytes]:
+        """Yield the bytes in blocks. The last window is yielded only after the whole is verified, so that damaged bytes
+        are never delivered completely."""
         window_bytes = max(1, WINDOW_BYTES // block_bytes) * block_bytes
-        hasher, position, end = hashlib.sha256(), seal.start, seal.start + 1
+        hasher, position, end = hashlib.sha256(), checksum.start, checksum.start + 1
         while position < end:
             window, entry = await self._window(key, position, window_bytes)
             end = entry.size_bytes
             await asyncio.to_thread(hasher.update, window)
             position += len(window)
-            if (position >= end and hasher.hexdigest() != seal.sha256) or (position < end and not window):
+            if (position >= end and hasher.hexdigest() != checksum.sha256) or (position < end and not window):
                 raise self._damage_error(key)
             for start in range(0, len(window), block_bytes):
                 yield window[start : start + block_bytes]
@@ -154,12 +155,13 @@ class S3Blobs:
             try:
                 return _entry(await self._store.head_async(key))
             except FileNotFoundError:
-                # The answer to HEAD has no body, so a missing bucket looks like a missing object; listing tells.
+                # The response to HEAD has no body, so a missing bucket looks like a missing object. A list request
+                # raises if the bucket is missing.
                 await anext(self._list("none/such"), None)
                 return None
 
     def file_stamp(self, key: str) -> FileStamp | None:
-        del key  # only the network could tell
+        del key  # a stamp would need a request
         return ()
 
     async def touch(self, key: str) -> bool:
@@ -171,13 +173,13 @@ class S3Blobs:
         if not _is_young(entry):
             try:
                 data = await self._fetch(key, least_bytes=0)
-            except NotFound:  # deleted since
+            except NotFound:  # deleted in the meantime
                 return False
             await self._put(key, data, size_bytes=len(data), absent=False)
         return True
 
     async def delete(self, key: str, *, unless_since: datetime | None = None) -> bool:
-        """Unlike in a folder, a write that falls between the check of the age and the deletion is not seen."""
+        """Delete an object. Unlike in a folder, a write between the age check and the deletion goes unnoticed."""
         entry = await self.stat(key)
         if entry is None or (unless_since is not None and entry.modified_at + _CLOCK_TICK > unless_since):
             return False
@@ -196,12 +198,12 @@ class S3Blobs:
                 yield _entry(meta)
 
     async def check(self) -> None:
-        """Ask for a list of nothing: the answer needs the bucket, the network and the credentials."""
+        """List an empty prefix: it fails if the bucket, the network or the credentials do."""
         async with self._request("read"):
             await anext(self._list("none/such"), None)
 
     async def upload(self, key: str, file: IO[bytes], size_bytes: int) -> None:
-        """A spooled file, in parts when it is large."""
+        """Upload a file, in parts if it is large."""
         if size_bytes <= PART_BYTES:
             file.seek(0)
             await self.write(key, await asyncio.to_thread(file.read), Checksum(""))
@@ -210,8 +212,8 @@ class S3Blobs:
             await self._put(key, file, size_bytes=size_bytes, absent=False)
 
     async def _state(self, key: str, size_bytes: int) -> Literal["absent", "young", "stale"]:
-        """Return whether the bytes have to be sent: not when they are there, of the right size and not about to be
-        swept."""
+        """Return "absent", "young" or "stale". A young object has the right size, and no sweep deletes it soon:
+        it need not be sent."""
         from obstore.exceptions import PermissionDeniedError
 
         async with self._request("write", key):
@@ -219,7 +221,7 @@ class S3Blobs:
                 entry = _entry(await self._store.head_async(key))
             except FileNotFoundError:
                 return "absent"
-            except PermissionDeniedError:  # who may write but not list is refused the answer "absent"
+            except PermissionDeniedError:  # without s3:ListBucket, a missing object is reported as 403
                 return "stale"
         whole = entry.size_bytes == size_bytes and key not in self._suspect
         return "young" if whole and _is_young(entry) else "stale"
@@ -232,7 +234,7 @@ class S3Blobs:
         self._suspect.discard(key)
 
     async def _create(self, key: str, data: bytes | memoryview) -> bool:
-        """Put an object that must not exist. Return False if it has to be sent without that condition."""
+        """Put an object on condition that it does not exist. Return False if it must be sent unconditionally."""
         from obstore.exceptions import AlreadyExistsError, GenericError, NotSupportedError
 
         async with self._request("write", key, size_bytes=len(data)):
@@ -247,9 +249,9 @@ class S3Blobs:
                 pass
             else:
                 return True
-        return await self._state(key, len(data)) == "young"  # another process may have put the same bytes meanwhile
+        return await self._state(key, len(data)) == "young"  # another process may have put the same bytes
 
-    async def _window(self, key: str, start: int, length: int) -> tuple[bytes, BlobEntry]:
+    async def _window(self, key: str, start: int, length: int) -> BlobHead:
         from obstore.exceptions import GenericError
 
         async with self._request("read", key, size_bytes=length):
@@ -257,7 +259,7 @@ class S3Blobs:
                 answer = await self._store.get_async(key, options={"range": (start, start + length)})
                 return bytes(await answer.bytes_async()), _entry(answer.meta)
             except GenericError as error:
-                if _status(error) != "416":  # nothing lies at or after `start`
+                if _status(error) != "416":  # the object ends before `start`
                     raise
                 return b"", _entry(await self._store.head_async(key))
 
@@ -272,7 +274,7 @@ class S3Blobs:
     async def _request(
         self, doing: Literal["read", "write"], key: str = "", *, size_bytes: int = 0
     ) -> AsyncGenerator[None]:
-        """Give what is done inside a deadline, and translate its errors."""
+        """Run the block with a deadline, and translate its errors."""
         from obstore.exceptions import BaseError
 
         self._outage.refuse_during()
@@ -287,13 +289,13 @@ class S3Blobs:
             if fault is None:
                 raise self._outage.begin(type(error).__name__) from None
             self._outage.end()
-            raise fault from None  # the foreign text holds the whole request
+            raise fault from None  # the text of `error` contains the whole request
         else:
             self._outage.end()
 
 
 class _Outage:
-    """Whether a bucket has stopped answering. Its beginning and its end are logged once each."""
+    """Tracks whether the bucket has stopped answering; logs the start and the end of each outage once."""
 
     def __init__(self) -> None:
         self._began_at: float | None = None
@@ -320,7 +322,7 @@ class _Outage:
 
 
 class S3TempBlob:
-    """A nameless local file: the key is a hash that is only known at the end."""
+    """An unnamed local file that is uploaded at the end, when its hash and so its key are known."""
 
     def __init__(self, bucket: S3Blobs) -> None:
         self._bucket = bucket
@@ -333,8 +335,8 @@ class S3TempBlob:
         with self._lock, faults("write"):
             self._size_bytes += self._file.write(data)
 
-    async def keep(self, key: str, seal: Checksum) -> None:
-        del seal
+    async def keep(self, key: str, checksum: Checksum) -> None:
+        del checksum
         await self._bucket.upload(key, self._file, self._size_bytes)
 
     def discard(self) -> None:
@@ -343,7 +345,7 @@ class S3TempBlob:
 
 
 def open_bucket(url: str, *, timeout_seconds: float) -> S3Blobs:
-    """Open `s3://bucket/prefix?endpoint=…&region=…`; what the address does not say comes from the AWS_* environment."""
+    """Open `s3://bucket/prefix?endpoint=…&region=…`; options that the URL lacks come from the AWS_* environment."""
     parts = urlsplit(url)
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     for option in given:
@@ -363,7 +365,7 @@ def open_bucket(url: str, *, timeout_seconds: float) -> S3Blobs:
     client: ClientConfig = {
         "connect_timeout": timedelta(seconds=min(CONNECT_SECONDS, timeout_seconds)),
         "read_timeout": timedelta(seconds=timeout_seconds),
-        # As a whole a request may take what its bytes need: `S3Blobs` sets the deadline.
+        # The longest that any request may take; `S3Blobs` sets a deadline for each by its bytes.
         "timeout": timedelta(seconds=timeout_seconds + MAX_BLOB_BYTES / SLOWEST_BYTES_PER_SECOND),
     }
     if endpoint.startswith("http://"):
@@ -372,7 +374,7 @@ def open_bucket(url: str, *, timeout_seconds: float) -> S3Blobs:
         S3Store(
             parts.netloc,
             prefix=parts.path.strip("/") or None,
-            # One object at a time is deleted anyway, and not every server knows the request that deletes many.
+            # Loom deletes one object at a time, and not every server supports bulk deletion.
             config=cast("S3Config", {**given, "disable_bulk_delete": True}),
             client_options=client,
             retry_config={"max_retries": 3, "retry_timeout": timedelta(seconds=timeout_seconds)},
@@ -383,8 +385,8 @@ def open_bucket(url: str, *, timeout_seconds: float) -> S3Blobs:
 
 def _wrong(what: str) -> ConfigError:
     return ConfigError(
-        f"the s3:// address of the media store cannot be used: {what}.",
-        hint="It looks like s3://bucket/prefix?endpoint=https://s3.example.com&region=eu-central-1.",
+        f"The s3:// URL of the media store is not valid: {what}.",
+        hint="Use s3://bucket/prefix?endpoint=https://s3.example.com&region=eu-central-1.",
     )
 
 
@@ -401,49 +403,41 @@ def _status(error: Exception) -> str:
     return found.group(1) if found else ""
 
 
-def _code(error: Exception) -> str:
-    found = _CODE.search(str(error))
-    return found.group(1) if found else ""
-
-
-def _message_text(error: Exception) -> str:
-    """Return the server's error code and status; without any, the kind of the error."""
-    return ", ".join(part for part in (_code(error), _status(error)) if part) or type(error).__name__
-
-
 def _no_answer(reason: str) -> BlobsUnavailable:
     return BlobsUnavailable(
         f"The bucket of the media store does not answer ({reason}).",
-        hint="Check endpoint and network; it is tried again in a moment.",
+        hint="Check the endpoint and the network; Loom tries again in a moment.",
     )
 
 
 def _fault(error: Exception, doing: Literal["read", "write"], key: str) -> LoomError | None:
-    """From obstore's exceptions, whose texts quote the server's XML, to ours, which keep only its error code. None if
-    the server did not answer at all."""
+    """Return the `LoomError` for an exception of obstore; None if the server did not answer at all. Only the server's
+    error code and status are quoted, because obstore's texts contain the request."""
     text = str(error)
-    code, status, said = _code(error), _status(error), _message_text(error)
+    found, status = _CODE.search(text), _status(error)
+    code = found.group(1) if found else ""
+    reason = ", ".join(part for part in (code, status) if part) or type(error).__name__
     if code == "NoSuchBucket":
         return BlobsUnavailable("The bucket of the media store does not exist.", hint="Create it, or correct its name.")
     if isinstance(error, FileNotFoundError) and key:
         return missing_blob(key)
     if "169.254.169.254" in text or code in _BAD_CREDENTIALS or status == "401":
         return BlobsUnavailable(
-            f"The bucket of the media store does not take the credentials ({said}).",
+            f"The bucket of the media store rejects the credentials ({reason}).",
             hint="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
         )
     if status == "403":
         return (
-            ReadOnly(f"The bucket refuses to be written ({said}); nothing was stored.", hint=_ALLOW)
-            if (doing == "write")
-            else BlobsUnavailable(f"The bucket refuses to be read ({said}).", hint=_ALLOW)
+            ReadOnly(f"The bucket denies write access ({reason}); nothing was stored.", hint=_ALLOW)
+            if doing == "write"
+            else BlobsUnavailable(f"The bucket denies read access ({reason}).", hint=_ALLOW)
         )
     if status == "507" or "StorageFull" in code or "Quota" in code:
-        return Full(f"The bucket is full ({said}); nothing was stored.", hint="Free some space, then try again.")
+        return Full(f"The bucket is full ({reason}); nothing was stored.", hint="Free some space, then try again.")
     if "builder error" in text:
         return BlobsUnavailable(
             "The endpoint of the bucket is plain http, which is not allowed.", hint="Set AWS_ALLOW_HTTP=true."
         )
     if status.startswith("4"):
-        return StoreError(f"The bucket refused the request ({said}).", hint="Check the address of the media store.")
-    return _no_answer(said) if code or status else None
+        return StoreError(f"The bucket refused the request ({reason}).", hint="Check the URL of the media store.")
+    return _no_answer(reason) if code or status else None

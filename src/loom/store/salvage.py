@@ -1,8 +1,8 @@
-"""Salvage: every row that can still be read of a damaged SQLite store, in a new one.
+"""Salvage: copy every readable row of a damaged SQLite store into a new one.
 
-Messages are checked by their ids, which are hashes of their text and place: what is saved is what was written. Where a
-message between others is lost, a note stands in its place, so that what followed it can still be read. Conversations
-whose record is lost are saved as recovered ones. The damaged file is only read.
+Messages are verified by their ids, which are hashes of their text and position, so that nothing altered is saved. A
+lost message between others is replaced by a note, so that the messages after it can still be read. Conversations whose
+session record is lost are saved as recovered ones. The damaged file is only read.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from loom.store.session_rows import new_session_id
 from loom.store.sqlite_file import open_database_file
 from loom.store.sqlite_pages import SqlitePages, SqliteRecord, SqliteValue
 
-NOTE: Final = "[A message that stood here was lost when the store was damaged (number {}).]"
+NOTE: Final = "[This message was lost when the store was damaged (number {}).]"
 RECOVERED: Final = "Recovered conversation"
 _JSON_COLUMNS: Final = ("overrides", "watermark", "quarantine", "settings")
 _COMPUTED: Final = ("node_media", "queued_media", "migration")
-"""Tables that are made anew from others."""
+"""Tables that are computed from others."""
 _WIDE: Final = 8
-"""A row with at least this number of columns is known by its form, also where two roots were
-mixed up and another table owns its page."""
+"""A row with at least this many columns is recognised by its column types alone, even on a page that seems to belong to
+another table because two roots were swapped."""
 
 _MAX_TRIED_CHARS: Final = 100_000
-"""Of longer messages the id is not computed hundreds of times."""
+"""Longer messages are not hashed against hundreds of candidate parent ids."""
 
 _Row = dict[str, Any]
 
 
 class SalvageReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What was saved. `messages` are those that are what was written; `notes` stand for messages that were lost between
-    others; `recovered_sessions` are conversations whose record was lost; `rows` counts what else there is, by table."""
+    """What was saved. `messages` counts verified messages, `notes` the replacements for lost ones,
+    `recovered_sessions` conversations whose session record was lost; `rows` counts all other rows by table."""
 
     sessions: int = 0
     recovered_sessions: int = 0
@@ -53,8 +53,8 @@ class SalvageReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Shape(msgspec.Struct, frozen=True):
-    """How the rows of a table look in the file. `kinds` has a letter for each column: `k` its row id, `t` text, `i` a
-    whole number, `f` a number, `b` bytes; a capital letter may be null. The last ones may be missing."""
+    """The column types of a table. `kinds` has a letter for each column: `k` row id, `t` text, `i` integer, `f` number,
+    `b` bytes; a capital letter may be null. Columns after the first `least` may be missing."""
 
     table: str
     columns: tuple[str, ...]
@@ -91,11 +91,10 @@ def _is_kind(value: SqliteValue, kind: str) -> bool:
 
 
 def salvage(source: Path, target: Path) -> SalvageReport:
-    """Save what can be read of the store `source` in a new one at `target`, which must not exist.
-
-    Raise `Corrupt` if nothing of a Loom store is found in the file."""
+    """Copy everything readable of the store `source` to a new one at `target`, which must not exist. Raise `Corrupt`
+    if the file contains nothing of a Loom store."""
     if target.exists():
-        raise StoreError(f"{target.name} exists already.", hint="Give the name of a file that is not there.")
+        raise StoreError(f"{target.name} exists already.", hint="Use the name of a new file.")
     try:
         pages = SqlitePages(source)
     except OSError as error:
@@ -104,9 +103,7 @@ def salvage(source: Path, target: Path) -> SalvageReport:
     try:
         found = _Found(pages, connection)
         if not found.rows["node"] and not found.rows["session"]:
-            raise Corrupt(
-                f"Nothing of a Loom store can be found in {source.name}.", hint="Restore a backup: `loom restore`."
-            )
+            raise Corrupt(f"{source.name} contains nothing of a Loom store.", hint="Restore a backup: `loom restore`.")
         report = _write(connection, found)
     except BaseException:
         connection.close()
@@ -121,12 +118,12 @@ def salvage(source: Path, target: Path) -> SalvageReport:
 
 
 class _Found:
-    """The rows of each table that can be read, as they stand there."""
+    """The readable rows of each table, not verified yet."""
 
     def __init__(self, pages: SqlitePages, schema: sqlite3.Connection) -> None:
         self.rows: defaultdict[str, list[_Row]] = defaultdict(list)
         self.node_ids: dict[int, str] = {}
-        """What the index of messages says of their ids, also of those whose row is lost."""
+        """Ids of messages from the index on `node`, including messages whose row is lost."""
         self.damaged_rows = 0
         self.damaged_pages = 0
         self._shapes = {shape.table: shape for shape in _shapes(schema)}
@@ -166,20 +163,16 @@ class _Found:
         shape = self._shapes.get(owner or "")
         is_elsewhere = owner is not None and shape is None
         if shape is None or not shape.fits(record):
-            shape = self._only_shape(record)
+            fitting = [shape for shape in (*self._shapes.values(), *self._others) if shape.fits(record)]
+            shape = fitting[0] if len(fitting) == 1 and fitting[0].table in self._shapes else None
         if shape is not None and is_elsewhere and len(shape.kinds) < _WIDE:
-            return  # most likely what it seems: an entry of an index or of the search
+            return  # most likely an entry of the index or search table that owns the page
         if shape is not None:
             self.rows[shape.table].append(shape.row(record))
 
-    def _only_shape(self, record: SqliteRecord) -> _Shape | None:
-        """Return the one table whose rows look like that."""
-        fitting = [shape for shape in (*self._shapes.values(), *self._others) if shape.fits(record)]
-        return fitting[0] if len(fitting) == 1 and fitting[0].table in self._shapes else None
-
 
 def _owners(pages: SqlitePages) -> dict[int, str]:
-    """Return which table or index a page belongs to, as far as the file's own schema says so."""
+    """Return the table or index of each page, as far as the file's own schema names it."""
     owners: dict[int, str] = {}
     for number in pages.tree(1):
         for record in pages.scan(number).records:
@@ -196,7 +189,7 @@ def _shapes(connection: sqlite3.Connection) -> Iterator[_Shape]:
     sql = "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT GLOB 'search_*'"
     for table, text in connection.execute(sql).fetchall():
         columns = connection.execute(f"PRAGMA table_info({table})").fetchall()
-        if "WITHOUT ROWID" in text:  # such a row begins with its primary key
+        if "WITHOUT ROWID" in text:  # such a row starts with its primary key
             columns.sort(key=lambda column: (column[5] == 0, column[5], column[0]))
             yield _shape(table, columns, has_rowid=False)
         else:
@@ -211,9 +204,7 @@ def _shape(table: str, columns: list[tuple[Any, ...]], *, has_rowid: bool) -> _S
             continue
         letter = {"TEXT": "t", "DOUBLE PRECISION": "f", "BLOB": "b"}.get(declared, "i")
         kinds += letter if not_null or primary else letter.upper()
-    with_default = (
-        0  # columns that were added later stand at the end, have a default or may be null; old rows lack them
-    )
+    with_default = 0  # trailing columns with a default or null: they were added later, and old rows lack them
     for column in reversed(columns):
         if column[4] is None and column[3]:
             break
@@ -223,7 +214,7 @@ def _shape(table: str, columns: list[tuple[Any, ...]], *, has_rowid: bool) -> _S
 
 
 def _index_shapes(connection: sqlite3.Connection) -> list[_Shape]:
-    """Return how the entries of the indexes look, which must not be taken for rows."""
+    """Return the column types of index entries, which must not be mistaken for rows."""
     shapes = {shape.table: shape for shape in _shapes(connection)}
     found: list[_Shape] = []
     for name, table in connection.execute("SELECT name, tbl_name FROM sqlite_master WHERE type = 'index'").fetchall():
@@ -264,10 +255,10 @@ def _write(connection: sqlite3.Connection, found: _Found) -> SalvageReport:
     connection.execute("PRAGMA foreign_keys = ON")
     ((verdict,),) = connection.execute("PRAGMA integrity_check(1)").fetchall()
     if verdict != "ok":
-        raise Corrupt(f"The new store is not sound: {verdict}.", hint="Check its disk.")
+        raise Corrupt(f"The new store is damaged: {verdict}.", hint="Check its disk.")
     counts = Counter(
         {
-            table: connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0]  # noqa: S608  names of ours
+            table: connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0]  # noqa: S608  names of our own schema
             for table in found.rows
             if table not in {"node", "session", "migration"}
         }
@@ -292,31 +283,28 @@ def _insert(connection: sqlite3.Connection, table: str, rows: Iterable[_Row]) ->
 
 
 def _drop_dangling(connection: sqlite3.Connection) -> None:
-    """Rows that refer to others which are lost. Each round may leave more of them."""
+    """Delete rows that refer to lost rows, repeatedly, because each deletion may leave further ones."""
     while broken := connection.execute("PRAGMA foreign_key_check").fetchall():
-        for table, rowid, *_ in broken:
-            if rowid is None:  # a table without row ids: its parent is the first column of its key
-                _drop_dangling_of(connection, table)
-            else:
-                connection.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))  # noqa: S608  names of ours
-
-
-def _drop_dangling_of(connection: sqlite3.Connection, table: str) -> None:
-    for _, _, parent, column, to, *_ in connection.execute(f"PRAGMA foreign_key_list({table})").fetchall():
-        connection.execute(f"DELETE FROM {table} WHERE {column} NOT IN (SELECT {to} FROM {parent})")  # noqa: S608
+        for table, rowid, _parent, _number in broken:
+            if rowid is not None:
+                connection.execute(f"DELETE FROM {table} WHERE rowid = ?", (rowid,))  # noqa: S608  names of our own schema
+                continue
+            # A table without row ids: delete by its foreign keys.
+            for _, _, parent, column, to, *_ in connection.execute(f"PRAGMA foreign_key_list({table})").fetchall():
+                connection.execute(f"DELETE FROM {table} WHERE {column} NOT IN (SELECT {to} FROM {parent})")  # noqa: S608  names of our own schema
 
 
 class _Nodes:
-    """The messages that are saved, by key. A parent always has a smaller key than its children."""
+    """The saved messages by key. A parent always has a smaller key than its children."""
 
     def __init__(self, rows: Iterable[_Row], indexed_ids: Mapping[int, str]) -> None:
         self.kept: dict[int, _Row] = {}
         self.damaged = 0
         self._indexed_ids = indexed_ids
         self._true_ids = dict(indexed_ids)
-        """Ids as they were written, also of messages whose text is damaged."""
+        """The original ids, including those of messages whose text is damaged."""
         self._doubtful: dict[int, str] = {}
-        """What the id of a message would be, of which either the id or the text is damaged."""
+        """The id computed from the text, for messages whose id or text is damaged."""
         self._found: dict[int, _Row] = {}
         self._root_key = 0
         self._last_key = 0
@@ -367,8 +355,8 @@ class _Nodes:
         return False
 
     def confirm(self, key: int, node_id: str) -> bool:
-        """Keep a message whose text is right and whose id was damaged, because something else names its true id (or
-        the beginning of it). Return whether it is that one."""
+        """Keep a message whose stored id was damaged, if its text hashes to `node_id` (or an id that starts with it),
+        which another row refers to. Return whether it does."""
         if not node_id or not self._doubtful.get(key, "").startswith(node_id):
             return False
         self._true_ids[key] = self._doubtful.pop(key)
@@ -392,7 +380,7 @@ class _Nodes:
         }
 
     def _parent(self, key: int, child: _Row) -> _Row:
-        """Return the parent of a message that is kept: a note, where it is lost."""
+        """Return the parent of a kept message; if the parent is lost, a note in its place."""
         if key in self.kept and key < child["key"]:
             return self.kept[key]
         if key >= child["key"]:
@@ -415,7 +403,7 @@ class _Nodes:
         return self.kept[key]
 
     def lost_end(self) -> int:
-        """Return the key of a note that stands for a whole conversation."""
+        """Add a note that replaces a whole lost conversation; return its key."""
         return cast("int", self.note(self._free_key(), self._empty_root(), time.time())["key"])
 
     def _empty_root(self) -> _Row:
@@ -437,11 +425,11 @@ class _Nodes:
         return self._true_ids.get(key, "")
 
     def by_digits(self, digits: str) -> int | None:
-        """Return the key of the message whose id began with these digits."""
+        """Return the key of the message whose original id starts with these digits."""
         return next((key for key in self.kept if self.true_id(key).startswith(NODE_TAG + digits)), None)
 
     def nearest(self, key: int) -> int | None:
-        """Return the key of a message, or of the first one above it that is kept."""
+        """Return `key` if its message is kept, else the key of the nearest kept message above it."""
         seen = set[int]()
         at: int | None = key
         while at is not None and at not in self.kept and at not in seen:
@@ -456,7 +444,7 @@ class _Nodes:
             at = self.kept[at]["parent_key"]
 
     def finish(self) -> None:
-        """Begin anew what is noted beside messages and cannot be read."""
+        """Replace unreadable metadata of kept messages by defaults."""
         for row in self.kept.values():
             message = _message(row["message"]) if row["depth"] else None
             row["role"] = "system" if message is None else message.role
@@ -485,10 +473,10 @@ class _Sessions:
         ids = Counter(row["id"] for row in newest.values())
         for key, row in newest.items():
             if ids[row["id"]] == 1:
-                self.kept[key] = self._mended(row)
+                self.kept[key] = self._repair(row)
         self._tips = {(row["session_key"], row["node_key"]) for row in tips}
 
-    def _mended(self, row: _Row) -> _Row:
+    def _repair(self, row: _Row) -> _Row:
         head = self._head(row)
         if head is None:
             self.damaged += 1
@@ -515,7 +503,7 @@ class _Sessions:
                     yield {"session_key": session_key, "node_key": node_key}
 
     def recover(self) -> int:
-        """Make sessions of the conversations that no session has any more; return how many."""
+        """Create sessions for conversations that belong to no session any more; return how many."""
         reached = set[int]()
         for end in [row["head_key"] for row in self.kept.values()] + [row["node_key"] for row in self.tips()]:
             reached.update(self._nodes.path(end))
@@ -542,7 +530,8 @@ class _Sessions:
 
 
 def _one_bit_off(node_id: str) -> Iterator[str]:
-    """Yield the ids from which this one differs in one bit. A message whose id follows from one of them proves it."""
+    """Yield every id that differs from this one in one bit. If a child's id follows from one of them, that was the
+    original id."""
     for at in range(len(NODE_TAG), len(node_id)):
         for bit in range(8):
             yield f"{node_id[:at]}{chr(ord(node_id[at]) ^ 1 << bit)}{node_id[at + 1 :]}"
@@ -564,7 +553,7 @@ def _media_of_queued(rows: Iterable[_Row]) -> Iterator[_Row]:
 
 
 def _message(text: str) -> Message | None:
-    """Return the stored message, or None if it is none."""
+    """Decode a stored message; return None if it is damaged."""
     try:
         return decode_message(text)
     except LoomError:

@@ -1,8 +1,8 @@
-"""Search: conversations by the words in their titles, messages and media.
+"""Search: find conversations by words in their titles, messages and media.
 
-The index (`search_index.py`) gives messages that may hold the words, newest first; what it gives is read and compared
-without regard to case in any language. Messages that are not indexed yet are scanned. Searches run beside other
-reading, one at a time, so that nothing else waits for them.
+The index (`search_index.py`) returns candidate messages, newest first; their texts are then read and compared
+case-insensitively, in any language. Messages that are not indexed yet are scanned. Searches run one at a time on a
+separate connection, so that they delay no other read.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from loom.store.search_index import SearchIndex, find_media, find_nodes, message
 MAX_WORDS: Final = 20
 MAX_WORD_CHARACTERS: Final = 200
 _MOST_CANDIDATES: Final = 200_000
-"""Newest first: a word that stands nearly everywhere is shown in the newest conversations that have it."""
+"""The most candidates of a search. They come newest first, so a very common word is found in the newest messages."""
 _MOST_WALKED: Final = 4000
-"""Messages whose conversations are looked up one by one."""
+"""The most messages whose sessions are looked up."""
 _FIRST_BATCH: Final = 32
 _MOST_BATCH: Final = 256
 _FIRST_PAGE: Final = 256
 _MOST_MEDIA: Final = 200
 _READ_AT_ONCE: Final = 16
 _CATCH_UP_SECONDS: Final = 0.5
-"""Before a search; what is left then is scanned, and indexed in the background."""
+"""Time for indexing before a search. Messages left after it are scanned, and indexed in the background."""
 _SNIPPET_CHARACTERS: Final = 110
 _BEFORE: Final = 30
 _SPECIAL: Final = "!%_"
@@ -42,7 +42,7 @@ _ESCAPED_IN_JSON: Final = '"\\'
 _LIGATURES: Final = re.compile(
     "ss|ffi|ffl|ff|fi|fl|st|i\u0307|\u02bcn|j\u030c|h\u0331|t\u0308|w\u030a|y\u030a|a\u02be", re.IGNORECASE
 )
-"""What one character may stand for: ß, what typesetters (so PDFs) write as one, letters with their marks (İ)."""
+"""Sequences that a text may contain as one character: ß, ligatures (common in PDFs), letters with diacritics (İ)."""
 
 _HAS_WORD: Final = (
     "(LOWER(n.message) LIKE :w{0} ESCAPE '!' OR n.key IN (SELECT m.node_key FROM media_text t"
@@ -53,8 +53,8 @@ _SELECT_SHOWING: Final = "SELECT m.node_key FROM node_media m WHERE m.digest"
 _SELECT_NODES: Final = (
     "SELECT n.key, n.id, n.role, n.depth, n.message FROM node n WHERE n.parent_key IS NOT NULL AND n.key"
 )
-# Down from each message to the ends of the conversations that hold it. Whatever lies below another message of the same
-# batch is left to that one, so that no part of a long conversation is walked twice.
+# Walk down from each message to the ends of the sessions that contain it. The walk stops at another message of the same
+# batch, which has its own walk, so that no part of a long conversation is walked twice.
 _WALK_DOWN: Final = (
     "WITH RECURSIVE hit (key) AS (VALUES {0}),"
     " down (top, key) AS (SELECT key, key FROM hit"
@@ -65,7 +65,7 @@ _WALK_DOWN: Final = (
     " WHERE d.top = d.key OR d.key NOT IN (SELECT key FROM hit)"
     " UNION SELECT d.top, 0, d.key FROM down d WHERE d.top <> d.key AND d.key IN (SELECT key FROM hit)"
 )
-# Every message of a conversation, its parent, and how many messages follow it in any conversation.
+# Every message of a session, its parent, and its number of children in all sessions.
 _SELECT_OWN: Final = (
     "WITH RECURSIVE ends (key) AS (SELECT head_key FROM session WHERE key = :session"
     " UNION SELECT node_key FROM tip WHERE session_key = :session),"
@@ -90,11 +90,12 @@ _SELECT_TEXTS: Final = (
 
 _Where: TypeAlias = Literal["text", "document", "picture"]
 _indexing: WeakKeyDictionary[Database, asyncio.Task[bool]] = WeakKeyDictionary()
-"""Indexing that goes on after a search, so that there is one at a time."""
+"""The background indexing task of each database, so that only one runs at a time."""
 
 
 class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that holds all the words. `where` is what the snippet is from; `media` the digest of that medium."""
+    """A message that contains all the words. `where` names the source of the snippet; `media` is the digest if that is
+    a medium."""
 
     session: str
     title: str
@@ -110,31 +111,32 @@ class MessageSearch:
         self._database = database
 
     async def find(self, text: str, *, limit: int = 50, per_session: int = 3) -> tuple[SearchHit, ...]:
-        """Return messages that hold every word (at the beginning of a word) themselves or in a medium that they show;
-        the newest conversation first."""
+        """Return messages that contain every word of `text`, in their own text or in a medium that they show; the
+        newest conversation first. A word also matches as the start of a longer one. Raise `ContentError` if there are
+        no words, or too many."""
         words = _words(text)
         limit = checked_limit(limit)
         if not await SearchIndex(self._database).catch_up(seconds=_CATCH_UP_SECONDS):
-            self._index_in_background()
+            running = _indexing.get(self._database)
+            if running is None or running.done():
+                _indexing[self._database] = asyncio.create_task(SearchIndex(self._database).catch_up())
         return await self._database.read_aside(lambda tx: _find(tx, words, limit, per_session))
-
-    def _index_in_background(self) -> None:
-        running = _indexing.get(self._database)
-        if running is None or running.done():
-            _indexing[self._database] = asyncio.create_task(SearchIndex(self._database).catch_up())
 
 
 def _words(text: str) -> list[str]:
     words = list(dict.fromkeys(text.split()))
     if not words:
-        raise ContentError("No search words given.", hint="Give a word or more.")
+        raise ContentError("No search words given.", hint="Type one or more words.")
     if len(words) > MAX_WORDS or max(map(len, words)) > MAX_WORD_CHARACTERS:
-        raise ContentError("that is too much to search for.", hint=f"Give up to {MAX_WORDS} words of ordinary length.")
+        raise ContentError(
+            "The search is too long.",
+            hint=f"Use up to {MAX_WORDS} words of up to {MAX_WORD_CHARACTERS} characters.",
+        )
     return words
 
 
 class _Hit(msgspec.Struct, frozen=True):
-    """A message in one conversation."""
+    """A matching message in one session."""
 
     updated_at: float
     depth: int
@@ -143,14 +145,14 @@ class _Hit(msgspec.Struct, frozen=True):
 
 
 def _find(tx: Transaction, words: Sequence[str], limit: int, per_session: int) -> tuple[SearchHit, ...]:
-    if tx.dialect == "postgres":  # it would read all messages for each step down, or compile for longer than it walks
+    if tx.dialect == "postgres":  # else it may read all messages for each step, or compile longer than it searches
         for way in ("enable_mergejoin", "enable_seqscan", "jit"):
             tx.execute(f"SET LOCAL {way} = off")
     folded = [word.casefold() for word in words]
     by_session: defaultdict[str, list[_Hit]] = defaultdict(list)
     full: set[int] = set()
     skipped: set[int] = set()
-    """Messages of conversations that have enough results: a frequent word stands in thousands of them."""
+    """Messages of sessions that have enough hits: a common word occurs in thousands of them."""
     candidates = (key for key in _candidates(tx, words) if key not in skipped)
     count, walked, size = 0, 0, _FIRST_BATCH
     while count < limit and walked < _MOST_WALKED and (batch := list(islice(candidates, size))):
@@ -166,17 +168,17 @@ def _find(tx: Transaction, words: Sequence[str], limit: int, per_session: int) -
         if count < limit and full != full_before:
             skipped.update(*(_own_nodes(tx, session_key) for session_key in full - full_before))
             size = _FIRST_BATCH
-    for hit in _titles(tx, words, folded):  # mostly the first words again: the message itself is the better place
+    for hit in _titles(tx, words, folded):  # only if no message was found: a title often repeats the first message
         by_session.setdefault(hit.found.session, [hit])
     newest = sorted(by_session.values(), key=lambda hits: (hits[0].updated_at, hits[0].found.session), reverse=True)
     return tuple(hit.found for hits in newest for hit in sorted(hits, key=lambda hit: (hit.depth, hit.key)))[:limit]
 
 
-# Messages that may hold the words
+# Messages that may contain the words
 
 
 def _candidates(tx: Transaction, words: Sequence[str]) -> Iterator[int]:
-    """Return keys of messages, each once, up to the limit."""
+    """Yield keys of messages, each once, up to `_MOST_CANDIDATES`."""
     seen: set[int] = set()
     for key in _all_candidates(tx, words):
         if key not in seen:
@@ -191,20 +193,21 @@ def _all_candidates(tx: Transaction, words: Sequence[str]) -> Iterator[int]:
     if unindexed is not None:
         yield from _scanned(tx, words, *unindexed)
     parts = [query_words(word) for word in words]
-    if not any(parts):  # only signs
+    if not any(parts):  # no letters or digits
         yield from _scanned(tx, words, "n.key > :last", 0)
         return
-    wanted = list(dict.fromkeys(part for found in parts for part in found))
-    if tx.dialect == "sqlite":  # whole words are found in order, without those that only begin so being collected first
-        yield from _in_messages(tx, wanted, exact=True)
-    yield from _in_messages(tx, wanted, exact=False)
+    prefixes = list(dict.fromkeys(part for found in parts for part in found))
+    if tx.dialect == "sqlite":  # SQLite reads whole words in key order, but collects all matches of a prefix first
+        yield from _in_messages(tx, prefixes, exact=True)
+    yield from _in_messages(tx, prefixes, exact=False)
     yield from _in_media(tx, [found for found in parts if found])
 
 
-def _in_messages(tx: Transaction, wanted: Sequence[str], *, exact: bool) -> Iterator[int]:
-    """In growing pages; the beginnings of words at once, because all that begin so are collected for each page."""
+def _in_messages(tx: Transaction, words: Sequence[str], *, exact: bool) -> Iterator[int]:
+    """Yield messages from the index in growing pages. Prefixes start with a large page, because the database collects
+    all their matches for each page."""
     before, size = MAX_NUMBER, _FIRST_PAGE if exact else _MOST_WALKED
-    while keys := find_nodes(tx, wanted, before=before, limit=size, exact=exact):
+    while keys := find_nodes(tx, words, before=before, limit=size, exact=exact):
         yield from keys
         if len(keys) < size:
             return
@@ -212,32 +215,32 @@ def _in_messages(tx: Transaction, wanted: Sequence[str], *, exact: bool) -> Iter
 
 
 def _in_media(tx: Transaction, parts: Sequence[Sequence[str]]) -> Iterator[int]:
-    """Messages that show a medium with one of the words; the others may be elsewhere in the same message."""
+    """Yield messages that show a medium with one of the words; the other words may be elsewhere in the message."""
     digests = {digest for found in parts for digest in find_media(tx, found, limit=_MOST_MEDIA)}
     rows = rows_among(tx, _SELECT_SHOWING, sorted(digests)) if digests else []
     yield from sorted({row[0] for row in rows}, reverse=True)
 
 
 def _scanned(tx: Transaction, words: Sequence[str], condition: str, last: int) -> Iterator[int]:
-    """Among the messages that the index does not know, or for what it cannot find."""
+    """Yield messages that match without using the index: those not indexed, or all, for words without letters."""
     params: dict[str, object] = {f"w{at}": _pattern(word) for at, word in enumerate(words)}
     params |= {"last": last, "most": _MOST_WALKED}
     sql = _SCAN.format(condition, " AND ".join(_HAS_WORD.format(at) for at in range(len(words))))
     yield from (row[0] for row in tx.execute(sql, params))
 
 
-# Messages that do hold them, and their conversations
+# Messages that contain the words, and their sessions
 
 
 def _hits(tx: Transaction, keys: Sequence[int], words: Sequence[str], full: set[int]) -> Iterator[tuple[int, _Hit]]:
-    """Yield each message in each of its conversations, except those that are `full`, which may become so meanwhile.
-    Texts are read only where they are needed: frequent words stand in thousands of messages of a few conversations."""
+    """Yield each matching message with each of its sessions, except sessions in `full`, to which the caller adds during
+    the iteration. Texts are read only when needed: common words occur in thousands of messages of a few sessions."""
     sessions_of = _sessions_of(tx, keys)
-    wanted = [key for key in keys if not sessions_of[key] <= full]
-    session_keys = {session for key in wanted for session in sessions_of[key]} - full
+    open_keys = [key for key in keys if not sessions_of[key] <= full]
+    session_keys = {session for key in open_keys for session in sessions_of[key]} - full
     sessions = {row[0]: row[1:] for row in _rows_of(tx, _SELECT_SESSIONS, list(session_keys))}
-    for first in range(0, len(wanted), _READ_AT_ONCE):
-        part = [key for key in wanted[first : first + _READ_AT_ONCE] if sessions_of[key] - full]
+    for first in range(0, len(open_keys), _READ_AT_ONCE):
+        part = [key for key in open_keys[first : first + _READ_AT_ONCE] if sessions_of[key] - full]
         nodes = {row[0]: row for row in _rows_of(tx, _SELECT_NODES, part)}
         for key in part:
             if key not in nodes or sessions_of[key] <= full:
@@ -262,7 +265,7 @@ def _hits(tx: Transaction, keys: Sequence[int], words: Sequence[str], full: set[
 
 
 def _rows_of(tx: Transaction, select: str, keys: Sequence[int]) -> list[Row]:
-    """Return the rows of a statement that ends with the column which is one of these keys."""
+    """Return the rows whose last named column is one of `keys`; `select` ends with that column ("… WHERE n.key")."""
     rows: list[Row] = []
     for first in range(0, len(keys), 512):
         listed = ", ".join(map(str, map(int, keys[first : first + 512])))
@@ -271,7 +274,7 @@ def _rows_of(tx: Transaction, select: str, keys: Sequence[int]) -> list[Row]:
 
 
 def _sessions_of(tx: Transaction, keys: Sequence[int]) -> dict[int, set[int]]:
-    """Return which sessions each of these messages belongs to."""
+    """Return the sessions of each of these messages, as keys."""
     sessions: dict[int, set[int]] = {key: set() for key in keys}
     below: defaultdict[int, set[int]] = defaultdict(set)
     values = ", ".join(f"(CAST({int(key)} AS BIGINT))" for key in keys)
@@ -280,14 +283,14 @@ def _sessions_of(tx: Transaction, keys: Sequence[int]) -> dict[int, set[int]]:
             sessions[top].add(value)
         else:
             below[top].add(value)
-    for key in sorted(keys, reverse=True):  # what lies below has a higher key
+    for key in sorted(keys, reverse=True):  # descendants have higher keys
         for other in below[key]:
             sessions[key] |= sessions[other]
     return sessions
 
 
 def _own_nodes(tx: Transaction, session_key: int) -> set[int]:
-    """Return the messages that belong to this session alone."""
+    """Return the messages that belong to no other session, as keys."""
     rows = tx.execute(_SELECT_OWN, {"session": session_key})
     parents: dict[int, int] = {key: parent for key, parent, _ in rows}
     children = Counter(parents.values())
@@ -295,7 +298,7 @@ def _own_nodes(tx: Transaction, session_key: int) -> set[int]:
     shared += (key for (key,) in tx.execute(_SELECT_OTHER_ENDS, {"session": session_key}) if key in parents)
     for key in shared:
         at: int | None = key
-        while at in parents:  # what is above a message of others is theirs, too
+        while at in parents:  # the messages above a shared one are shared, too
             at = parents.pop(at)
     return set(parents)
 
@@ -313,12 +316,12 @@ def _titles(tx: Transaction, words: Sequence[str], folded: Sequence[str]) -> Ite
 
 
 def _place(tx: Transaction, key: int, stored: object, words: Sequence[str]) -> tuple[_Where, str, str] | None:
-    """Return where in a message the words are: its own text if all are there, else the medium that has
-    what is lacking."""
-    said = message_text(stored)
-    lacking = [word for word in words if word not in said.casefold()]
+    """Return the source, digest and snippet of a match: the message's own text if it contains all words, else a medium
+    with the first missing one. Return None if a word is in neither."""
+    own = message_text(stored)
+    lacking = [word for word in words if word not in own.casefold()]
     if not lacking:
-        return "text", "", _snippet(said, words)
+        return "text", "", _snippet(own, words)
     media = tx.execute(_SELECT_TEXTS, {"key": key})
     texts = [(digest, kind, text, text.casefold()) for digest, kind, stored in media for text in [_text(stored)]]
     if not all(any(word in folded for _, _, _, folded in texts) for word in lacking):
@@ -328,13 +331,13 @@ def _place(tx: Transaction, key: int, stored: object, words: Sequence[str]) -> t
 
 
 def _text(stored: object) -> str:
-    """Return what a column holds; where damage has made it something else than text, it holds no words."""
+    """Return the text of a column; empty if damage has made it something else than text."""
     return clean_text(stored) if isinstance(stored, str) else ""
 
 
 def _pattern(word: str) -> str:
-    """LIKE, for small letters. Where JSON or the database could write a character otherwise, anything may stand: SQLite
-    makes only plain letters small, so the others are looked at before they are."""
+    """Return a LIKE pattern for lower-case text. Characters that JSON may escape, or that SQLite's LOWER leaves alone
+    (all but ASCII letters), become wildcards; the text itself is compared afterwards."""
     parts: list[str] = []
     for character in _LIGATURES.sub("\0", word):
         if not character.isascii() or not character.isprintable() or character in _ESCAPED_IN_JSON:
@@ -345,7 +348,7 @@ def _pattern(word: str) -> str:
 
 
 def _snippet(text: str, words: Sequence[str]) -> str:
-    """Return one line around the first of the words."""
+    """Return one line of text around the first occurrence of `words[0]`."""
     line = " ".join(text.split())
     at = max(line.casefold().find(words[0]) - _BEFORE, 0)
     part = line[at : at + _SNIPPET_CHARACTERS]

@@ -1,18 +1,18 @@
-"""Search index: which messages and media hold a word, in SQLite's FTS5 or PostgreSQL's tsvector.
+"""Search index: which messages and media contain a word, in SQLite's FTS5 or PostgreSQL's tsvector.
 
-Texts are cut into words here, so that both databases find the same. A word is found by its beginning: `time` finds
-`timeout`, `readTimeout` and `proxy_read_timeout`; writing without spaces is indexed by pairs of characters. The index
-only narrows a search down; `search.py` compares the texts themselves.
+Texts are split into words here, so that both databases find the same. A word is found by its prefix, and so are the
+parts of identifiers: `time` finds `timeout`, `readTimeout` and `proxy_read_timeout`. Scripts without spaces are indexed
+by pairs of characters. The index only narrows a search down; `search.py` compares the texts themselves.
 
-Writing a message does not touch the index. Messages are indexed in batches when something is searched for, or by
-`SearchIndex.catch_up`, which also indexes stores that are older than the index.
+Writing a message does not touch the index. Messages are indexed in batches, by a search or by `SearchIndex.catch_up`,
+which also indexes stores that are older than the index.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -23,7 +23,7 @@ from loom.errors import LoomError, ReadOnly
 from loom.store.database import Database, Row, Transaction
 
 VERSION: Final = 1
-"""Of the rules by which texts are cut into words. A store that was indexed by others is indexed anew."""
+"""The version of the rules that split texts into words. A store with another version is indexed again."""
 
 SQLITE_TABLES: Final = """
 CREATE VIRTUAL TABLE search_node USING fts5(words, detail=none, prefix='2 3 4 5', columnsize=0, tokenize='ascii');
@@ -43,9 +43,9 @@ CREATE INDEX search_media_words ON search_media USING GIN (words) WITH (fastupda
 MAX_WORD_CHARACTERS: Final = 40
 _BATCH: Final = 1000
 _PART_WORDS: Final = 20_000
-"""Of one row: PostgreSQL holds a megabyte of words in one."""
-_WRITTEN_ANEW: Final = 50_000
-"""Messages, up to which an index is written anew when some are deleted."""
+"""The most words of one row: PostgreSQL limits a tsvector to one megabyte."""
+_MAX_REWRITTEN: Final = 50_000
+"""The most messages of a store whose whole index is rewritten after a deletion."""
 
 _PIECE: Final = re.compile(r"[^\W_]+")
 _HUMP: Final = re.compile(r"(?<=[a-zß-öø-ÿ0-9])(?=[A-ZÀ-ÖØ-Þ])|(?<=[A-ZÀ-ÖØ-Þ])(?=[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ])")
@@ -55,7 +55,8 @@ _UNSPACED: Final = re.compile(
 
 
 class _Dialect(msgspec.Struct, frozen=True):
-    """`is_unindexed` is a condition on a message `n`, as far as messages up to `:last` were indexed."""
+    """The statements of one database. `is_unindexed` is a condition on a message `n`; `:last` is the highest key that
+    was indexed."""
 
     is_unindexed: str
     insert_node: str
@@ -78,7 +79,7 @@ _SQLITE: Final = _Dialect(
     ),
 )
 _POSTGRES: Final = _Dialect(
-    # A message with a lower key may be committed later, by another daemon.
+    # Another daemon may commit a message with a lower key later.
     is_unindexed="n.key > :last - 1000 AND NOT EXISTS (SELECT 1 FROM search_node s WHERE s.node_key = n.key)",
     insert_node=(
         "INSERT INTO search_node (node_key, words) VALUES (:key, array_to_tsvector(string_to_array(:words, ' ', '')))"
@@ -108,13 +109,13 @@ _UNINDEXED_MEDIA: Final = (
 
 
 def words_of(text: str) -> dict[str, None]:
-    """Return the words by which a text is found, each once, in small letters."""
+    """Return the words to index a text by, each once, in lower case, as the keys of a dict."""
     found: dict[str, None] = {}
     for match in _PIECE.finditer(text):
         piece = match[0]
         for part in (piece, *_HUMP.split(piece)[1:]) if not piece.islower() else (piece,):
             folded = part.casefold()
-            # Small letters may consist of several characters, of which some are no letters.
+            # Case folding may turn one character into several, some of which are not letters.
             for word in (folded,) if folded.isalnum() else _PIECE.findall(folded):
                 _add(found, word)
     return found
@@ -135,11 +136,11 @@ def _add(found: dict[str, None], word: str) -> None:
 
 
 def query_words(word: str) -> tuple[str, ...]:
-    """Return the words that a text must hold in order to hold what is searched for; none where that has no letters."""
+    """Return the indexed words that a text with `word` must contain; empty if `word` has no letters or digits."""
     found: dict[str, None] = {}
     for piece in _PIECE.findall(word.casefold()):
         _add(found, piece)
-    # The last pair of unspaced writing is a single character, which is the beginning of a pair elsewhere.
+    # In scripts without spaces the last "pair" is a single character; as a prefix it matches pairs in the index.
     return tuple(found)
 
 
@@ -148,40 +149,41 @@ class SearchIndex:
         self._database = database
 
     async def catch_up(self, *, seconds: float | None = None) -> bool:
-        """Index what is not indexed yet, for at most so long. Return whether nothing is left."""
+        """Index new messages and media, for at most `seconds`. Return whether the index is complete."""
         until = None if seconds is None else time.monotonic() + seconds
         try:
             while await self._database.read(_has_backlog):
                 await self._database.write(_index_batch)
                 if until is not None and time.monotonic() > until:
                     return not await self._database.read(_has_backlog)
-        except ReadOnly:  # a store that can only be read is searched as far as it was indexed; the rest is scanned
+        except ReadOnly:  # what is not indexed in a read-only store is scanned
             return False
         return True
 
 
 def unindexed_messages(tx: Transaction) -> tuple[str, int] | None:
-    """Return a condition on a message `n` that the index does not know yet, and the value of its `:last`; None if there
-    is none. While the texts of media are not all indexed, it is every message."""
+    """Return an SQL condition for messages `n` that are not indexed yet, and the value of its `:last`; None if all are
+    indexed. While media texts are still to be indexed, the condition matches every message."""
     if _state(tx, "version") != VERSION or tx.execute(_UNINDEXED_MEDIA, {"limit": 1}):
         return "n.key > :last", 0
     return (_dialect(tx).is_unindexed, _state(tx, "node")) if _unindexed(tx, limit=1) else None
 
 
 def find_nodes(tx: Transaction, words: Sequence[str], *, before: int, limit: int, exact: bool = False) -> list[int]:
-    """Return the keys of messages whose own text has words that begin with these (`exact`: are these), newest first."""
+    """Return the keys of messages whose own text contains all words, newest first. A word matches as a prefix, with
+    `exact` only as a whole."""
     params = {"query": _query(tx, words, exact=exact), "before": before, "limit": limit}
     return [row[0] for row in tx.execute(_dialect(tx).find_nodes, params)]
 
 
 def find_media(tx: Transaction, words: Sequence[str], *, limit: int) -> list[str]:
-    """Return the digests of media whose text has words that begin with these."""
+    """Return the digests of media whose text contains all words, each as a prefix."""
     rows = tx.execute(_dialect(tx).find_media, {"query": _query(tx, words, exact=False), "limit": limit})
     return [row[0] for row in rows]
 
 
 def index_medium(tx: Transaction, digest: str, text: str) -> None:
-    """Take the place of what was indexed for a medium. One without words is noted, too, so that it is indexed."""
+    """Index the text of a medium, replacing an older one. A medium without words is recorded too, as indexed."""
     drop_medium(tx, digest)
     words = list(words_of(text))
     for first in range(0, max(len(words), 1), _PART_WORDS):
@@ -192,7 +194,7 @@ def index_medium(tx: Transaction, digest: str, text: str) -> None:
 
 
 def drop_medium(tx: Transaction, digest: str) -> None:
-    """Take the words of a medium out of the index. On PostgreSQL they go with their row."""
+    """Remove a medium from the index. On PostgreSQL the words are deleted with their row."""
     if tx.dialect == "sqlite":
         keys = tx.execute("SELECT key FROM search_medium WHERE digest = :digest", {"digest": digest})
         tx.executemany("DELETE FROM search_media WHERE rowid = :key", [{"key": key} for (key,) in keys])
@@ -200,8 +202,8 @@ def drop_medium(tx: Transaction, digest: str) -> None:
 
 
 def drop_nodes(tx: Transaction, keys: Iterable[int]) -> None:
-    """Take messages that were deleted out of the index. On PostgreSQL they go with their rows; SQLite gives the highest
-    keys to new messages, which must not be taken for indexed ones."""
+    """Remove deleted messages from the index. PostgreSQL deletes them with their rows. SQLite may give their keys to
+    new messages, which must not count as indexed."""
     if tx.dialect == "sqlite":
         tx.executemany("DELETE FROM search_node WHERE rowid = :key", [{"key": key} for key in keys])
         tx.execute(
@@ -210,13 +212,13 @@ def drop_nodes(tx: Transaction, keys: Iterable[int]) -> None:
 
 
 def compact_index(tx: Transaction) -> None:
-    """Write SQLite's index anew without the words of deleted messages, which it would keep for a while. In a large
-    store only a part of it, so that it takes no longer than a moment."""
+    """Rewrite SQLite's index without the words of deleted messages, which it would otherwise keep for a while. In a
+    large store, rewrite only a part of it, so that it stays fast."""
     for table in ("search_node", "search_media"):
-        if _state(tx, "node") <= _WRITTEN_ANEW:
+        if _state(tx, "node") <= _MAX_REWRITTEN:
             tx.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")  # noqa: S608  names of our own schema
         else:
-            tx.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', 200)")  # noqa: S608  the same
+            tx.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', 200)")  # noqa: S608  names of our own schema
 
 
 def _dialect(tx: Transaction) -> _Dialect:
@@ -224,7 +226,7 @@ def _dialect(tx: Transaction) -> _Dialect:
 
 
 def _query(tx: Transaction, words: Sequence[str], *, exact: bool) -> str:
-    """Return words have no signs that mean something to either database."""
+    """Return a query for all words. They contain only letters and digits, so nothing has to be escaped."""
     if tx.dialect == "sqlite":
         return " AND ".join(f'"{word}"' if exact else f'"{word}"*' for word in words)
     return " & ".join(f"'{word}'" if exact else f"'{word}':*" for word in words)
@@ -247,7 +249,7 @@ def _unindexed(tx: Transaction, *, limit: int) -> list[Row]:
 
 
 def _index_batch(tx: Transaction) -> None:
-    """One transaction of bounded length, so that others can write in between."""
+    """Index one batch. Batches are small, so that other transactions can write in between."""
     tx.lock("search")
     if _state(tx, "version") != VERSION:
         for table in ("search_node", "search_media", "search_medium"):
@@ -256,7 +258,8 @@ def _index_batch(tx: Transaction) -> None:
         tx.execute(_SET_STATE, {"name": "version", "value": VERSION})
     rows = _unindexed(tx, limit=_BATCH)
     if rows:
-        tx.executemany(_dialect(tx).insert_node, list(_entries(rows)))
+        entries = [{"key": key, "words": " ".join(words_of(message_text(stored)))} for key, stored in rows]
+        tx.executemany(_dialect(tx).insert_node, entries)
         last = max(_state(tx, "node"), rows[-1][0])
         tx.execute(_SET_STATE, {"name": "node", "value": last})
     else:
@@ -264,13 +267,8 @@ def _index_batch(tx: Transaction) -> None:
             index_medium(tx, digest, text if isinstance(text, str) else "")
 
 
-def _entries(rows: Iterable[Row]) -> Iterator[dict[str, object]]:
-    for key, stored in rows:
-        yield {"key": key, "words": " ".join(words_of(message_text(stored)))}
-
-
 def message_text(stored: object) -> str:
-    """Return the text of a stored message; one that is damaged holds no words, and neither does a system prompt."""
+    """Return the text of a stored message; empty for a damaged one and for a system prompt."""
     if not isinstance(stored, str):
         return ""
     try:

@@ -1,4 +1,4 @@
-"""Which users may use which sessions, and which bytes they have put into the store."""
+"""SessionMembers: which users may use which sessions, and which bytes each user has uploaded."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SessionMembers:
         self._database = database
 
     async def set(self, session_id: str, account: str, access: MemberAccess) -> None:
-        """Give a user this access; raise `NotFound` if there is no such session."""
+        """Give a user this access to a session. Raise `NotFound` if there is no such session."""
 
         def work(tx: Transaction) -> None:
             key, _ = check_session(tx, session_id)
@@ -62,7 +62,7 @@ class SessionMembers:
         await self._database.write(work)
 
     async def copy_owners(self, session_id: str, to: str) -> None:
-        """Give a session the owners of another one."""
+        """Add the owners of `session_id` to the owners of the session `to`."""
 
         def work(tx: Transaction) -> None:
             source, _ = check_session(tx, session_id)
@@ -75,7 +75,7 @@ class SessionMembers:
         await self._database.write(work)
 
     async def list(self, session_id: str) -> tuple[SessionMember, ...]:
-        """Return the users of a session; raise `NotFound` if there is no such session."""
+        """Return the members of a session. Raise `NotFound` if there is no such session."""
 
         def work(tx: Transaction) -> tuple[SessionMember, ...]:
             key, _ = check_session(tx, session_id)
@@ -85,7 +85,8 @@ class SessionMembers:
         return await self._database.read(work)
 
     async def access(self, session_id: str, account: str) -> MemberAccess | None:
-        """Return the widest access that a user has to a session; None if there is none, or no such session."""
+        """Return the widest access that a user has to a session; None if the user has none or the session does not
+        exist."""
         rows = await self._database.select(_SELECT_ACCESS, {"id": session_id, "account": account})
         found = {row_as(row, SessionMember, _RECORD).access for row in rows}
         return next((access for access in _WIDEST_FIRST if access in found), None)
@@ -96,11 +97,11 @@ class SessionMembers:
         return tuple(dict.fromkeys(str(row[0]) for row in rows))
 
     async def note_media(self, account: str, digest: str) -> None:
-        """Remember that a user has these bytes."""
+        """Record that a user has uploaded these bytes."""
         await self._database.write(lambda tx: tx.execute(_NOTE_MEDIA, {"account": account, "digest": digest}))
 
     async def has_media(self, account: str, digest: str) -> bool:
-        """Return whether a user has put these bytes into the store."""
+        """Return whether a user has uploaded these bytes."""
         values = {"account": account, "digest": digest}
         return bool(
             await self._database.select(

@@ -1,8 +1,9 @@
-"""Sessions as rows: how they are read, locked and changed inside a transaction, and what keeps their branches.
+"""Sessions as rows: read, lock and change them inside a transaction.
 
-A session keeps its head, its *tips* (the ends of the branches that the head has left) and everything above them. As
-the head goes on, nothing else changes; when it jumps elsewhere, the end that it leaves becomes a tip. Nodes are deleted
-only under the lock `PRUNE`; a writer that refers to an existing node takes the same lock, so that it stays.
+A session keeps its head, its *tips* (the ends of branches that the head has left) and all nodes above them. Appending
+below the head changes no tips; moving the head to another branch makes the node that it leaves a tip. Nodes are deleted
+only under the lock `PRUNE`. A writer that refers to an existing node takes the same lock, so that the node cannot be
+deleted at the same time.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _SESSION_ID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 
 
 class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
-    """`rev` counts every change of this record; `last_seq` is the sequence number of its last event. `damage` says what
-    is wrong with a record that can only be listed."""
+    """`rev` counts the changes of this record; `last_seq` is the sequence number of its last event. `damage` describes
+    the problem of a damaged record, which can only be listed."""
 
     id: str
     title: str
@@ -91,7 +92,7 @@ _COLUMNS_OF_SESSIONS: Final = (
     "SELECT s.id, s.title, r.id, h.id, s.model, s.workspace, s.overrides, s.watermark, s.quarantine, s.settings,"
     " s.archived, s.last_seq, s.rev, s.created_at, s.updated_at, s.head_digits, s.folder, s.tags, s.pinned"
 )
-# Not an inner join: a session whose head is gone is damaged, and must not vanish.
+# Not an inner join: a session whose head is missing is damaged, and must still be listed.
 _WITH_NODES: Final = "LEFT JOIN node h ON h.key = s.head_key LEFT JOIN node r ON r.key = COALESCE(h.root_key, h.key)"
 SELECT_SESSION: Final = f"{_COLUMNS_OF_SESSIONS} FROM session s {_WITH_NODES} WHERE s.id = :id"
 _NEWEST: Final = "ORDER BY updated_at DESC, id DESC LIMIT :limit"
@@ -116,7 +117,7 @@ _LOCK_DAMAGED: Final = (
     "SELECT key, head_key, head_digits, title, model, workspace, archived, last_seq, rev, created_at, fence, holder,"
     " held_until FROM session WHERE id = :id FOR UPDATE"
 )
-_MEND: Final = (
+_REPAIR: Final = (
     "UPDATE session SET title = :title, model = :model, workspace = :workspace, archived = :archived,"
     " folder = '', tags = '[]', pinned = 0,"
     " overrides = '{}', watermark = '{}', quarantine = '{}', settings = '{}', last_seq = :last_seq, rev = :rev,"
@@ -135,7 +136,7 @@ _LOCK_SESSION: Final = (
     " WHERE id = :id FOR UPDATE"
 )
 INSERT_TIP: Final = "INSERT INTO tip (session_key, node_key) VALUES (:key, :node)"
-# From a node up to a depth.
+# The nodes from a node up to a depth.
 _UP: Final = (
     "WITH RECURSIVE up (key, parent_key, depth) AS ("
     " SELECT key, parent_key, depth FROM node WHERE key = :node"
@@ -145,7 +146,7 @@ _UP: Final = (
 )
 _SELECT_ABOVE: Final = "".join((_UP, "SELECT 1 FROM up WHERE key = :above LIMIT 1"))
 _DELETE_PASSED: Final = "".join((_UP, "DELETE FROM tip WHERE session_key = :key AND node_key IN (SELECT key FROM up)"))
-# From the tips, or from all that a session keeps, up to a depth.
+# The nodes from the tips, and with `:head` from the head too, up to a depth.
 _REACH: Final = (
     "WITH RECURSIVE ends (key) AS (SELECT node_key FROM tip WHERE session_key = :key"
     " UNION SELECT head_key FROM session WHERE key = :key AND :head = 1),"
@@ -169,7 +170,7 @@ SELECT_DIGESTS: Final = "".join(
 SELECT_TIPS: Final = (
     "SELECT n.id FROM tip t JOIN node n ON n.key = t.node_key WHERE t.session_key = :key ORDER BY n.key"
 )
-# Up from an end without references, to the first node that is referenced or has another child.
+# The nodes from an unreferenced end up to, but without, the first one that is referenced or has another child.
 _SELECT_DOOMED: Final = (
     "WITH RECURSIVE kept (key) AS (SELECT node_key FROM tip UNION SELECT head_key FROM session),"
     " doomed (key, parent_key, depth) AS ("
@@ -200,7 +201,7 @@ def is_session_id(text: str) -> bool:
 
 
 def check_session_id(session_id: str) -> str:
-    """An id that could be one; what cannot is not there, whatever else it says."""
+    """Return `session_id`; raise `NotFound` if it does not have the form of an id."""
     if not is_session_id(session_id):
         raise session_not_found()
     return session_id
@@ -220,20 +221,18 @@ def stale_session() -> Stale:
 
 def lease_lost() -> Conflict:
     return Conflict(
-        "This session was taken over by another process; what this one still had to say was not kept.",
-        hint="Load it again to see how it went on.",
+        "This session was taken over by another process; the last changes of this one were not stored.",
+        hint="Load it again to see its current state.",
     )
 
 
 def is_running() -> Conflict:
-    return Conflict("A turn of this session is running.", hint="Wait until it is over, or cancel it.")
+    return Conflict("A turn of this session is running.", hint="Wait until it ends, or cancel it.")
 
 
 def lock_session(tx: Transaction, session_id: str, *, fence: int | None = None) -> tuple[int, int, int]:
-    """Lock a session; return its key, the key of its head and its revision.
-
-    With the `fence` of a lease, only if that lease still holds (else `Conflict`).
-    """
+    """Lock a session; return its key, the key of its head and its revision. With the `fence` of a lease, raise
+    `Conflict` if that lease was lost."""
     key, head_key, rev, found, holder, _, _ = _lock_row(tx, session_id)
     if fence is not None and (found != fence or not holder):
         raise lease_lost()
@@ -241,7 +240,8 @@ def lock_session(tx: Transaction, session_id: str, *, fence: int | None = None) 
 
 
 def lock_head(tx: Transaction, session_id: str, *, fence: int | None) -> tuple[int, int, int]:
-    """Lock a session to move its head. While a turn runs, only that turn may: others get `Conflict`."""
+    """Lock a session to move its head; return its key, the key of its head and its revision. Raise `Conflict` while
+    another process runs a turn, or if the lease with this `fence` was lost."""
     if fence is not None:
         return lock_session(tx, session_id, fence=fence)
     key, head_key, rev, _, holder, _, seconds_left = _lock_row(tx, session_id)
@@ -251,7 +251,8 @@ def lock_head(tx: Transaction, session_id: str, *, fence: int | None) -> tuple[i
 
 
 def _lock_row(tx: Transaction, session_id: str) -> tuple[int, int, int, int, str, float, float]:
-    """Return the columns of `_LOCK_SESSION`; the last is how long the lease still holds by the database's clock."""
+    """Lock a session; return the columns of `_LOCK_SESSION`. The last is the number of seconds until the lease
+    expires, by the database's clock."""
     rows = tx.execute(_LOCK_SESSION, {"id": check_session_id(session_id)})
     if not rows:
         raise session_not_found()
@@ -259,7 +260,8 @@ def _lock_row(tx: Transaction, session_id: str) -> tuple[int, int, int, int, str
 
 
 def lock_for_delete(tx: Transaction, session_id: str) -> tuple[int, int, object]:
-    """Key, key of the head and settings of a session that is to be deleted: whatever else of it is damaged, it can."""
+    """Lock a session for deletion; return its key, the key of its head and its settings. They are not validated, so
+    that a damaged session can be deleted."""
     rows = tx.execute(_LOCK_DOOMED, {"id": check_session_id(session_id)})
     if not rows:
         raise session_not_found()
@@ -267,7 +269,7 @@ def lock_for_delete(tx: Transaction, session_id: str) -> tuple[int, int, object]
 
 
 def check_session(tx: Transaction, session_id: str) -> tuple[int, int]:
-    """Key and key of the head, for reading."""
+    """Return the key of a session and the key of its head. Raise `NotFound` if there is no such session."""
     rows = tx.execute("SELECT key, head_key FROM session WHERE id = :id", {"id": check_session_id(session_id)})
     if not rows:
         raise session_not_found()
@@ -294,7 +296,7 @@ def session_of(row: Row) -> StoredSession:
         raise Corrupt(f"{what} is damaged.", hint="Run `loom doctor`; the rest can still be read.")
     try:
         for name in ("overrides", "watermark", "quarantine", "settings"):
-            values[name] = _object(values[name])
+            values[name] = {} if values[name] == "{}" else _objects.decode(values[name])
         values["tags"] = _tags.decode(shape.tags)
     except (msgspec.DecodeError, UnicodeError):
         raise Corrupt(f"{what} is damaged.", hint="Run `loom doctor`; the rest can still be read.") from None
@@ -302,8 +304,8 @@ def session_of(row: Row) -> StoredSession:
 
 
 def session_for_list(row: Row) -> StoredSession:
-    """One damaged record hides no other: it is listed with what can still be read of it. One whose lease is damaged can
-    be read, but not go on."""
+    """Convert a row for a list. A damaged record is listed with its readable columns and a description in `damage`, so
+    that it hides no other. One whose lease is damaged can be read, but not continued."""
     record, lease = row[:-_LEASE_COLUMNS], row[-_LEASE_COLUMNS:]
     try:
         found = session_of(record)
@@ -333,12 +335,8 @@ _objects = msgspec.json.Decoder(dict[str, Any])
 _tags = msgspec.json.Decoder(tuple[str, ...])
 
 
-def _object(text: str) -> dict[str, Any]:
-    return {} if text == "{}" else _objects.decode(text)
-
-
 def insert_session(tx: Transaction, values: Mapping[str, object], head: NodeRef, now: float) -> StoredSession:
-    """Write a session. What `values` does not name is empty, and begins now."""
+    """Insert a session. Columns missing in `values` get defaults: empty, and `now` for times."""
     defaults = {"folder": "", "tags": "[]", "pinned": 0, "archived": 0, "created_at": now, "updated_at": now}
     tx.execute(_INSERT_SESSION, {**defaults, **values, "head_key": head.key, "digits": _digits(head)})
     return read_session(tx, cast("str", values["id"]))
@@ -355,9 +353,9 @@ def _digits(head: NodeRef) -> str:
     return head.id.removeprefix(NODE_TAG)[:_HEAD_DIGITS]
 
 
-def mend_session(tx: Transaction, session_id: str, now: float) -> None:
-    """Point a damaged session at the head that its digits name, or, where they name none, at the one that it has. What
-    else is noted of it begins anew; of its columns, those that cannot be read."""
+def repair_session(tx: Transaction, session_id: str, now: float) -> None:
+    """Repair a damaged session record. The head becomes the node that `head_digits` names, or else the current one.
+    Settings, overrides and other JSON columns are cleared; of the other columns, only unreadable ones get defaults."""
     rows = tx.execute(_LOCK_DAMAGED, {"id": check_session_id(session_id)})
     if not rows:
         raise session_not_found()
@@ -370,7 +368,7 @@ def mend_session(tx: Transaction, session_id: str, now: float) -> None:
     try:
         fence, holder, held_until = row_as(tuple(lease), _Lease, "The lease of a session")
     except Corrupt:
-        fence, holder, held_until = int(now), "", 0.0  # no lease was ever that often given: older ones are refused
+        fence, holder, held_until = int(now), "", 0.0  # higher than any real fence, so that old leases are refused
     values: dict[str, object] = {
         "title": one_line(_readable(title, "")),
         "model": clean_text(_readable(model, "")),
@@ -384,7 +382,7 @@ def mend_session(tx: Transaction, session_id: str, now: float) -> None:
         "held_until": held_until,
         "key": key,
     }
-    tx.execute(_MEND, values)
+    tx.execute(_REPAIR, values)
     set_head(tx, key, head, now)
 
 
@@ -395,7 +393,7 @@ def _readable(value: object, instead: T) -> T:
 def append_below_head(
     tx: Transaction, key: int, head: NodeRef, drafts: Sequence[NodeDraft], now: float
 ) -> tuple[Node, ...]:
-    """Write drafts and move the head to the last of them."""
+    """Write drafts below the head and move the head to the last of them."""
     nodes, last, all_new = insert_path(tx, head, drafts, now)
     if not all_new:
         tx.lock(PRUNE)
@@ -408,7 +406,7 @@ def append_below_head(
 def append_aside(
     tx: Transaction, key: int, parent: NodeRef, drafts: Sequence[NodeDraft], now: float
 ) -> tuple[Node, ...]:
-    """Write drafts below a node that the session keeps, and keep the end of them as a tip."""
+    """Write drafts below a node of the session, and make the last of them a tip."""
     nodes, last, _ = insert_path(tx, parent, drafts, now)
     if not keeps(tx, key, last):
         _pass_tips(tx, key, last, depth=parent.depth)
@@ -417,7 +415,7 @@ def append_aside(
 
 
 def move_head(tx: Transaction, key: int, head: NodeRef, target: NodeRef, now: float) -> None:
-    """Move the head anywhere. The end that it leaves stays kept."""
+    """Move the head to any node. The node that it leaves becomes a tip, unless another branch already contains it."""
     if not is_above(tx, head, target) and not keeps(tx, key, head, with_head=False):
         tx.execute(INSERT_TIP, {"key": key, "node": head.key})
     _pass_tips(tx, key, target, depth=0)
@@ -425,19 +423,19 @@ def move_head(tx: Transaction, key: int, head: NodeRef, target: NodeRef, now: fl
 
 
 def _pass_tips(tx: Transaction, key: int, node: NodeRef, *, depth: int) -> None:
-    """Tips at this node or above it, up to a depth, are no ends any more."""
+    """Delete the tips at this node and above it, up to a depth: they are no longer ends of branches."""
     tx.execute(_DELETE_PASSED, {"key": key, "node": node.key, "depth": depth})
 
 
 def keeps(tx: Transaction, key: int, node: NodeRef, *, with_head: bool = True) -> bool:
-    """Return whether a node is on the way to an end of the session; without its head, to a tip."""
+    """Return whether a session keeps a node: it is the head, a tip or above one. With `with_head` False, consider only
+    the tips."""
     params = {"key": key, "head": int(with_head), "depth": node.depth, "node": node.key}
     return bool(tx.execute(_SELECT_KEPT, params))
 
 
 def read_families(tx: Transaction, key: int, first: int, last: int) -> dict[str, list[str]]:
-    """Return the ids of the children of each node that the session keeps, as far as they are at the depths from `first`
-    to `last`."""
+    """Return, by parent id, the ids of the session's nodes at the depths from `first` to `last`."""
     families: defaultdict[str, list[str]] = defaultdict(list)
     for parent_id, node_id in tx.execute(_SELECT_FAMILIES, {"key": key, "head": 1, "depth": first, "last": last}):
         families[parent_id].append(node_id)
@@ -449,8 +447,8 @@ def is_above(tx: Transaction, above: NodeRef, node: NodeRef) -> bool:
 
 
 def prune(tx: Transaction, end_key: int) -> set[str]:
-    """Delete a branch from its end upwards, as far as it is not referenced; gives the digests that it referred to, and
-    those of the texts that were cut in it."""
+    """Delete the unreferenced nodes of a branch, from its end upwards. Return the digests of the media that they refer
+    to, and of the full texts of truncated results in them."""
     rows = tx.execute(_SELECT_DOOMED, {"end": end_key, "kept": KEPT})
     doomed = dict.fromkeys(row[0] for row in rows)
     tx.executemany("DELETE FROM node WHERE key = :key", [{"key": key} for key in doomed])
@@ -460,22 +458,22 @@ def prune(tx: Transaction, end_key: int) -> set[str]:
 
 
 def one_line(title: str) -> str:
-    """A title is one line without control characters, whatever was pasted into it."""
+    """Return a title as one line without control characters."""
     return " ".join("".join(char if char.isprintable() else " " for char in clean_text(title)).split())
 
 
 def folder_name(folder: str) -> str:
-    """A folder is a path of names, `Work/Invoices`; white space and empty names in it do not count."""
+    """Return a folder as a path of names, `Work/Invoices`, without extra white space and empty names."""
     return "/".join(name for part in folder.split("/") if (name := one_line(part)))
 
 
 def stored_tags(tags: Iterable[str]) -> str:
-    """Tags as they are stored: each once, in order, without empty ones."""
+    """Return tags in stored form: a sorted JSON list without duplicates and empty names."""
     names = sorted({name for tag in tags if (name := one_line(tag))})
     return msgspec.json.encode(names).decode()
 
 
 def tag_pattern(tag: str) -> str:
-    """LIKE the stored tags of a session that has this one. `!` escapes."""
+    """Return a LIKE pattern, with `!` as its escape character, for the stored tags of a session with this tag."""
     name = msgspec.json.encode(one_line(tag)).decode()
     return f"%{re.sub('[!%_]', lambda found: '!' + found[0], name)}%"

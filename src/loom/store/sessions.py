@@ -1,7 +1,7 @@
 """Sessions: named heads in the forest, and which nodes each of them keeps.
 
-A session keeps every branch that its head has ever been on: when the head jumps elsewhere, the end that it leaves is
-remembered. A fork is a new head on the same nodes. Deleting a session deletes the nodes that no other session keeps.
+A session keeps every branch that its head has been on: when the head moves to another branch, the end of the old one is
+recorded. A fork is a new head on the same nodes. Deleting a session deletes the nodes that no other session keeps.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from loom.store.session_rows import (
     lock_for_delete,
     lock_head,
     lock_session,
-    mend_session,
     move_head,
     new_session_id,
     one_line,
     prune,
     read_session,
+    repair_session,
     require_session,
     session_for_list,
     stale_head,
@@ -103,9 +103,9 @@ class Sessions:
         limit: int = 50,
         before: tuple[float, str] | None = None,
     ) -> tuple[StoredSession, ...]:
-        """Return sessions, newest first. None means both kinds, or every folder; `before` is (updated_at, id) of the
-        last one seen."""
-        wanted = {
+        """Return up to `limit` sessions, newest first. None for `archived`, `pinned` or `folder` means any; `before` is
+        the cursor: (updated_at, id) of the last session of the previous page."""
+        filters = {
             "archived": -1 if archived is None else int(archived),
             "pinned": -1 if pinned is None else int(pinned),
             "any_folder": int(folder is None),
@@ -114,10 +114,10 @@ class Sessions:
             "limit": checked_limit(limit),
         }
         if before is None:
-            rows = await self._database.read(lambda tx: tx.execute(SELECT_NEWEST, wanted))
+            rows = await self._database.read(lambda tx: tx.execute(SELECT_NEWEST, filters))
         else:
-            place = {"updated_at": before[0], "id": plain_text(before[1], "an id")}
-            rows = await self._database.read(lambda tx: tx.execute(SELECT_BEFORE, {**wanted, **place}))
+            cursor = {"updated_at": before[0], "id": plain_text(before[1], "an id")}
+            rows = await self._database.read(lambda tx: tx.execute(SELECT_BEFORE, {**filters, **cursor}))
         return tuple(session_for_list(row) for row in rows)
 
     async def update(
@@ -138,8 +138,9 @@ class Sessions:
         pinned: bool | None = None,
         fence: int | None = None,
     ) -> StoredSession:
-        """Change what is given; of `settings` those that are named, and None takes one away. With `rev`, only if the
-        session was not changed since (else `Stale`); with the `fence` of a lease, only while that holds."""
+        """Change the given columns. `settings` are merged into the stored ones; the value None removes a setting. With
+        `rev`, raise `Stale` if the session has another revision; with the `fence` of a lease, raise `Conflict` if it
+        was lost."""
         changes = {
             "title": None if title is None else one_line(title),
             "model": None if model is None else plain_text(model, "the name of a model"),
@@ -169,21 +170,21 @@ class Sessions:
         return await self._database.write(work)
 
     async def folders(self) -> dict[str, int]:
-        """Return the names of folders and how many sessions are in each, archived ones not counted."""
+        """Return each folder and its number of sessions, without archived ones."""
         sql = "SELECT folder, COUNT(*) FROM session WHERE folder <> '' AND archived = 0 GROUP BY folder ORDER BY folder"
         return {row[0]: row[1] for row in await self._database.select(sql)}
 
     async def tags(self) -> dict[str, int]:
-        """The same for tags."""
+        """Return each tag and its number of sessions, without archived ones."""
         sql = "SELECT tags, COUNT(*) FROM session WHERE tags <> '[]' AND archived = 0 GROUP BY tags"
         counts: Counter[str] = Counter()
         for stored, count in await self._database.select(sql):
-            with contextlib.suppress(msgspec.DecodeError):  # damaged: the list shows it
+            with contextlib.suppress(msgspec.DecodeError):  # a damaged record; `list` reports it
                 counts.update(dict.fromkeys(msgspec.json.decode(stored, type=list[str]), count))
         return dict(sorted(counts.items()))
 
     async def with_head(self, node_id: str) -> StoredSession | None:
-        """Return the newest session whose head is this node."""
+        """Return the newest session whose head is this node; None if there is none."""
         sql = (
             "SELECT s.id FROM session s JOIN node n ON n.key = s.head_key WHERE n.id = :node"
             " ORDER BY s.updated_at DESC LIMIT 1"
@@ -191,12 +192,12 @@ class Sessions:
         rows = await self._database.select(sql, {"node": node_id})
         return await self.get(rows[0][0]) if rows else None
 
-    async def mend(self, session_id: str) -> StoredSession:
-        """Make a damaged record whole again, as far as it says where its head is. Nothing that was said changes."""
+    async def repair(self, session_id: str) -> StoredSession:
+        """Repair a damaged session record (see `repair_session`). Messages are not changed."""
 
         def work(tx: Transaction) -> StoredSession:
             tx.lock(PRUNE)
-            mend_session(tx, session_id, self._clock())
+            repair_session(tx, session_id, self._clock())
             return read_session(tx, session_id)
 
         return await self._database.write(work)
@@ -211,10 +212,10 @@ class Sessions:
         meta: Mapping[str, Any] | None = None,
         fence: int | None = None,
     ) -> tuple[Node, ...]:
-        """Write messages below the head and move it to the last of them, as one change.
+        """Write messages below the head and move it to the last of them, in one transaction.
 
-        With `expected_head`, only if the head is still there (else `Conflict`). While a turn runs, only who has its
-        `fence` may.
+        Raise `Conflict` if the head is not `expected_head` (when given), if another process runs a turn, or if the
+        lease with this `fence` was lost.
         """
         drafts = drafts_of(messages, source, meta)
         now = self._clock()
@@ -237,7 +238,8 @@ class Sessions:
         source: RowSource | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> tuple[Node, ...]:
-        """Write messages below any node of the session and keep them as a branch; the head stays where it is."""
+        """Write messages below any node of the session, as a branch; the head does not move. Raise `NotFound` if the
+        node is not part of the session."""
         drafts = drafts_of(messages, source, meta)
         now = self._clock()
 
@@ -254,8 +256,8 @@ class Sessions:
     async def move_head(
         self, session_id: str, expected_head: str, new_head: str, *, fence: int | None = None
     ) -> StoredSession:
-        """Point the session at another node, if its head is still `expected_head` (else `Conflict`). While a turn runs,
-        only who has its `fence` may."""
+        """Move the head to another node. Raise `Conflict` if the head is not `expected_head`, if another process runs a
+        turn, or if the lease with this `fence` was lost."""
         now = self._clock()
 
         def work(tx: Transaction) -> StoredSession:
@@ -271,8 +273,8 @@ class Sessions:
         return await self._database.write(work)
 
     async def fork(self, session_id: str, node_id: str | None = None, *, title: str | None = None) -> StoredSession:
-        """Return a new session whose head is a node of this one (its head, unless said otherwise). Nothing
-        is copied."""
+        """Create a session whose head is a node of this one, by default its head. Nodes are shared, not copied. Raise
+        `NotFound` if the node is not part of this session."""
         now = self._clock()
         new_id = new_session_id(now)
 
@@ -282,7 +284,7 @@ class Sessions:
             found = read_session(tx, session_id)
             head = ref_at(tx, head_key) if node_id is None else ref_of(tx, node_id)
             if not keeps(tx, key, head):
-                raise NotFound("That message is not part of this session.", hint="Fork the session that holds it.")
+                raise NotFound("That message is not part of this session.", hint="Fork the session that contains it.")
             values = {
                 "id": new_id,
                 "title": found.title if title is None else one_line(title),
@@ -300,10 +302,10 @@ class Sessions:
         return await self._database.write(work)
 
     async def delete(self, session_id: str) -> tuple[str, ...]:
-        """Delete a session, its events, and the nodes that no other session keeps, however damaged its record is.
+        """Delete a session, its events and the nodes that no other session keeps, even if its record is damaged.
 
-        Gives the digests that it needed and that no message refers to any more. Who deletes their bytes asks again
-        (`media_in_use`): others may need them besides, or begin to.
+        Return the digests that it needed and that no message refers to any more. Before deleting their bytes, the
+        caller must check `media_in_use`: other sessions may need them otherwise, or refer to them by then.
         """
 
         def work(tx: Transaction) -> tuple[str, ...]:
@@ -319,12 +321,12 @@ class Sessions:
             return freed
 
         freed = await self._database.write(work)
-        with contextlib.suppress(StoreError):  # it is gone: a file that is busy, or full, is scrubbed by the next
+        with contextlib.suppress(StoreError):  # the session is deleted; a busy or full file is scrubbed next time
             await self._database.scrub()
         return freed
 
     async def tips(self, session_id: str) -> tuple[str, ...]:
-        """Return the ids of the ends of its branches; the head's own is the last."""
+        """Return the ids of the ends of the session's branches; the head, if it is one, is the last."""
 
         def work(tx: Transaction) -> tuple[str, ...]:
             key, head_key = check_session(tx, session_id)
@@ -343,24 +345,24 @@ class Sessions:
         return await self._database.read(work)
 
     async def digests(self, session_id: str) -> frozenset[str]:
-        """Return every digest that a message of this session refers to, on any branch or waiting."""
+        """Return every digest that a message of this session refers to, on any branch or in the queue."""
 
         def work(tx: Transaction) -> frozenset[str]:
             key = check_session(tx, session_id)[0]
-            said = tx.execute(SELECT_DIGESTS, {"key": key, "head": 1, "depth": 0})
-            return frozenset(row[0] for row in (*said, *tx.execute(SELECT_QUEUED_DIGESTS, {"key": key})))
+            sent = tx.execute(SELECT_DIGESTS, {"key": key, "head": 1, "depth": 0})
+            return frozenset(row[0] for row in (*sent, *tx.execute(SELECT_QUEUED_DIGESTS, {"key": key})))
 
         return await self._database.read(work)
 
     async def referenced_digests(self) -> frozenset[str]:
-        """Every digest that any message or uploaded file refers to: what a sweep must keep."""
+        """Return every digest that a message or uploaded file refers to: the ones that a sweep must keep."""
         rows = await self._database.read(lambda tx: tx.execute(SELECT_REFERENCED))
         return frozenset(row[0] for row in rows)
 
     async def media_in_use(self, digests: Collection[str]) -> frozenset[str]:
-        """Return those of these digests whose bytes any session needs."""
+        """Return those of `digests` whose bytes a session needs."""
         return frozenset(await self._database.read(lambda tx: referenced_media(tx, digests)))
 
     async def list_damaged(self) -> tuple[str, ...]:
-        """Return the ids of sessions that keep a node which is gone: damage, for `loom doctor` to show."""
+        """Return the ids of sessions whose head or tip refers to a missing node."""
         return tuple(row[0] for row in await self._database.read(lambda tx: tx.execute(SELECT_LOST)))

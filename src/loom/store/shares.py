@@ -1,4 +1,4 @@
-"""Shares: links by which a conversation is read without signing in. The secret is in the link and stored as a hash."""
+"""Shares: links to read a conversation without signing in. The link contains a secret; the store holds its hash."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLUMNS: Final = "SELECT id, session_id, node, created_at, expires_at FROM shar
 
 
 class Share(msgspec.Struct, frozen=True, array_like=True):
-    """`node` is where the conversation ended when it was shared. `expires_at` is 0 for a link that stays."""
+    """`node` is the last message at the time of sharing. `expires_at` is 0 for a link that does not expire."""
 
     id: str
     session_id: str
@@ -32,7 +32,8 @@ class Shares:
         self._clock = clock
 
     async def create(self, session_id: str, node: str, *, days: float = 0) -> tuple[Share, str]:
-        """Return the share and its secret, which is stored nowhere."""
+        """Create a share; return it and its secret. Only a hash of the secret is stored. With `days` 0, the link does
+        not expire."""
         now = self._clock()
         secret = secrets.token_urlsafe(32)
         share = Share(secrets.token_hex(8), session_id, node, now, now + days * 86_400 if days else 0.0)
@@ -45,7 +46,7 @@ class Shares:
         return share, secret
 
     async def find(self, secret: str) -> Share:
-        """Raise `NotFound` if there is no such link, or it has expired."""
+        """Return the share with this secret. Raise `NotFound` if there is none or it has expired."""
         rows = await self._database.select(f"{_COLUMNS} WHERE secret_hash = :hash", {"hash": _hash(secret)})
         share = _share(rows[0]) if rows else None
         if share is None or (share.expires_at and share.expires_at < self._clock()):

@@ -1,12 +1,13 @@
-"""SQLite: one writer thread that commits in groups, and a few readers that never wait for it.
+"""SqliteDatabase: one writer thread with group commit, and a few reader threads that never wait for it.
 
-Durability costs one sync of the disk per commit, so the writer takes everything that is queued, runs it in one
-transaction, commits once, and only then answers. Sixteen producers share one sync that way. Where a piece of work
-fails, the transaction is undone and what came before it is run again: work may run more than once.
-Several processes may use one file: a transaction begins by taking the write lock, and waits its turn for it.
+Durability costs one disk sync per commit, so the writer takes all queued work, runs it in one transaction, commits
+once, and only then returns the results: concurrent writers share one sync. If a unit of work fails, the transaction is
+rolled back and the work before it runs again, so that work may run more than once.
 
-A damaged file is not written: what can still be saved could be spoiled. A small one is checked before it is opened, a
-large one in the background; a file that turns out to be damaged later is not written from then on.
+Several processes may use one file: a transaction starts by waiting for the write lock.
+
+A damaged file is not written, because that could destroy what can still be saved. A small file is checked before it is
+opened, a large one in the background; once damage is found, writes are refused.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ _log = logging.getLogger(__name__)
 
 _DAMAGE_CODES: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _STEPS_BETWEEN_LOOKS: Final = 100_000
-"""Of SQLite's machine, between two looks at whether a check is still wanted."""
+"""The number of SQLite's virtual machine instructions after which a running check looks whether to stop."""
 _READERS: Final = 3
 _BATCH_JOBS: Final = 256
 _BATCH_SECONDS: Final = 0.02
 
 
 class _Job:
-    """Work on its way to the writer or a reader, and its answer on its way back; `alone`: in no transaction."""
+    """Queued work for the writer or a reader, and its result. `alone`: run it outside a transaction."""
 
     __slots__ = ("alone", "error", "future", "loop", "result", "work")
 
@@ -67,17 +68,17 @@ class _Job:
 
     @property
     def is_database_fault(self) -> bool:
-        """Whether it failed because of the database, whatever it wanted."""
+        """Whether the work failed because of the database, not because of what it does."""
         cause = None if self.error is None else self.error.__cause__
         return isinstance(self.error, sqlite3.Error) or isinstance(cause, sqlite3.Error)
 
 
 class _BatchLost(sqlite3.OperationalError):
-    """Work that had succeeded meets an error of the database when it is run again: the disk has filled up meanwhile."""
+    """Work that had succeeded failed with a database error when it ran again, for example because the disk is full."""
 
 
 class SqliteDatabase:
-    """Use `open_database`, which finds the right backend."""
+    """Create it with `open_database`, which selects the backend."""
 
     def __init__(
         self, connection: sqlite3.Connection, path: Path | None, busy_seconds: float, *, is_frozen: bool = False
@@ -106,7 +107,9 @@ class SqliteDatabase:
         connection, is_frozen = open_database_file(path, busy_seconds)
         database = cls(connection, path, busy_seconds, is_frozen=is_frozen)
         if path is not None and not is_frozen and path.stat().st_size > CHECKED_AT_ONCE_BYTES:
-            database._check_in_background(path)
+            thread = threading.Thread(target=database._check, args=(path,), name="loom-store-checker", daemon=True)
+            database._checker = thread
+            thread.start()
         return database
 
     @property
@@ -149,7 +152,7 @@ class SqliteDatabase:
             self._reads.put(job)
             if self._idle_readers:
                 self._idle_readers -= 1
-            elif len(self._readers) < _READERS:  # a long read must not hold up this one
+            elif len(self._readers) < _READERS:  # a long read must not delay this one
                 reader = threading.Thread(
                     target=self._serve_reads, args=(self._next_read,), name="loom-store-reader", daemon=True
                 )
@@ -168,7 +171,7 @@ class SqliteDatabase:
         def inspect(tx: Transaction) -> tuple[str, ...]:
             words = [row[0] for row in tx.execute("PRAGMA integrity_check") if row[0] != "ok"]
             broken = tx.execute("PRAGMA foreign_key_check")
-            words += [f"row {row} of {table} refers to a {parent} that is gone" for table, row, parent, _ in broken]
+            words += [f"row {row} of {table} refers to a missing {parent}" for table, row, parent, _ in broken]
             return tuple(words)
 
         return await self.read(inspect)
@@ -176,7 +179,7 @@ class SqliteDatabase:
     async def check_writable(self) -> None:
         await self.write(write_probe)
         if self._path is not None and await asyncio.to_thread(has_no_space, self._path.parent):
-            raise full(self.label)  # this row went over an older part of the log; a longer one would not fit
+            raise full(self.label)  # this row reused space in the log; a larger one would not fit
 
     async def snapshot(self, file: Path) -> None:
         if self._path is None:
@@ -185,7 +188,7 @@ class SqliteDatabase:
             await asyncio.to_thread(self._copy_file, file)
 
     def _copy_file(self, file: Path) -> None:
-        """In one step, so that it sees one moment: a reader holds up no writer."""
+        """Copy the database in one step, which gives a consistent copy; a reader does not block the writer."""
         try:
             source = connect(self._path, timeout=self._busy_seconds, is_frozen=self._is_frozen)
             with contextlib.closing(source):
@@ -225,10 +228,6 @@ class SqliteDatabase:
 
     # Damage
 
-    def _check_in_background(self, path: Path) -> None:
-        self._checker = threading.Thread(target=self._check, args=(path,), name="loom-store-checker", daemon=True)
-        self._checker.start()
-
     def _check(self, path: Path) -> None:
         try:
             tx = SqliteTransaction(connection := connect(path, timeout=self._busy_seconds))
@@ -248,7 +247,7 @@ class SqliteDatabase:
     def _note_damage(self) -> None:
         if not self._is_damaged:
             self._is_damaged = True
-            _log.error("%s is damaged and is not written any more. Run `loom doctor --fix`.", self.label)
+            _log.error("%s is damaged; writes are refused. Run `loom doctor --fix`.", self.label)
 
     # Readers
 
@@ -258,7 +257,7 @@ class SqliteDatabase:
             try:
                 reader = reader or self._reader()
                 self._read(reader, job)
-            except BaseException as error:  # noqa: BLE001 - it belongs to the caller, and the reader must live on
+            except BaseException as error:  # noqa: BLE001 - passed on to the caller; the reader thread must continue
                 job.error = self._translate_error(error)
             _answer([job])
 
@@ -271,14 +270,14 @@ class SqliteDatabase:
         return self._reads.get()
 
     def _reader(self) -> SqliteTransaction:
-        """Return a connection of this thread's own."""
+        """Open a read-only connection for the current thread."""
         reader = SqliteTransaction(connect(self._path, timeout=self._busy_seconds, is_frozen=self._is_frozen))
         self._open.append(reader)
         reader.execute("PRAGMA query_only = ON")
         return reader
 
     def _read(self, reader: SqliteTransaction, job: _Job) -> None:
-        """Each in a transaction of its own: it sees whatever was written before it was asked for."""
+        """Run a job in its own transaction, so that it sees everything committed before."""
         if job.alone:
             job.result = job.work(reader)
             return
@@ -295,21 +294,16 @@ class SqliteDatabase:
         while (job := carried or self._queue.get()) is not None:
             carried = None
             if job.alone:
-                self._run_alone(job)
+                self._runs(job)
+                _answer([job])
                 continue
             carried, stop = self._run_batch(job)
             if stop:
                 return
 
-    def _run_alone(self, job: _Job) -> None:
-        try:
-            job.result = job.work(self._transaction)
-        except BaseException as error:  # noqa: BLE001 - it belongs to the caller, and the writer must live on
-            job.error = self._translate_error(error)
-        _answer([job])
-
     def _run_batch(self, first: _Job) -> tuple[_Job | None, bool]:
-        """Run what is queued in one transaction. Gives a job that must run by itself, and whether to stop."""
+        """Run `first` and queued jobs in one transaction. Return a job that must run outside it, and whether the
+        database was closed."""
         batch = [first]
         carried: _Job | None = None
         stop = False
@@ -338,17 +332,17 @@ class SqliteDatabase:
         return carried, stop
 
     def _runs(self, job: _Job) -> bool:
-        """Nearly all work succeeds, so nothing is done to undo one job alone."""
+        """Run a job and return whether it succeeded. There is no savepoint for each job, because nearly all succeed."""
         try:
             job.result = job.work(self._transaction)
-        except BaseException as error:  # noqa: BLE001 - it belongs to the caller, and the writer must live on
+        except BaseException as error:  # noqa: BLE001 - passed on to the caller; the writer thread must continue
             job.error = self._translate_error(error)
             return False
         return True
 
     def _run_again(self, batch: Sequence[_Job]) -> None:
-        """The work before one that failed, which only its own caller hears of. What is refused now, because another
-        process has written meanwhile, concerns only its own caller, too: the others begin once more without it."""
+        """Run the jobs before a failed one again. If another one fails now, because another process has written in the
+        meantime, only its own caller gets that error, and the rest runs again without it."""
         left = list(batch)
         while (failed := self._first_to_fail(left)) is not None:
             if failed.is_database_fault:
@@ -368,7 +362,7 @@ class SqliteDatabase:
         retry_while_locked(self._busy_seconds, functools.partial(self._connection.execute, "BEGIN IMMEDIATE"))
 
     def _give_up(self, batch: list[_Job], error: sqlite3.Error) -> None:
-        """Nothing of this batch was committed: fail all its writers, and those that would wait in vain."""
+        """Fail all jobs of a batch that could not be committed; if the file is locked, also those still queued."""
         self._transaction.roll_back()
         cause = (error.__cause__ if isinstance(error, _BatchLost) else None) or error
         if primary_code(error) in BUSY_CODES:
@@ -401,12 +395,12 @@ def _copy(source: sqlite3.Connection, file: Path) -> None:
 
 
 def _answer(jobs: Iterable[_Job]) -> None:
-    """Hand results to the loops that wait for them, with one wake-up for each loop."""
+    """Pass results to the event loops that wait for them, with one wake-up for each loop."""
     by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
     for job in jobs:
         by_loop.setdefault(job.loop, []).append(job)
     for loop, answered in by_loop.items():
-        with contextlib.suppress(RuntimeError):  # the loop was closed: there is no waiter any more
+        with contextlib.suppress(RuntimeError):  # the loop was closed, so nothing waits for the results
             loop.call_soon_threadsafe(_settle, answered)
 
 

@@ -1,4 +1,4 @@
-"""A SQLite file: making it, opening it, one transaction on it, and what its errors mean in our words."""
+"""A SQLite file: create it, open it, run a transaction on it, and translate its errors."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ WORDS: Final = {
 BUSY_CODES: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 CHECKED_AT_ONCE_BYTES: Final = 8 * 1024 * 1024
-"""Up to this size a file is checked before it is opened, which takes some hundredths of a second."""
+"""Up to this size a file is checked before it is opened, which takes some tens of milliseconds."""
 _OLDEST_SQLITE: Final = (3, 35, 0)
 _LEAST_BYTES: Final = 64 * 1024
-_COPY_IT: Final = "Copy the folder to a place where you may write, and point Loom at the copy. Nothing was changed."
+_COPY_IT: Final = "Copy the folder to a writable place, and point Loom at the copy. Nothing was changed."
 _LOCK_WORDS = re.compile(r"\s+FOR UPDATE\b")
 _DATABASE_TIME: Final = "((julianday('now') - 2440587.5) * 86400.0)"
-"""To a millisecond. The clock of the machine: all processes that can use one file run on it."""
+"""The machine's clock, to a millisecond: all processes that can use one file run on one machine."""
 _UNDECODABLE: Final = "Could not decode to UTF-8"
 _EVERYWHERE: Final = (
     *("foreign_keys = ON", "trusted_schema = OFF", "cell_size_check = ON"),
@@ -48,7 +48,7 @@ _WRITER: Final = (
 
 
 class _Unreadable(sqlite3.DatabaseError):
-    """The file is so damaged that not even SQLite's complaint about it is text."""
+    """The file is so damaged that SQLite's error message is not valid text."""
 
     sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     sqlite_errorname = "SQLITE_CORRUPT"
@@ -87,10 +87,10 @@ class SqliteTransaction:
         self._cursor.executemany(_spelled(sql), params)
 
     def lock(self, name: str) -> None:
-        """Nothing to do: a transaction that writes is alone."""
+        """Do nothing: SQLite has one writing transaction at a time."""
 
     def continue_keys(self, table: str) -> None:
-        """Nothing to do: a new key is above all others."""
+        """Do nothing: SQLite generates keys above all existing ones."""
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -98,18 +98,18 @@ class SqliteTransaction:
 
     def roll_back(self) -> None:
         if self._connection.in_transaction:
-            with contextlib.suppress(sqlite3.Error):  # a disk that fails here has undone the transaction by itself
+            with contextlib.suppress(sqlite3.Error):  # after a disk error SQLite has rolled back by itself
                 self._cursor.execute("ROLLBACK")
 
     def close(self) -> None:
-        """Let go of the file. A statement that failed half-way would keep it open."""
+        """Close the cursor and the connection. A statement that failed half-way would keep the file open."""
         self._cursor.close()
         self._connection.close()
 
 
 @functools.cache
 def _spelled(sql: str) -> str:
-    """Our SQL in SQLite's spelling."""
+    """Translate a statement of the shared dialect for SQLite."""
     return _LOCK_WORDS.sub("", sql).replace("DATABASE_TIME", _DATABASE_TIME)
 
 
@@ -118,11 +118,11 @@ def store_label(path: Path | None) -> str:
 
 
 def open_database_file(path: Path | None, busy_seconds: float) -> tuple[sqlite3.Connection, bool]:
-    """Return a connection to a file of ours with today's schema, and whether the file is frozen: its folder is not
-    writable. Any other file stays as it is."""
+    """Open or create a store, and bring its schema up to date. Return the connection, and whether the file is frozen:
+    read without locks, because its folder is not writable. A file of another program is refused and stays unchanged."""
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
         raise ExtraMissing(
-            f"Loom needs SQLite 3.35 or newer; this Python brings {sqlite3.sqlite_version}.",
+            f"Loom needs SQLite 3.35 or newer; this Python has {sqlite3.sqlite_version}.",
             hint="Use a newer build of Python, or a PostgreSQL store.",
         )
     if path is not None:
@@ -132,7 +132,7 @@ def open_database_file(path: Path | None, busy_seconds: float) -> tuple[sqlite3.
         connection = connect(path, timeout=min(busy_seconds, 0.05), is_frozen=is_frozen)
     except sqlite3.Error as error:
         raise translate_error(error, path) from error
-    except UnicodeDecodeError as error:  # a message of SQLite about a schema whose bytes are damaged
+    except UnicodeDecodeError as error:  # SQLite's error message quotes a damaged schema
         raise corrupt(store_label(path)) from error
     tx = SqliteTransaction(connection)
     try:
@@ -144,7 +144,10 @@ def open_database_file(path: Path | None, busy_seconds: float) -> tuple[sqlite3.
             if not is_current:
                 _migrate(connection, tx, path, busy_seconds)
         elif not is_current:
-            raise _older_and_read_only(store_label(path))
+            raise ReadOnly(
+                f"{store_label(path)} was written by an older Loom and must be upgraded, but its folder is read-only.",
+                hint=_COPY_IT,
+            )
     except sqlite3.Error as error:
         tx.close()
         raise translate_error(error, path) from error
@@ -155,7 +158,7 @@ def open_database_file(path: Path | None, busy_seconds: float) -> tuple[sqlite3.
 
 
 def check_pages(tx: SqliteTransaction, path: Path) -> None:
-    """Raise `Corrupt` if pages of the file are damaged: to write there could spoil what can still be saved."""
+    """Raise `Corrupt` if pages of the file are damaged: a write could destroy what can still be saved."""
     found = tx.execute("PRAGMA quick_check(1)")
     if found != [("ok",)]:
         raise corrupt(store_label(path))
@@ -177,15 +180,16 @@ def connect(path: Path | None, *, timeout: float, is_frozen: bool = False) -> sq
 
 
 def _is_frozen(path: Path) -> bool:
-    """Return whether SQLite could not even make the files that it needs beside a database in order to read it. Where
-    they are there already, it can; where only the log is, what it holds would be passed over."""
+    """Return whether SQLite can read the database only as an immutable file: its folder is read-only, and the index of
+    the write-ahead log, which SQLite needs to read normally, does not exist. Raise `ReadOnly` if there is a log without
+    its index, because the messages in it would be ignored."""
     if _may(path.parent, os.W_OK) or not _may(path, os.R_OK):
         return False
     log, index = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
     if log.exists() and log.stat().st_size and not index.exists():
         raise ReadOnly(
-            f"{store_label(path)} was not closed, and its folder is read-only: its last messages are in a log that can"
-            " only be read where it may be written.",
+            f"{store_label(path)} was not closed, and its folder is read-only: its last messages are in a log that"
+            " SQLite can read only in a writable folder.",
             hint=_COPY_IT,
         )
     return not index.exists()
@@ -196,13 +200,14 @@ def _may(path: Path, mode: int) -> bool:
 
 
 def _look(tx: SqliteTransaction, path: Path | None) -> bool:
-    """Return whether the schema is today's. Raises before anything is written where the file is not ours to write."""
+    """Return whether the schema is up to date. Raise `Corrupt` for a database of another program and `Newer` for one of
+    a newer Loom, before anything is written."""
     tables = {row[0] for row in tx.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if "migration" in tables:
         return not pending(tx.execute(SELECT_APPLIED), known_migrations(), store_label(path))
     if tables:
         raise Corrupt(
-            f"{store_label(path)} is a database of another program.",
+            f"{store_label(path)} is the database of another program.",
             hint="Point Loom at another file. Nothing was changed.",
         )
     return False
@@ -229,7 +234,8 @@ def _migrate(connection: sqlite3.Connection, tx: SqliteTransaction, path: Path |
 
 
 def retry_while_locked(seconds: float, attempt: Callable[[], object]) -> None:
-    """Try until another process lets go of the file. Short random pauses, so that no process starves."""
+    """Call `attempt` until the file is no longer locked, for at most `seconds`. The pauses are short and random, so
+    that no process starves."""
     deadline = time.monotonic() + seconds
     nap = 0.0005
     while True:
@@ -245,7 +251,7 @@ def retry_while_locked(seconds: float, attempt: Callable[[], object]) -> None:
 
 
 def _make_file(path: Path) -> None:
-    """Create the file, and the folders that are missing, for their owner alone."""
+    """Create the file (mode 0600) and missing folders (0700), if it does not exist."""
     label = store_label(path)
     try:
         if path.is_dir():
@@ -253,7 +259,7 @@ def _make_file(path: Path) -> None:
         if path.exists():
             return
         make_folders(path.parent)
-        with contextlib.suppress(FileExistsError):  # another process was quicker
+        with contextlib.suppress(FileExistsError):  # another process has just created it
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise _typed_os(error, label) from error
@@ -268,12 +274,12 @@ def _typed_os(error: OSError, label: str) -> StoreError:
 
 
 def primary_code(error: BaseException) -> int:
-    """SQLite's own code, without its extended part; 0 where Python raised by itself."""
+    """Return SQLite's primary result code; 0 if the error is not from SQLite."""
     return cast("int", getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def translate_error(error: sqlite3.Error, path: Path | None) -> Exception:
-    """Return what went wrong, in our words. An error that only a bug can cause stays what it is."""
+    """Return the `LoomError` for a SQLite error; return `error` itself if only a bug in Loom can cause it."""
     label = store_label(path)
     match primary_code(error):
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
@@ -285,7 +291,7 @@ def translate_error(error: sqlite3.Error, path: Path | None) -> Exception:
         case sqlite3.SQLITE_CANTOPEN:
             if path is not None and not _may(path.parent, os.W_OK):
                 return _read_only(label)
-            return Unreachable(f"{label} cannot be opened.", hint="Check that the file is there and may be read.")
+            return Unreachable(f"{label} cannot be opened.", hint="Check that the file exists and is readable.")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return Unreachable(
                 f"{label} is busy: another process has been writing for too long.",
@@ -295,11 +301,11 @@ def translate_error(error: sqlite3.Error, path: Path | None) -> Exception:
             if path is not None and has_no_space(path.parent):
                 return full(label)
             return Unreachable(
-                f"The disk under {label} reports an error ({error.sqlite_errorname}); nothing of this was stored.",
-                hint="Check the disk: what was stored before is safe.",
+                f"The disk of {label} reports an error ({error.sqlite_errorname}); this change was not stored.",
+                hint="Check the disk. What was stored before is safe.",
             )
         case sqlite3.SQLITE_CONSTRAINT:
-            return Conflict(f"{label} refused a change that would break it ({error.sqlite_errorname}).")
+            return Conflict(f"{label} refused an inconsistent change ({error.sqlite_errorname}).")
         case sqlite3.SQLITE_ERROR if "no such module" in str(error):
             return ExtraMissing(
                 "Loom needs SQLite with full-text search (FTS5), which this Python lacks.",
@@ -312,7 +318,7 @@ def translate_error(error: sqlite3.Error, path: Path | None) -> Exception:
 
 
 def has_no_space(folder: Path) -> bool:
-    """SQLite calls a disk that is too full for its shared memory, or for a log, a failing one."""
+    """Return whether the disk is full. SQLite reports an I/O error if its shared memory or log does not fit."""
     try:
         found = os.statvfs(folder)
     except OSError:
@@ -323,26 +329,19 @@ def has_no_space(folder: Path) -> bool:
 def corrupt(label: str) -> Corrupt:
     return Corrupt(
         f"{label} is damaged, or is not a Loom database.",
-        hint="Run `loom doctor --fix`: it saves what can be read in a new store, and keeps the damaged file.",
+        hint="Run `loom doctor --fix`: it copies everything readable to a new store, and keeps the damaged file.",
     )
 
 
 def _read_only(label: str) -> ReadOnly:
     return ReadOnly(
         f"{label} cannot be written: the file or its folder is read-only for this user.",
-        hint="Give the user the right to write there, or point Loom at another store. Nothing was changed.",
-    )
-
-
-def _older_and_read_only(label: str) -> ReadOnly:
-    return ReadOnly(
-        f"{label} was written by an older Loom and has to be upgraded first, but its folder is read-only.",
-        hint=_COPY_IT,
+        hint="Give the user write access, or point Loom at another store. Nothing was changed.",
     )
 
 
 def full(label: str) -> Full:
     return Full(
-        f"No space left on the disk of {label}; nothing of this was stored.",
-        hint="Free some space and try again: what was stored before is safe.",
+        f"No space left on the disk of {label}; this change was not stored.",
+        hint="Free some space and try again. What was stored before is safe.",
     )

@@ -1,8 +1,8 @@
-"""The pages of a SQLite file, read without SQLite: what is left of a database that SQLite itself refuses.
+"""Read the pages of a SQLite file without SQLite, to save rows from a database that SQLite refuses to open.
 
-Every page is looked at, also those to which no other one points any more, and each row is read for itself, so that
-damage costs the rows that it hit and no others. Committed pages of the write-ahead log count before those of the file.
-The format is described at https://www.sqlite.org/fileformat.html.
+Every page is read, even if no other page refers to it, and each row is parsed independently, so that damage costs only
+the rows that it hit. Committed pages of the write-ahead log replace those of the file. The format is described at
+https://www.sqlite.org/fileformat.html.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WAL_MAGIC: Final = 0x377F0682
 
 
 class BadPage(Exception):
-    """What stands here is no cell, record or page."""
+    """These bytes are not a valid cell, record or page."""
 
 
 class SqliteRecord(NamedTuple):
@@ -55,12 +55,12 @@ class SqlitePages:
         self._usable = self.page_bytes - reserved_bytes
         self._newer = dict(_committed(wal, self.page_bytes))
         self.overflow: Final = set[int]()
-        """The pages that hold the rest of rows which were read."""
+        """Overflow pages of the rows read so far."""
         in_file = -(-len(self._data) // self.page_bytes)
         self.count: Final = max([in_file, *self._newer])
 
     def page(self, number: int) -> bytes:
-        """A page; the last one may be cut short, and is filled up with zeros."""
+        """Return a page; if the file ends within it, the rest is zeros."""
         newer = self._newer.get(number)
         if newer is not None:
             return newer
@@ -68,7 +68,7 @@ class SqlitePages:
         return self._data[start : start + self.page_bytes].ljust(self.page_bytes, b"\0")
 
     def scan(self, number: int) -> PageScan:
-        """Return every row that the page holds and that can be read."""
+        """Return every readable row of a page, and the number of unreadable ones."""
         page = self.page(number)
         start = _HEADER_BYTES if number == 1 else 0
         kind = page[start]
@@ -88,7 +88,8 @@ class SqlitePages:
         return PageScan(found, bad)
 
     def carve(self, number: int, column_counts: frozenset[int]) -> Iterator[SqliteRecord]:
-        """Yield rows of tables with row ids, wherever they begin in a page whose own list of them cannot be trusted."""
+        """Yield table rows that start at any offset of a page, for pages whose cell pointers cannot be trusted. A row
+        must have a row id and one of `column_counts` columns."""
         page = self.page(number)
         for at in range(self._usable - 4) if page.count(0) < len(page) else ():
             try:
@@ -102,7 +103,7 @@ class SqlitePages:
         return self.page(number)[_HEADER_BYTES if number == 1 else 0] in _KINDS
 
     def tree(self, root: int) -> Iterator[int]:
-        """Yield the numbers of the pages of one table or index, as far as they can be followed from its root."""
+        """Yield the page numbers of a table or index, as far as they can be reached from its root."""
         waiting, seen = [root], set[int]()
         while waiting:
             number = waiting.pop()
@@ -149,7 +150,7 @@ class SqlitePages:
         if at + local + 4 > usable:
             raise BadPage
         parts = [page[at : at + local]]
-        _check_header(parts[0])  # before many pages are read for nothing
+        _check_header(parts[0])  # before reading many overflow pages of an invalid record
         left = payload_bytes - local
         (following,) = struct.unpack_from(">I", page, at + local)
         seen = set[int]()
@@ -165,8 +166,8 @@ class SqlitePages:
 
 
 def _geometry(data: bytes, wal: bytes) -> tuple[int, int]:
-    """Return the size of a page, and how many bytes at its end are reserved. A damaged header is replaced by a guess:
-    the size at which the most pages begin like one."""
+    """Return the size of a page and the number of reserved bytes at its end. If the header is damaged, guess the size
+    with which most pages start with a valid type byte."""
     (stated,) = struct.unpack_from(">H", data, 16) if len(data) >= _HEADER_BYTES else (0,)
     stated = 65536 if stated == 1 else stated
     if data.startswith(MAGIC) and stated in _PAGE_SIZES:
@@ -182,7 +183,7 @@ def _geometry(data: bytes, wal: bytes) -> tuple[int, int]:
 
 
 def _committed(wal: bytes, page_bytes: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the pages of all whole transactions in a write-ahead log, oldest first."""
+    """Yield the pages of all complete transactions in a write-ahead log, oldest first."""
     if len(wal) < _WAL_HEADER.size:
         return
     magic, _, size, _, salt1, salt2, *sums = _WAL_HEADER.unpack_from(wal)
@@ -218,13 +219,13 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     for step in range(8):
         byte = data[at + step]
         value = value << 7 | byte & 0x7F
-        if byte < 0x80:  # the highest bit says whether more follows
+        if byte < 0x80:  # the highest bit is set if more bytes follow
             return value, at + step + 1
     return value << 8 | data[at + 8], at + 9
 
 
 def _check_header(payload: bytes) -> None:
-    """Refuse what cannot be the beginning of a record."""
+    """Raise `BadPage` if the bytes cannot be the start of a record."""
     header_bytes, at = _varint(payload, 0)
     if not at < header_bytes <= 1 + 9 * 100:
         raise BadPage

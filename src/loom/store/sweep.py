@@ -1,8 +1,8 @@
 """Sweep: delete media without references.
 
-Three rules keep a medium that is about to be said: it is never deleted while it is referenced, the references are read
-again right before a deletion, and what was put or refreshed within the last hour stays. So a writer that puts (or
-refreshes) first and references afterwards cannot lose bytes to a concurrent sweep.
+Three rules protect media that are about to be used: referenced media are never deleted, the references are read again
+right before each batch of deletions, and media that were stored or refreshed within the last hour stay. A writer that
+stores (or refreshes) first and refers to the bytes afterwards therefore cannot lose them to a concurrent sweep.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from loom.store.derived import DerivedCache
 from loom.store.media import MediaStore, StoredMedia
 
 BATCH: Final = 50
-"""Deletions between two looks at the references."""
+"""The number of deletions after which the references are read again."""
 
 
 class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
     deleted: tuple[str, ...] = ()
     freed_bytes: int = 0
-    """Of media and of what was derived from them."""
+    """Bytes freed, of media and of their derived bytes."""
     kept: int = 0
     kept_bytes: int = 0
     uploads_deleted: int = 0
     uploads_left: int = 0
-    """Files at providers that are deleted there, and that could not be deleted yet."""
+    """Files uploaded to providers that could not be deleted there yet."""
 
 
 async def sweep(
@@ -42,9 +42,8 @@ async def sweep(
     cleanup_after_days: float = 7,
     max_bytes: int | None = None,
 ) -> SweepReport:
-    """Delete unreferenced media that are old, and, while the store is larger than `max_bytes`, the oldest of the rest.
-
-    References alone may exceed `max_bytes`: they stay."""
+    """Delete unreferenced media older than `cleanup_after_days`; if the store is still larger than `max_bytes`, also
+    younger ones, oldest first. Referenced media stay, even if they alone exceed `max_bytes`."""
     stored = [medium async for medium in media.listing()]
     doomed = _expired_media(stored, await referenced(), now, timedelta(days=cleanup_after_days), max_bytes)
     deleted: list[StoredMedia] = []
@@ -74,10 +73,11 @@ async def forget(
     *,
     unless_since: datetime,
 ) -> int:
-    """Delete these at once, with what was derived from them; give the bytes freed.
+    """Delete the media of a deleted session at once, with their derived bytes; return the number of bytes freed.
 
-    For the media of a deleted session that no other session uses: `media_in_use` is asked again right before they go.
-    `unless_since` is a moment before it was deleted: what was put or refreshed since then stays."""
+    `in_use` is called right before each batch of deletions; the digests that it returns stay. `unless_since` is a time
+    before the session was deleted: media stored or refreshed since then stay too.
+    """
     freed_bytes = 0
     for first in range(0, len(digests), BATCH):
         batch = digests[first : first + BATCH]
@@ -104,7 +104,7 @@ async def _forget(media: MediaStore, derived: DerivedCache, digest: str, unless_
 def _expired_media(
     stored: list[StoredMedia], used: Collection[str], now: datetime, cleanup_after: timedelta, max_bytes: int | None
 ) -> list[StoredMedia]:
-    """Oldest first. What is younger than the grace is not even considered."""
+    """Return the media to delete, oldest first. Media younger than `GRACE` are never among them."""
     candidates = sorted(
         (medium for medium in stored if medium.digest not in used and medium.modified_at < now - GRACE),
         key=lambda medium: medium.modified_at,

@@ -1,4 +1,4 @@
-"""Table copy: all rows of a store, page by page, from one database to another of either kind."""
+"""Table copy: copy all rows of a store, in pages, between databases of either kind."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ _NOT_COPIED: Final = ("migration",)
 
 
 class StoredTable(msgspec.Struct, frozen=True):
-    """A table and its columns; the first `key_columns` of `ordered` are its primary key."""
+    """A table, its columns, and the columns of its primary key in order."""
 
     name: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
     has_own_key: bool
-    """Whether the database hands out its keys."""
+    """Whether the database generates the key."""
 
 
 def stored_tables(connection: sqlite3.Connection) -> tuple[StoredTable, ...]:
-    """Return the tables of a store, those first to which others refer. What is derived from them is left out."""
+    """Return the tables of a store, each after the tables that it refers to. Tables that are derived from others are
+    left out."""
     sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE %' ORDER BY rowid"
     found: list[StoredTable] = []
     for (name,) in connection.execute(sql).fetchall():
@@ -48,7 +49,7 @@ def stored_tables(connection: sqlite3.Connection) -> tuple[StoredTable, ...]:
 
 
 def pages(tx: Transaction, table: StoredTable) -> Iterator[list[Row]]:
-    """Yield all rows of a table in the order of its key, in pages of bounded size."""
+    """Yield all rows of a table in the order of its key, in pages."""
     columns, key = ", ".join(table.columns), ", ".join(table.key)
     places = [table.columns.index(column) for column in table.key]
     after = ", ".join(f":k{at}" for at in range(len(places)))
@@ -69,7 +70,7 @@ def insert(tx: Transaction, table: StoredTable, rows: Sequence[Row]) -> None:
 
 
 def copy_to_file(tx: Transaction, file: Path) -> None:
-    """Write all that a transaction sees to a new SQLite store."""
+    """Copy everything that a transaction sees to a new SQLite store."""
     connection, _ = open_database_file(file, 15.0)
     target = SqliteTransaction(connection)
     with contextlib.closing(target):

@@ -1,6 +1,6 @@
-"""Reading the words inside media for search: documents at once, pictures where an OCR engine is installed.
+"""Extract the text inside media for search: of documents always, of images if an OCR engine is installed.
 
-A prompt uses the same words: what is read here is kept with the renditions, and what a prompt has read is used here.
+Prompts and search share the texts through the derived cache: what is extracted for one is used by the other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from loom.store.media_text import MediaTextKind, MediaTexts
 
 
 class IndexReport(msgspec.Struct, frozen=True, kw_only=True):
-    """`left` are media whose words are still not known: pictures without an engine, or what there was no time for."""
+    """`left` counts media that are still without a text, because there is no OCR engine or there was no time."""
 
     read: int = 0
     left: int = 0
@@ -38,10 +38,10 @@ async def index_media(
     limits: IntakeLimits,
     pictures: bool = True,
     seconds: float | None = None,
-    told: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> IndexReport:
-    """Read what is not known yet, the newest first, for at most `seconds`. `pictures` False reads only those
-    whose words were needed before. `told` hears how many of how many are done."""
+    """Extract the texts of media that have none yet, newest first, for at most `seconds`. With `pictures` False, images
+    get a text only if one is cached already. `on_progress` is called with the number done and the total."""
     unread = await texts.list_unread(pictures=pictures)
     until = None if seconds is None else time.monotonic() + seconds
     reader = _Reader(media, derived, limits, pictures=pictures and bool(ocr.is_available()))
@@ -49,8 +49,8 @@ async def index_media(
     for at, digest in enumerate(unread):
         if until is not None and time.monotonic() > until:
             break
-        if told is not None:
-            told(at, len(unread))
+        if on_progress is not None:
+            on_progress(at, len(unread))
         found = await reader.words(digest)
         if found is not None:
             read += found[0] != "unread"
@@ -66,7 +66,8 @@ class _Reader:
         self._pictures = pictures
 
     async def words(self, digest: str) -> tuple[MediaTextKind, str] | None:
-        """Return None where the bytes are gone, or cannot be had for now. What cannot be read at all has no words."""
+        """Return the kind and text of a medium; None if its bytes are missing or unavailable. A medium that cannot be
+        decoded has an empty text."""
         try:
             data = await self._media.load(digest)
         except (NotFound, Corrupt, BlobsUnavailable):

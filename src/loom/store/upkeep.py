@@ -1,4 +1,4 @@
-"""Upkeep: when work that happens by itself was last begun, so that one process does it for all."""
+"""Upkeep: when periodic work last started, so that one process does it for all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class UpkeepTimes:
         self._clock = clock
 
     async def claim(self, name: str, *, every_seconds: float) -> bool:
-        """Return whether the caller is to do the work now: no process began it within `every_seconds`."""
+        """Claim periodic work. Return False if a process started it within the last `every_seconds`."""
         now = self._clock()
         values = {"name": plain_text(name, "a name"), "now": now}
 

@@ -1,4 +1,4 @@
-"""Uploads: which provider holds which bytes for us, under which id, until when."""
+"""Uploads: files that providers store for Loom, with their ids and expiry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from loom.store.nodes import plain_text
 
 
 class Upload(msgspec.Struct, frozen=True, array_like=True):
-    """`recipe` is empty for the medium itself. `content` is the SHA-256 of the bytes that were sent, in hex."""
+    """`recipe` is empty for the medium itself. `content` is the SHA-256 (hex) of the uploaded bytes."""
 
     provider: str
     account: str
@@ -24,11 +24,11 @@ class Upload(msgspec.Struct, frozen=True, array_like=True):
     content: str
     expires_at: float
     model: str = ""
-    """The model for which it was uploaded: its address and key are needed to delete it."""
+    """The model for which it was uploaded: its base URL and key are needed to delete it."""
 
 
 class UnwantedUpload(msgspec.Struct, frozen=True, array_like=True):
-    """A file to be deleted at its provider. `problem` is why the last try failed."""
+    """A file to delete at its provider. `problem` is the reason why the last try failed."""
 
     provider: str
     account: str
@@ -52,7 +52,7 @@ class UploadRecords:
         self._clock = clock
 
     async def find(self, provider: str, account: str, digest: str, recipe: str) -> Upload | None:
-        """Return one that has not expired."""
+        """Return an upload that has not expired; None if there is none."""
         at = {"provider": provider, "account": account, "digest": digest, "recipe": recipe, "now": self._clock()}
         sql = f"SELECT {_COLUMNS} FROM upload WHERE {_AT} AND expires_at > :now"  # noqa: S608  constants only
         rows = await self._database.read(lambda tx: tx.execute(sql, at))
@@ -70,7 +70,7 @@ class UploadRecords:
         expires_at: float,
         model: str = "",
     ) -> None:
-        """The newest id wins; what has expired is cleaned up on the way."""
+        """Store an upload, replacing an older one of the same bytes, and delete expired ones."""
         values: Params = {
             "provider": plain_text(provider, "a provider"),
             "account": plain_text(account, "an account"),
@@ -96,13 +96,13 @@ class UploadRecords:
         await self._database.write(work, repeatable=True)
 
     async def forget(self, provider: str, account: str, file_ids: Collection[str]) -> None:
-        """Ids that the provider no longer knows."""
+        """Delete the records of files that the provider no longer has."""
         rows = [{"provider": provider, "account": account, "file_id": file_id} for file_id in file_ids]
         sql = "DELETE FROM upload WHERE provider = :provider AND account = :account AND file_id = :file_id"
         await self._database.write(lambda tx: tx.executemany(sql, rows), repeatable=True)
 
     async def condemn(self, digests: Collection[str]) -> int:
-        """Note that the providers' copies of these media are to be deleted; return how many there are."""
+        """Mark the uploads of these media for deletion at their providers; return their number."""
 
         def work(tx: Transaction) -> int:
             found: list[Upload] = []
@@ -128,17 +128,17 @@ class UploadRecords:
         return await self._database.write(work)
 
     async def list_unwanted(self) -> tuple[UnwantedUpload, ...]:
-        """Return what is to be deleted at providers; what has expired there is forgotten on the way."""
+        """Return the files to delete at providers, and drop the records of expired ones."""
 
         def work(tx: Transaction) -> tuple[UnwantedUpload, ...]:
             tx.execute("DELETE FROM unwanted_upload WHERE expires_at <= :now", {"now": self._clock()})
             rows = tx.execute(f"SELECT {_UNWANTED} FROM unwanted_upload ORDER BY tries, file_id")  # noqa: S608  constants only
-            return tuple(row_as(row, UnwantedUpload, "What is remembered of an upload") for row in rows)
+            return tuple(row_as(row, UnwantedUpload, "The record of an upload") for row in rows)
 
         return await self._database.write(work, repeatable=True)
 
     async def settle_unwanted(self, upload: UnwantedUpload, problem: str) -> None:
-        """Forget a file that its provider has deleted; with a `problem`, count a try that failed."""
+        """Drop the record of a file that its provider has deleted; with `problem`, count a failed try instead."""
         values = {
             "provider": upload.provider,
             "account": upload.account,
@@ -156,4 +156,4 @@ class UploadRecords:
 
 
 def _upload(row: Row) -> Upload:
-    return row_as(row, Upload, "What is remembered of an upload")
+    return row_as(row, Upload, "The record of an upload")

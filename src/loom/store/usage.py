@@ -1,4 +1,4 @@
-"""Usage: what the answers of a period have used, by session. It is read from the messages; nothing counts twice."""
+"""Usage: the model answers of a period, with their token usage, by session. An answer is counted once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from loom.store.database import Database, Row
 
-# Up from the ends of each session, as far as its messages are of the period: a parent is never younger.
+# Walk up from the ends of each session until a message is older than the period: a parent is never younger.
 _SELECT: Final = (
     "WITH RECURSIVE up (session_key, key) AS ("
     " SELECT key, head_key FROM session WHERE updated_at >= :since AND (:session = '' OR id = :session)"
@@ -23,7 +23,7 @@ _SELECT: Final = (
 
 
 class AnswerRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer and the oldest session that has it. `meta` describes it: model, usage, seconds."""
+    """An answer and the oldest session that contains it. `meta` holds its model, usage and duration."""
 
     session: str
     title: str
@@ -32,7 +32,7 @@ class AnswerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_answers(database: Database, since: float, session: str = "") -> tuple[AnswerRecord, ...]:
-    """Return the answers since a time, of one session if given. An answer that forks share is returned once."""
+    """Return the answers since a time, of all sessions or of one. An answer that forks share is returned once."""
     rows = await database.read_aside(lambda tx: tx.execute(_SELECT, {"since": since, "session": session}))
     first: dict[object, Row] = {}
     for row in rows:
@@ -44,6 +44,6 @@ def _record(row: Row) -> AnswerRecord:
     _, session, title, meta, created_at = row
     try:
         facts = msgspec.json.decode(str(meta), type=dict[str, Any])
-    except msgspec.DecodeError:  # damaged: it has used something that is not known
+    except msgspec.DecodeError:  # damaged, so its usage is unknown
         facts = {}
     return AnswerRecord(session=str(session), title=str(title), meta=facts, created_at=float(str(created_at)))

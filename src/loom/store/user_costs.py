@@ -1,4 +1,4 @@
-"""UserCosts: what the sessions of each user have cost today, and what they may cost."""
+"""UserCosts: the cost of each user's sessions today, and the daily limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ADD: Final = (
 
 
 class DayCost(msgspec.Struct, frozen=True, array_like=True):
-    """What a user has spent today, and the most that a day may cost; None means no limit."""
+    """What a user has spent today (`usd`), and the daily limit (`day_usd`); None means no limit."""
 
     name: str
     day_usd: float | None
@@ -38,7 +38,7 @@ class DayCost(msgspec.Struct, frozen=True, array_like=True):
 
 
 class UserCosts:
-    """The owners of a session pay for all its answers. Days are those of this machine's clock."""
+    """The owners of a session pay for all its answers. Days are local days of this machine."""
 
     def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
         self._database = database
@@ -84,9 +84,9 @@ def _check(found: DayCost) -> None:
     if found.day_usd is not None and found.usd >= found.day_usd:
         raise BudgetSpent(
             f"The budget of {found.name} is spent: ${found.usd:.2f} of ${found.day_usd:.2f} today.",
-            hint=f"It is full again at midnight. An administrator can raise it: loom users budget {found.name} USD",
+            hint=f"It resets at midnight. An administrator can raise it: loom users budget {found.name} USD",
         )
 
 
 def _day_cost(row: Row) -> DayCost:
-    return row_as(row, DayCost, "What a user has spent")
+    return row_as(row, DayCost, "The record of a user's spending")

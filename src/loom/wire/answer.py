@@ -1,9 +1,8 @@
-"""Answers in the other direction: model events in, the bytes of a protocol's own stream out. The mirror of the
-decoders, for a gateway that speaks these protocols to its clients.
+"""Encode answers: model events in, the bytes of a protocol's stream out. The reverse of the decoders, for the gateway.
 
-`AnswerWriter` holds what the protocols have in common: blocks are written one after another, and what was written is
-kept, because each protocol repeats the whole answer at its end or in place of a stream. A subclass says how a block
-begins, grows and ends.
+`AnswerWriter` is the common part of the protocols: it writes blocks one after another and keeps them, because each
+protocol repeats the whole answer at its end or sends it instead of a stream. Subclasses encode the beginning, the
+deltas and the end of a block.
 """
 
 from __future__ import annotations
@@ -51,34 +50,34 @@ BlockEvent: TypeAlias = (
 BlockKind: TypeAlias = Literal["text", "thinking", "call", "raw"]
 
 SignThinking: TypeAlias = Callable[[int, Opaque | None], str]
-"""Return what a client must send back with the thinking block `index`: the producer's own signature, or a handle."""
+"""Returns the text that a client must send back with thinking block `index`: the provider's signature, or a handle."""
 
 
 class ForeignTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool as the client defined it. `name` is its name there, without the namespace."""
+    """A tool as the client defined it. `name` is the client's name for it, without the namespace."""
 
     name: str
     namespace: str = ""
     is_freeform: bool = False
-    """Whether its input is text instead of a JSON object; models are given one parameter, `input`."""
+    """Whether its input is text instead of a JSON object; models get a tool with one parameter, `input`."""
 
 
 class AnswerHead(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known before the first word."""
+    """The facts of an answer that are known before it starts."""
 
     id: str
     model: str
-    """The name that the client asked for."""
+    """The model name in the client's request."""
     created_at: int = 0
     usage: Usage = Usage()
-    """The estimate for the input; what is billed is known at the end."""
+    """The estimated input tokens; the billed usage is known only at the end."""
     tools: Mapping[str, ForeignTool] = msgspec.field(default_factory=dict[str, ForeignTool])
-    """The client's tools by the name under which the model knows them, where the two differ."""
+    """The client's tools that have another name or kind at the model, by their name there."""
 
 
 @final
 class WrittenBlock:
-    """A block of the answer, as far as it is written. `place` is its number among the blocks of the protocol."""
+    """The written part of a block. `index` is its number in the model events, `place` its number in the answer."""
 
     def __init__(self, kind: BlockKind, index: int, place: int) -> None:
         self.kind: BlockKind = kind
@@ -91,7 +90,7 @@ class WrittenBlock:
         self.call_id = ""
         self.name = ""
         self.raw: dict[str, Any] = {}
-        """A block of the protocol's own provider, such as a call of a tool that it runs."""
+        """A block that only the protocol's own provider has, such as a call of a tool that it runs."""
 
     @property
     def text(self) -> str:
@@ -99,10 +98,11 @@ class WrittenBlock:
 
 
 class AnswerWriter(ABC):
-    """Writes one answer, streamed (`start`, `write` …, `finish` or `fail`) or whole (`write` …, `to_object`)."""
+    """Encodes one answer as a stream (`start`, `write` …, `finish` or `fail`) or as an object (`write` …, `flush`,
+    `to_object`)."""
 
     OWNER: ClassVar[str] = ""
-    """Whose own blocks clients of this protocol can read."""
+    """The provider whose own blocks clients of this protocol understand."""
 
     def __init__(self, head: AnswerHead, sign: SignThinking) -> None:
         self.head = head
@@ -115,17 +115,17 @@ class AnswerWriter(ABC):
 
     @abstractmethod
     def start(self) -> bytes:
-        """Return what comes before the first word."""
+        """Return the start of the stream."""
 
     def write(self, event: ModelEvent) -> bytes:
-        """Return the bytes for one event; often none."""
+        """Return the bytes for one event; often empty."""
         match event:
             case UsageReported():
                 self.usage = event.usage
             case Stopped():
                 self.stop = event.reason
             case BlockAdded(block=block) if not owned_block(block, self.OWNER):
-                pass  # a block of another provider's own kind, which this protocol has no place for
+                pass  # a block that only another provider has, and that this protocol cannot express
             case _:
                 return b"".join(self._write_block(found) for found in self._sequence.add(event))
         return b""
@@ -135,17 +135,17 @@ class AnswerWriter(ABC):
         return self.flush() + self.end()
 
     def flush(self) -> bytes:
-        """Return what is held back, and the end of the last block."""
+        """Return the events held back, and the end of the last block."""
         rest = b"".join(self._write_block(found) for found in self._sequence.finish())
         return rest + self._close()
 
     @abstractmethod
     def end(self) -> bytes:
-        """Return what comes after the last block."""
+        """Return the end of the stream, after the last block."""
 
     @abstractmethod
     def fail(self, error: LoomError) -> bytes:
-        """Return the end of an answer that failed in the middle."""
+        """Return the end of a stream that failed in the middle."""
 
     @abstractmethod
     def to_object(self) -> dict[str, Any]:
@@ -156,7 +156,7 @@ class AnswerWriter(ABC):
 
     @abstractmethod
     def add_text(self, block: WrittenBlock, text: str) -> bytes:
-        """Return the bytes for words, thoughts, or a piece of a call's arguments."""
+        """Return the bytes for a piece of text, thinking, or a call's arguments."""
 
     def add_citation(self, block: WrittenBlock, citation: Citation) -> bytes:
         """Return the bytes for a citation."""
@@ -218,10 +218,10 @@ class AnswerWriter(ABC):
 
 @final
 class Sequencer:
-    """Puts the events of one block next to each other: some services interleave the pieces of parallel calls.
+    """Reorders events so that those of one block are consecutive: some services interleave parallel calls.
 
-    Text and thinking are complete when another block begins, a call when `CallFinished` says so. Until then the events
-    of other blocks are held back.
+    Text and thinking are complete when another block starts, a call at its `CallFinished`. Until then, events of other
+    blocks are held back.
     """
 
     def __init__(self) -> None:
@@ -232,7 +232,7 @@ class Sequencer:
 
     def add(self, event: BlockEvent) -> Iterator[BlockEvent]:
         """Yield the events that may be written now."""
-        if event.index in self._complete:  # a signature that came too late for the stream; the store has it
+        if event.index in self._complete:  # a signature that came too late for the stream; it is in the store
             return
         if self._call is not None and event.index != self._call:
             self._held.setdefault(event.index, []).append(event)
@@ -243,7 +243,7 @@ class Sequencer:
                 yield from self._pass(held)
 
     def finish(self) -> Iterator[BlockEvent]:
-        """Yield what is still held back: the answer was cut off in a call."""
+        """Yield the events still held back because the answer ended within a call."""
         held, self._held = self._held, {}
         for events in held.values():
             yield from events
@@ -264,7 +264,7 @@ class Sequencer:
 
 
 def owned_block(block: UnknownBlock, owner: str) -> dict[str, Any]:
-    """Return a block of `owner`'s own kind as it came; empty for others."""
+    """Return the original data of a block that only `owner` has; empty for other blocks."""
     if block.data.get("type") != PROVIDER_BLOCK or block.data.get("provider") != owner:
         return {}
     return cast("dict[str, Any]", block.data.get("block") or {})
@@ -277,6 +277,6 @@ def sse(data: Any, event: str = "") -> bytes:
 
 
 def freeform_input(arguments: str) -> str:
-    """Return the text that a model gave to a freeform tool through its one parameter."""
+    """Return the text that a model passed to a freeform tool in its only parameter."""
     value = parse_arguments(arguments)[0].get("input")
     return value if isinstance(value, str) else arguments

@@ -1,7 +1,7 @@
 """Anthropic Messages, version 2026-10-21; the same body for Claude on Bedrock.
 
-Opaque data: on thinking `{"signature": …}`, or `{"data": …}` where it is redacted; on a citation the whole object as a
-request takes it back (the answer's `file_id` is left out). All of it is echoed unchanged.
+Opaque data: on thinking `{"signature": …}`, or `{"data": …}` if it is redacted; on a citation the whole object in the
+form of a request (without `file_id`). It is sent back unchanged.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CACHE: Final = {"type": "ephemeral"}
 # Prompt → JSON -----------------------------------------------------------------------------------------------------
 
 
-def path(model: Model) -> str:  # noqa: ARG001 - the same question is asked of every wire
+def path(model: Model) -> str:  # noqa: ARG001 - every wire has the same signature
     return PATH
 
 
@@ -93,12 +93,12 @@ def _cache(prompt: Prompt) -> dict[str, Any]:
 
 
 def _is_marked(prompt: Prompt) -> bool:
-    """Whether cache marks are ours to set: a body that came as it is has its own."""
+    """Return whether Loom sets the cache marks; a request body in original form has its own."""
     return prompt.body is None and prompt.model.cache.mode == "explicit" and prompt.sampling.cache != "off"
 
 
 def _thinking(model: Model, sampling: Sampling, max_tokens: int) -> dict[str, Any] | None:
-    """Return what a family takes: a budget, or adaptive thinking whose depth is the effort of `output_config`."""
+    """Return the `thinking` field: a budget, or adaptive thinking, whose depth is the effort in `output_config`."""
     rule = model.thinking
     summary: dict[str, Any] = {"display": "summarized"} if rule.asks_for_summary else {}
     if rule.request == "always":
@@ -124,7 +124,7 @@ def _output(prompt: Prompt, sampling: Sampling) -> dict[str, Any]:
 
 
 def _tool_choice(sampling: Sampling, *, is_thinking: bool) -> dict[str, Any]:
-    """A forced call is refused while the model thinks; asking is the nearest that is allowed."""
+    """Return `tool_choice`. A forced call is refused while the model thinks, so it becomes `auto` then."""
     single: dict[str, Any] = {"disable_parallel_tool_use": True} if sampling.parallel_calls is False else {}
     if sampling.tool_choice == "none":
         return {"tool_choice": {"type": "none"}}
@@ -135,7 +135,7 @@ def _tool_choice(sampling: Sampling, *, is_thinking: bool) -> dict[str, Any]:
 
 
 def _messages(prompt: Prompt) -> list[dict[str, Any]]:
-    """Results and what follows them are one user message here, the results first."""
+    """Return the messages. Results and the user message after them are one message, results first."""
     ends = (prompt.stable_messages, len(prompt.messages)) if _is_marked(prompt) else ()
     marks = [max(at for at in range(-1, end) if at < 0 or prompt.messages[at].role != "system") for end in ends]
     messages: list[dict[str, Any]] = []
@@ -149,7 +149,7 @@ def _messages(prompt: Prompt) -> list[dict[str, Any]]:
         if options.has_native_schema(prompt):
             _without_citations(content)
         if not content:
-            continue  # only thinking that is not whole
+            continue  # only thinking without its signature
         if position in marks:
             _mark(content, _cache(prompt))
         role = message.role if message.role in ("assistant", "system") else "user"
@@ -162,7 +162,7 @@ def _messages(prompt: Prompt) -> list[dict[str, Any]]:
 
 
 def _form_items(form: Sequence[Any], prompt: Prompt, *, is_marked: bool) -> list[dict[str, Any]]:
-    """Messages as they came. Outside of the body that they came with, cache marks are ours."""
+    """Return messages in their original form. Without their original body, Loom sets the cache marks."""
     if prompt.body is not None:
         return [*form]
     items = [shapes.without_key(item, "cache_control") for item in form]
@@ -172,7 +172,7 @@ def _form_items(form: Sequence[Any], prompt: Prompt, *, is_marked: bool) -> list
 
 
 def _without_citations(content: list[dict[str, Any]]) -> None:
-    """A schema for the answer and citations refuse each other."""
+    """Remove the citations setting of documents: it cannot be combined with a schema for the answer."""
     for block in content:
         if block["type"] == "document":
             block.pop("citations", None)
@@ -181,7 +181,7 @@ def _without_citations(content: list[dict[str, Any]]) -> None:
 
 
 def _mark(content: list[dict[str, Any]], cache: dict[str, Any]) -> None:
-    """The cache ends at the last block that may carry the mark (thinking may not)."""
+    """Set the cache mark on the last block that may have one (thinking may not)."""
     for block in reversed(content):
         if block.get("type") not in ("thinking", "redacted_thinking"):
             block["cache_control"] = cache
@@ -238,11 +238,11 @@ _PLACES: Final = {
     ),
     "web_search_result_location": ((), "title", ("cited_text", "url", "encrypted_index")),
 }
-"""By the type of a citation: its numbers, its title, which may be null, and its words. It has nothing else."""
+"""The fields of each type of citation: integers, the title (which may be null), and texts. There are no others."""
 
 
 def _is_whole(data: dict[str, Any]) -> bool:
-    """A citation that came out of a foreign file may lack something, and has no form then."""
+    """Return whether a citation has all its fields: one from a foreign file may lack some."""
     kind = shapes.opaque_text(data, "type")
     if kind not in _PLACES:
         return False
@@ -294,7 +294,7 @@ class Decoder:
         self._stop: tuple[StopReason, str] | None = None
         self._closed_call: int | None = None
         self._own: dict[int, tuple[dict[str, Any], list[str]]] = {}
-        """Blocks of the platform's own kind that are being written, with the pieces of their input."""
+        """Unfinished blocks that only the platform has, with the pieces of their input."""
 
     def feed(self, data: bytes) -> Iterator[DecoderEvent]:
         with wire_errors(self._model):
@@ -302,13 +302,13 @@ class Decoder:
                 yield from self.decode(parse_object(event.data, self._model))
 
     def finish(self) -> Iterator[DecoderEvent]:
-        """After a stream nothing is pending, because `message_stop` is always sent."""
+        """Decode an answer that was not streamed. After a stream nothing is pending: `message_stop` ends it."""
         with wire_errors(self._model):
             for answer in self._stream.whole_answers(self._model):
                 yield from self._whole(answer)
 
     def _whole(self, answer: dict[str, Any]) -> Iterator[DecoderEvent]:
-        """A message that came at once, as the events in which it would have been streamed."""
+        """Decode a message that was not streamed, as the events of a stream."""
         if answer.get("error"):
             raise fault(None, answer, self._model)
         if not isinstance(answer.get("content"), list):
@@ -323,7 +323,7 @@ class Decoder:
         yield from self.decode({"type": "message_stop"})
 
     def decode(self, event: dict[str, Any]) -> Iterator[DecoderEvent]:
-        """Yield one event's JSON; Bedrock frames the same objects in its own way."""
+        """Decode one event. Bedrock sends the same events in other frames."""
         match event.get("type"):
             case "message_start":
                 yield from self._count(event["message"].get("usage"))
@@ -350,7 +350,7 @@ class Decoder:
             case "error":
                 raise fault(None, event, self._model)
             case _:
-                pass  # ping, and kinds that do not exist yet: the protocol says to skip them
+                pass  # ping, and unknown events, which the protocol requires clients to skip
 
     def _own_block(self, index: int) -> DecoderEvent:
         block, pieces = self._own.pop(index)
@@ -359,7 +359,8 @@ class Decoder:
         return BlockAdded(index=index, block=provider_block(self._model.opaque_owner, sanitize_json(block)))
 
     def _finish_call(self) -> Iterator[DecoderEvent]:
-        """A block is also closed where the tokens ran out: the last call is whole only if that was not the reason."""
+        """Finish the last closed call. It waits for the stop reason, because a call that was cut off by the token limit
+        is closed too."""
         if self._closed_call is not None:
             yield CallFinished(index=self._closed_call)
             self._closed_call = None
@@ -378,7 +379,7 @@ class Decoder:
             case "text" | "thinking":
                 pass
             case _:
-                self._own[index] = (block, [])  # of the platform's own kind: whole once it has ended
+                self._own[index] = (block, [])  # a block that only the platform has; emitted at its end
 
     def _delta(self, index: int, delta: dict[str, Any]) -> Iterator[DecoderEvent]:
         match delta["type"]:
@@ -398,7 +399,7 @@ class Decoder:
                 pass
 
     def _count(self, usage: dict[str, Any] | None) -> Iterator[DecoderEvent]:
-        """Numbers are cumulative; `input_tokens` is only what was not cached."""
+        """Report usage. Counts are cumulative; `input_tokens` excludes cached tokens."""
         if not usage:
             return
         counts = usage | get_object(usage, "output_tokens_details")
@@ -416,7 +417,7 @@ class Decoder:
         )
 
     def _citation(self, raw: dict[str, Any]) -> Citation:
-        """The response has `file_id`, which a request may not carry."""
+        """Convert a citation. Its opaque data lacks `file_id`, which a request must not contain."""
         data = {key: value for key, value in raw.items() if key != "file_id"}
         common: dict[str, Any] = {
             "quote": get_str(raw, "cited_text"),
@@ -461,7 +462,7 @@ class Decoder:
 
 
 def _deltas_of(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield what a stream would send of a block after its beginning."""
+    """Yield the deltas that a stream would send after the start of a block."""
     match block.get("type"):
         case "tool_use" if block.get("input"):
             yield {"type": "input_json_delta", "partial_json": shapes.arguments_text(block["input"])}
@@ -490,5 +491,5 @@ _STATUS: Final = {
 
 
 def fault(status: int | None, body: dict[str, Any], model: Model, sent: dict[str, Any] | None = None) -> ProviderError:
-    """`body` is the JSON of the answer (or of an `error` event), `sent` the request, to name the picture it means."""
+    """Return the error for a response body or an `error` event. `sent` is the request, to find the media at fault."""
     return faults.error_from_body(status, body, model, sent, _STATUS)

@@ -113,7 +113,8 @@ class MessagesWriter(AnswerWriter):
 
 
 def _citation(citation: Citation) -> dict[str, Any] | None:
-    """Return a citation in this protocol's own form, or a link as the result of a web search; None for other places."""
+    """Return a citation in this protocol's format: its original data, or a link as a web search result; None for
+    others."""
     if citation.opaque is not None and str(citation.opaque.data.get("type", "")).endswith("_location"):
         return citation.opaque.data
     if not citation.url:

@@ -1,6 +1,6 @@
-"""Claude on Bedrock: the Anthropic body behind another path, each event in base64 inside an AWS event-stream frame.
+"""Claude on Bedrock: the Anthropic body at another path, with each event as base64 inside an AWS event-stream frame.
 
-The address and the signature are `providers.bedrock`'s.
+`providers.bedrock` sets the URL and signs requests.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ _STATUS: Final = {
 
 
 def path(model: Model) -> str:
-    """A model's name may be an ARN, with colons and slashes."""
+    """Return the path. The name is encoded: it may be an ARN, with colons and slashes."""
     return f"/model/{quote_name(model.name)}/invoke-with-response-stream"
 
 
 def quote_name(name: str) -> str:
-    """Percent-encode everything but unreserved characters."""
+    """Percent-encode all characters except unreserved ones."""
     return "".join(chr(byte) if chr(byte) in _UNRESERVED else f"%{byte:02X}" for byte in name.encode())
 
 
 def encode(prompt: Prompt) -> dict[str, Any]:
-    """Return the Anthropic body without `model` and `stream`, which the path says, and with the version as a field."""
+    """Return the Anthropic body without `model` and `stream`, which are in the path, and with a version field."""
     body = anthropic.encode(prompt)
     del body["model"], body["stream"]
     return {"anthropic_version": VERSION, **body}
 
 
 class Decoder:
-    """Errors are frames of their own."""
+    """Decodes event frames; errors are frames, too."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -81,7 +81,7 @@ class Decoder:
 
 
 def frame_error(frame: EventFrame, model: Model) -> ProviderError:
-    """Return the error that a frame of Bedrock holds."""
+    """Return the error in a frame of Bedrock."""
     if frame.headers.get(":message-type") == "exception":
         name = frame.headers.get(":exception-type", "")
         return fault(_STATUS.get(name), {"type": name, **parse_object(frame.payload, model)}, model)
@@ -90,7 +90,7 @@ def frame_error(frame: EventFrame, model: Model) -> ProviderError:
 
 
 def fault(status: int | None, body: dict[str, Any], model: Model, sent: dict[str, Any] | None = None) -> ProviderError:
-    """`body` is `{"message": …}`, its `type` the name of the exception."""
+    """Return the error for `{"message": …}`; `type` is the name of the exception."""
     if "input is too long" in str(body.get("message", "")).lower():
-        body = {**body, "type": "prompt is too long"}  # as the same model says it elsewhere
+        body = {**body, "type": "prompt is too long"}  # the wording of Anthropic's own API
     return faults.error_from_body(status, body, model, sent, _STATUS)

@@ -1,7 +1,7 @@
 """Bedrock Converse: one protocol for the families on Bedrock that are not Claude (Nova, Llama, Mistral, gpt-oss …).
 
 Each element of content has exactly one key, its kind. Opaque data: on thinking `{"signature": …}`, or `{"data": …}`
-where it is redacted, in base64. The address and the signature are `providers.bedrock`'s.
+(base64) if it is redacted. `providers.bedrock` sets the URL and signs requests.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _FORMATS: Final = {
     "application/vnd.ms-excel": "xls",
     "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
 }
-"""Media types whose format is not called as their subtype is."""
+"""Formats whose name is not the subtype of the media type."""
 _ATTACHED: Final = "(The document is attached.)"
-"""A message with a document must hold text."""
+"""Added to a message with a document and no text: Bedrock requires text."""
 _CACHE_POINT: Final = {"cachePoint": {"type": "default"}}
 
 
@@ -91,7 +91,8 @@ def _is_marked(prompt: Prompt) -> bool:
 
 
 def _tools(prompt: Prompt, sampling: Sampling) -> dict[str, Any]:
-    """There is no way to forbid calls: a history that holds calls is refused without its tools."""
+    """Return `toolConfig`. Calls cannot be forbidden: tools must stay, because a history with calls is refused without
+    them."""
     tools: list[dict[str, Any]] = [
         {"toolSpec": {"name": it.name, "description": it.description, "inputSchema": {"json": it.parameters}}}
         for it in prompt.tools
@@ -103,7 +104,7 @@ def _tools(prompt: Prompt, sampling: Sampling) -> dict[str, Any]:
 
 
 def _thinking(model: Model, sampling: Sampling) -> dict[str, Any]:
-    """Return the fields of the family: Nova has a switch and an effort, gpt-oss an effort alone."""
+    """Return the thinking fields of the model family: Nova has a switch and an effort, gpt-oss only an effort."""
     level = model.thinking.nearest(sampling.thinking)
     if not level:
         return {}
@@ -119,14 +120,15 @@ def _thinking(model: Model, sampling: Sampling) -> dict[str, Any]:
 
 
 def _messages(prompt: Prompt) -> list[dict[str, Any]]:
-    """Roles alternate strictly: results and what follows them are one user message, the results first."""
+    """Return the messages. Roles must alternate, so results and the user message after them are one message, results
+    first."""
     names = _DocumentNames()
     marks = (prompt.stable_messages - 1, len(prompt.messages) - 1) if _is_marked(prompt) else ()
     messages: list[dict[str, Any]] = []
     for position, message in enumerate(prompt.messages):
         content = [written for block in message.blocks if (written := _block(block, names)) is not None]
         if not content:
-            continue  # only thinking that cannot go back
+            continue  # only thinking that cannot be sent back
         if position in marks:
             content.append({**_CACHE_POINT})
         role = "assistant" if message.role == "assistant" else "user"
@@ -143,7 +145,7 @@ def _messages(prompt: Prompt) -> list[dict[str, Any]]:
 
 
 class _DocumentNames:
-    """Names of documents: legal, and each once in a request."""
+    """Valid names for documents, unique within a request."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()
@@ -215,7 +217,7 @@ _STOPS: Final[dict[str, StopReason]] = {
 
 
 class Decoder:
-    """Events are frames; usage comes behind the end of the message, errors as frames of their own."""
+    """Decodes event frames. Usage follows after the end of the message; errors are frames, too."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -230,7 +232,7 @@ class Decoder:
                 yield from self._frame(frame)
 
     def finish(self) -> Iterator[DecoderEvent]:
-        """A message that ended without its usage is whole all the same."""
+        """Emit the stop reason of a message that ended without its usage: it is complete."""
         if self._stop is not None:
             yield self._stop
             self._stop = None
@@ -261,10 +263,11 @@ class Decoder:
                 yield from _usage(get_object(event, "usage"))
                 yield from self.finish()
             case _:
-                pass  # messageStart, and kinds that do not exist yet
+                pass  # messageStart, and unknown events
 
     def _finish_call(self) -> Iterator[DecoderEvent]:
-        """The last call is whole only if the answer did not end for want of tokens."""
+        """Finish the last closed call. It waits for the stop reason, because a call that was cut off by the token limit
+        is closed too."""
         if self._closed_call is not None:
             yield CallFinished(index=self._closed_call)
             self._closed_call = None
@@ -287,7 +290,7 @@ class Decoder:
 
 
 def _usage(counts: dict[str, Any]) -> Iterator[DecoderEvent]:
-    """`inputTokens` is only what was not cached."""
+    """Report usage; `inputTokens` excludes cached tokens."""
     if not counts:
         return
     read, written = get_count(counts, "cacheReadInputTokens"), get_count(counts, "cacheWriteInputTokens")

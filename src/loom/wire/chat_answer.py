@@ -24,7 +24,7 @@ _STOPS: Final[dict[StopReason, str]] = {
 
 
 class ChatWriter(AnswerWriter):
-    """Thoughts go into `reasoning_content`, the field that most servers and clients of this protocol use."""
+    """Thinking is written to `reasoning_content`, the field that most servers and clients of this protocol use."""
 
     def __init__(self, head: AnswerHead, sign: SignThinking, *, includes_usage: bool = False) -> None:
         super().__init__(head, sign)

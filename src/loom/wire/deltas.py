@@ -1,8 +1,8 @@
-"""Deltas without block numbers → numbered blocks, for protocols that stream bare text, thinking and calls.
+"""Number the blocks of protocols that stream text, thinking and calls without block numbers.
 
-A new block begins wherever the kind changes. Thinking is sealed with the field that it came in, `{"field": …}`, which
-names its producer and is where it goes back: `reasoning_content`, `reasoning`, `thinking`, or `content` for thinking
-that stood inside the text between `<think>` tags and is never sent back.
+A new block starts whenever the kind changes. The opaque data of thinking is the field that it came in, `{"field": …}`,
+and in which it is sent back: `reasoning_content`, `reasoning` or `thinking`; or `content` for thinking between
+`<think>` tags in the text, which is never sent back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CLOSE: Final = "</think>"
 
 
 class ThinkTags:
-    """Splits `<think>…</think>` at the beginning of a text from the rest, however the text is cut."""
+    """Separates `<think>…</think>` at the start of a text from the rest, for any chunking."""
 
     def __init__(self) -> None:
         self._state: Literal["start", "thinking", "after", "text"] = "start"
@@ -51,7 +51,7 @@ class ThinkTags:
             yield "text", held
 
     def end(self) -> Iterator[tuple[Literal["text", "thinking"], str]]:
-        """Yield what was held back in case it would become a tag."""
+        """Yield the text that was held back because it could have been the start of a tag."""
         held, self._held = self._held, ""
         kind: Literal["text", "thinking"] = "thinking" if self._state == "thinking" else "text"
         self._state = "text"
@@ -70,7 +70,7 @@ class Deltas:
         self.first_thinking: int | None = None
         self.first_field = ""
         self.last_text: int | None = None
-        """The latest block of text: what an annotation belongs to."""
+        """The latest text block, which annotations belong to."""
 
     def content(self, text: str) -> Iterator[DecoderEvent]:
         if self._tags is None:
@@ -89,12 +89,12 @@ class Deltas:
         yield ThinkingDelta(index=self._index, text=text)
 
     def call(self) -> int:
-        """Return the number of a call that begins; whatever was open must have been ended."""
+        """Return the number of a new call. Call `end` first if a block is open."""
         self._next += 1
         return self._next - 1
 
     def end(self) -> Iterator[DecoderEvent]:
-        """Nothing more comes for the open block."""
+        """End the open block."""
         if self._tags is not None:
             for kind, piece in self._tags.end():
                 yield from self._text(piece) if kind == "text" else self.thinking(piece, "content")
@@ -119,5 +119,5 @@ class Deltas:
 
 
 def _overlap(text: str, tag: str) -> int:
-    """Return how many characters at the end of the text could be the beginning of the tag."""
+    """Return the number of characters at the end of the text that could be the start of the tag."""
     return next((size for size in range(min(len(text), len(tag) - 1), 0, -1) if text.endswith(tag[:size])), 0)

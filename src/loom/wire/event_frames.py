@@ -1,4 +1,4 @@
-"""AWS event streams: binary frames, each with headers, a payload and two checksums. Pure.
+"""AWS event streams: binary frames, each with headers, a payload and two checksums. No IO.
 
 total length (4) · headers length (4) · CRC of these (4) · headers · payload · CRC of all (4)
 """
@@ -15,7 +15,7 @@ import msgspec
 from loom.errors import WireError
 
 MAX_FRAME_BYTES: Final = 24 * 1024 * 1024
-"""The service promises at most 16 MB of payload."""
+"""AWS limits the payload to 16 MB."""
 _PRELUDE: Final = struct.Struct(">III")
 _FIXED: Final = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 _TEXT: Final = 7
@@ -23,14 +23,14 @@ _BYTES: Final = 6
 
 
 class EventFrame(msgspec.Struct, frozen=True):
-    """Headers that are not text are left out: they are never used."""
+    """A frame. Headers that are not text are left out, because nothing uses them."""
 
     headers: dict[str, str]
     payload: bytes
 
 
 class FrameSplitter:
-    """Feed it bytes as they come; whole frames come out."""
+    """Splits a byte stream, in any chunking, into frames. Raises `WireError` for damaged ones."""
 
     def __init__(self) -> None:
         self._pending = bytearray()

@@ -1,7 +1,7 @@
-"""What a refusal means, from its status and words: bytes, tokens, one picture, a missing capability, or the service.
+"""Classify error responses by status and text: too many bytes or tokens, one medium, a missing capability, an outage.
 
-Every wire says how its error kinds translate to a status and asks here, so that one situation is one error
-whichever provider reports it.
+Every wire passes its map from error kinds to statuses, so that the same situation gives the same error for every
+provider.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _BYTES: Final = re.compile(
     re.IGNORECASE,
 )
 _OVER_ALLOWANCE: Final = re.compile(r"too large.*tokens per min", re.IGNORECASE | re.DOTALL)
-"""More tokens than the account may send in a whole minute: it will not fit in the next minute either."""
+"""More tokens than the account may send in a minute, so that waiting does not help."""
 _MEDIA: Final = re.compile(
     r"(?:could not|unable to|cannot|failed to) (?:load|decode|process|identify|read|open) (?:input |the )?image|"
     r"image exceeds|image dimensions|many-image|invalid[_ ]image|image_(?:too|parse|file|content)|"
@@ -68,7 +68,7 @@ OPENAI_STATUS: Final = {
     "invalid_request_error": 400,
     "invalid_prompt": 400,
 }
-"""What the kinds of both OpenAI wires mean where a stream says them and no status does."""
+"""The statuses of OpenAI's error kinds, for errors inside a stream, which have no status."""
 
 
 def error_from_body(
@@ -80,7 +80,8 @@ def error_from_body(
     *,
     retry_after: float | None = None,
 ) -> ProviderError:
-    """Return the error that an answer (or an event of a stream, then without a status) amounts to."""
+    """Return the error for a response body, or for an event of a stream, which has no `status`. `sent` is the request,
+    to find the media at fault; `statuses` maps error kinds to statuses."""
     kind, message, place = explanation(body)
     if status is None:
         status = next(
@@ -103,7 +104,8 @@ def classify(
     digests: tuple[str, ...] = (),
     retry_after: float | None = None,
 ) -> ProviderError:
-    """The typed error. Words decide before the status: a 500 about `mmproj` is a capability, not an outage."""
+    """Return the typed error. The text takes precedence over the status: a 500 about `mmproj` is a missing capability,
+    not an outage."""
     words = f"{kind} {message}"
     problem, hint = _situation(status, words, bool(digests))
     said = " ".join(message.split())[:600]
@@ -151,10 +153,10 @@ def _situation(status: int | None, words: str, points_at_media: bool) -> tuple[t
 
 
 def explanation(body: dict[str, Any]) -> tuple[str, str, str]:
-    """(kind, message, place) out of `{"error": {"type"|"code"|"status", "message", "param"}}` and its relatives."""
+    """Return (kind, message, path) from `{"error": {"type"|"code"|"status", "message", "param"}}` and the like."""
     error: Any = body.get("error") or body.get("detail") or body
     if isinstance(error, str):
-        # Ollama hands on what its runner said, as JSON inside the string.
+        # Ollama passes on its runner's error as JSON inside the string.
         inner = _object(error)
         return explanation(inner) if inner else ("", error, "")
     if not isinstance(error, dict):
@@ -166,7 +168,7 @@ def explanation(body: dict[str, Any]) -> tuple[str, str, str]:
     metadata: Any = details.get("metadata")
     raw: Any = cast("dict[str, Any]", metadata).get("raw") if isinstance(metadata, dict) else None
     if raw:
-        # OpenRouter says "Provider returned error"; what its provider said stands here, as JSON or as words.
+        # OpenRouter's message is "Provider returned error"; the provider's own error is here, as JSON or text.
         inner_kind, cause, inner_place = explanation({"error": raw})
         return " ".join((*kinds, inner_kind)).strip(), f"{message}: {cause}", place or inner_place
     return " ".join(kinds), message, place
@@ -185,15 +187,15 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-# Which picture ------------------------------------------------------------------------------------------------------
+# The media at fault -------------------------------------------------------------------------------------------------
 
 _PATH: Final = re.compile(r"\b(?:messages|contents|input)(?:\[\d+\]|\.\w+)+")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
 
 def media_at_error_path(words: str, sent: dict[str, Any] | None) -> tuple[str, ...]:
-    """Return the media at the place that the words name: `messages.3.content.1.image`, `input[0].content[2].image_url`
-    …"""
+    """Return the digests at a path in the text, such as `messages.3.content.1.image` or
+    `input[0].content[2].image_url`."""
     if sent is None:
         return ()
     for found in _PATH.finditer(words):
@@ -204,7 +206,8 @@ def media_at_error_path(words: str, sent: dict[str, Any] | None) -> tuple[str, .
 
 
 def _media_at(steps: list[str], sent: dict[str, Any]) -> tuple[str, ...]:
-    """Follow the steps as far as they lead; a whole message (one number only) is not a place but a guess."""
+    """Return the digests at a path, followed as far as it exists. A path to a whole message (only one number) counts as
+    none, because it does not identify a medium."""
     value: Any = sent
     numbers = 0
     reached: tuple[str, ...] = ()
@@ -225,7 +228,7 @@ def _media_at(steps: list[str], sent: dict[str, Any]) -> tuple[str, ...]:
 
 
 def media_in(value: Any) -> tuple[str, ...]:
-    """Return the digests of every medium that a piece of a request holds or names."""
+    """Return the digests of all media that a part of a request contains or refers to."""
     match value:
         case Embedded() | UploadedPart():
             return (value.ref.digest,)

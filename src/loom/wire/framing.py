@@ -1,4 +1,4 @@
-"""Bytes → whole messages: server-sent events and lines of JSON, however the network cuts them."""
+"""Split a byte stream, in any chunking, into server-sent events or lines of JSON, and read JSON leniently."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loom.models import Model
 
 _BEFORE_JSON: Final = b" \t\r\n\xef\xbb\xbf"
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
-"""A picture in an answer is a few megabytes of base64; anything larger is not an answer."""
+"""The largest line, event or answer. An image in an answer is a few megabytes of base64."""
 
 
 class ServerSentEvent(msgspec.Struct, frozen=True):
@@ -24,7 +24,7 @@ class ServerSentEvent(msgspec.Struct, frozen=True):
 
 
 class LineSplitter:
-    """Lines ended by LF, CR or CRLF, found without looking at any byte twice."""
+    """Splits bytes into lines that end with LF, CR or CRLF, without scanning any byte twice."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
@@ -51,15 +51,15 @@ class LineSplitter:
             raise WireError(f"the provider sent a line of more than {MAX_FRAME_BYTES} bytes")
 
     def rest(self) -> bytes:
-        """Return what came after the last line end."""
+        """Return the bytes after the last line end."""
         return bytes(self._pending)
 
 
 class SseParser:
-    """The text/event-stream format: fields up to a blank line; comments and unknown fields are skipped.
+    """Parses text/event-stream: fields up to a blank line; comments and unknown fields are skipped.
 
-    No event begins with a brace or a bracket: a body that does is a whole JSON answer, as servers send it that ignore
-    `stream`. It is kept until the end, for `whole`.
+    No event starts with a brace or bracket. A body that does is a complete JSON answer, from a server that ignores
+    `stream`; it is kept for `whole_answers`.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class SseParser:
                 self._event = value.decode("utf-8", "replace")
 
     def whole_answers(self, model: Model) -> list[dict[str, Any]]:
-        """Return the JSON objects of an answer that was no stream: one, or those of a list; none after a stream."""
+        """Return the JSON objects of an answer that was not streamed: one, or those of a list; empty after a stream."""
         if self._whole is None:
             return []
         data, self._whole = bytes(self._whole).lstrip(_BEFORE_JSON), None
@@ -121,7 +121,7 @@ class SseParser:
 
 
 def parse_object(text: str | bytes, model: Model) -> dict[str, Any]:
-    """Return a JSON object that a provider sent, or a WireError that quotes the beginning of what it was instead."""
+    """Parse a JSON object of a provider. Raise `WireError`, which quotes the start of the text, if it is not one."""
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError as error:
@@ -133,7 +133,8 @@ def parse_object(text: str | bytes, model: Model) -> dict[str, Any]:
 
 
 def _with_half_characters(text: str | bytes) -> dict[str, Any] | None:
-    """Some servers cut a text inside a surrogate pair and send `"\\ud83d"`, which only a lenient reader takes."""
+    """Parse JSON with lone surrogates, which servers send that split a text inside a surrogate pair (`"\\ud83d"`).
+    Return None if it is not a JSON object."""
     try:
         found: Any = json.loads(text)
     except ValueError:
@@ -154,13 +155,13 @@ def _clean_json(value: Any) -> Any:
 
 
 def get_object(value: dict[str, Any], key: str) -> dict[str, Any]:
-    """Return the object under a key; an empty one where a provider says null or nothing."""
+    """Return the object under a key; empty if it is null, missing or not an object."""
     found = value.get(key)
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def get_str(value: dict[str, Any], key: str) -> str:
-    """Return the text under a key; empty where a provider says null or nothing."""
+    """Return the text under a key; empty if it is null or missing. Raise `TypeError` if it is not text."""
     found = value.get(key)
     if found is None:
         return ""
@@ -170,7 +171,7 @@ def get_str(value: dict[str, Any], key: str) -> str:
 
 
 def get_int(value: dict[str, Any], key: str) -> int:
-    """Return the number under a key, which must be there."""
+    """Return the integer under a key. Raise `KeyError` or `TypeError` if there is none."""
     found = value[key]
     if not isinstance(found, int):
         raise TypeError(f"{key!r} is not a whole number")
@@ -178,14 +179,14 @@ def get_int(value: dict[str, Any], key: str) -> int:
 
 
 def get_count(value: dict[str, Any], key: str) -> int:
-    """Return how many; none where a provider does not say. Some servers count in floats."""
+    """Return the count under a key; 0 if there is none. Some servers send counts as floats."""
     found = value.get(key)
     return int(found) if isinstance(found, int | float) else 0
 
 
 @contextmanager
 def wire_errors(model: Model) -> Generator[None]:
-    """Whatever does not have the shape that the protocol promises is the provider's fault, and said as such."""
+    """Turn errors from unexpected JSON into a `WireError` of the provider."""
     try:
         yield
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
@@ -193,21 +194,21 @@ def wire_errors(model: Model) -> Generator[None]:
 
 
 def not_an_answer(model: Model, what: str) -> WireError:
-    """JSON of another kind than the protocol's: most often an address that belongs to something else."""
+    """Return the error for JSON that is not an answer of the protocol: most often `base_url` is wrong."""
     return WireError(
         f"{model.reference}: the server sent JSON that is not an answer of this protocol ({what})",
         provider=model.provider,
         model=model.name,
-        hint="Check base_url: it must be the address of the API, with its version.",
+        hint="Check base_url: it must be the URL of the API, with its version.",
     )
 
 
 def _not_understood(model: Model, what: str) -> WireError:
     return WireError(
-        f"{model.reference} sent something that Loom does not understand ({what})",
+        f"{model.reference} sent an answer that Loom cannot read ({what})",
         provider=model.provider,
         model=model.name,
-        hint="Try again, or ask another model.",
+        hint="Try again, or choose another model.",
     )
 
 

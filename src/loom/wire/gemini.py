@@ -1,10 +1,10 @@
 """Gemini generateContent, streamed.
 
-Opaque data, echoed on the part that carried it:
-- on a call `{"id"?, "thoughtSignature"?}`: the id is sent, with call and response, only where Gemini gave one;
-- on a text `{"thoughtSignature"}`: a signed part is a block of its own, never merged with its neighbours;
-- on thinking `{"thoughtSignature", "text"?, "thought"?}`: a signature that came on a part without words (`text` is
-  what stood there) or on a thought (`thought` true). Thought summaries without a signature are not sent back.
+Opaque data, sent back on the part that it came with:
+- on a call `{"id"?, "thoughtSignature"?}`: the id is sent, with call and response, only if Gemini set one;
+- on a text `{"thoughtSignature"}`: a signed part is a separate block, never merged with its neighbours;
+- on thinking `{"thoughtSignature", "text"?, "thought"?}`: a signature on a blank part (`text` is its white space) or on
+  a thought (`thought` true). Thought summaries without a signature are not sent back.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from loom.wire.framing import SseParser, get_count, get_object, get_str, not_an_
 
 HEADERS: Final[dict[str, str]] = {}
 _IMAGES: Final = "image_generation"
-"""No tool here: the answer may hold images."""
+"""Not a tool in this protocol, but an option that allows images in the answer."""
 UNSIGNED: Final = "skip_thought_signature_validator"
-"""Stands for the signature of a call that this model did not make."""
+"""The value that replaces the signature of a call which this model did not make."""
 
 
 def path(model: Model) -> str:
-    """Behind a base URL that ends in the version: `https://generativelanguage.googleapis.com/v1beta`."""
+    """Return the path after a base URL with a version: `https://generativelanguage.googleapis.com/v1beta`."""
     return f"/models/{model.name.removeprefix('models/')}:streamGenerateContent?alt=sse"
 
 
@@ -103,7 +103,7 @@ def _generation(prompt: Prompt, sampling: Sampling) -> dict[str, Any]:
 
 
 def _thinking(model: Model, sampling: Sampling) -> dict[str, Any]:
-    """Thoughts are taken out of the same tokens as the answer, which must not be left without any."""
+    """Return `thinkingConfig`. The budget leaves tokens for the answer, because both share one limit."""
     rule = model.thinking
     if rule.request not in ("level", "budget"):
         return {}
@@ -120,7 +120,7 @@ def _thinking(model: Model, sampling: Sampling) -> dict[str, Any]:
 
 
 def _contents(prompt: Prompt) -> list[dict[str, Any]]:
-    """Results and what follows them are one content of the user's, the results first."""
+    """Return the contents. Results and the user message after them are one content, results first."""
     contents: list[dict[str, Any]] = []
     calls: list[ToolCall] = []
     is_joined = True
@@ -139,7 +139,7 @@ def _contents(prompt: Prompt) -> list[dict[str, Any]]:
             case "tool":
                 role, parts = "user", _responses(message, calls)
         if not parts:
-            continue  # only thinking that is not sent back
+            continue  # only thinking, which is not sent back
         if contents and is_joined and contents[-1]["role"] == role:
             contents[-1]["parts"] += parts
         else:
@@ -158,7 +158,7 @@ def _model_parts(message: ShownMessage, model: Model) -> list[dict[str, Any]]:
         if isinstance(block, ToolCall):
             if unsigned and "thoughtSignature" not in part:
                 part["thoughtSignature"] = UNSIGNED
-            unsigned = False  # only the first call of a step carries one
+            unsigned = False  # only the first call of a step has a signature
         parts.append(part)
     return parts
 
@@ -202,7 +202,7 @@ def _own_id(call: ToolCall) -> dict[str, Any]:
 
 
 def _responses(message: ShownMessage, calls: list[ToolCall]) -> list[dict[str, Any]]:
-    """In the order of the calls: without ids that is how they are matched."""
+    """Return the results in the order of the calls, because Gemini matches them by order if they have no ids."""
     asked = {call.id: (position, call) for position, call in enumerate(calls)}
     results = [block for block in message.blocks if isinstance(block, ShownResult)]
     results.sort(key=lambda result: asked[result.call_id][0] if result.call_id in asked else len(asked))
@@ -227,13 +227,13 @@ def _content(block: shapes.WireContent, model: Model) -> dict[str, Any]:
         return {"text": block.text}
     part = _source(block)
     if block.detail == "low" and model.tokens.image == "ceiling":
-        # Models that count by ceilings take a resolution for each part; older ones only for the whole request.
+        # Models with a token ceiling per image accept a resolution for each part; older ones only for a whole request.
         part["mediaResolution"] = {"level": "MEDIA_RESOLUTION_LOW"}
     return part
 
 
 _NAMES: Final = {"video/quicktime": "video/mov", "video/x-msvideo": "video/avi"}
-"""Media types that the platform lists under names of its own."""
+"""Media types that have another name on this platform."""
 
 
 def _source(block: ShownMedia) -> dict[str, Any]:
@@ -263,7 +263,7 @@ _STOPS: Final[dict[str, StopReason]] = {
 
 
 class Decoder:
-    """Every event is a whole response; the one with a finish reason is the last."""
+    """Decodes events that are complete responses; the last one has a finish reason."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -281,7 +281,7 @@ class Decoder:
                 yield from self._response(parse_object(event.data, self._model))
 
     def finish(self) -> Iterator[DecoderEvent]:
-        """After a stream nothing is pending, because the finish reason is passed on at once."""
+        """Decode an answer that was not streamed. After a stream nothing is pending: the finish reason ends it."""
         with wire_errors(self._model):
             for answer in self._stream.whole_answers(self._model):
                 if not answer.keys() & {"candidates", "promptFeedback", "usageMetadata", "error"}:
@@ -337,7 +337,7 @@ class Decoder:
             self._open = ""
 
     def _text(self, text: str, signed: dict[str, Any]) -> Iterator[DecoderEvent]:
-        """A signature often comes at the very end, on a part without words."""
+        """Decode a text part. A signature often comes at the very end, on a blank part."""
         if signed and not text.strip():
             yield ThinkingSealed(index=self._begin(""), opaque=self._opaque({"text": text, **signed}))
         elif text:
@@ -359,7 +359,7 @@ class Decoder:
         yield CallFinished(index=index, opaque=self._opaque(owed) if owed else None)
 
     def _begin(self, kind: str, *, apart: bool = False) -> int:
-        """Return the number of the open block if it is of this kind, else of a new one."""
+        """Return the number of the open block if it is of this kind and not `apart`, else of a new one."""
         if not kind or apart or self._open != kind:
             self._open = kind
             self._next += 1
@@ -370,7 +370,8 @@ class Decoder:
 
 
 def _usage(usage: dict[str, Any]) -> Usage | None:
-    """Cached tokens are among the prompt's; thoughts are counted beside the candidates and billed like them."""
+    """Convert usage. The prompt count includes cached tokens; thoughts are not part of the candidates' count, but are
+    billed as output."""
     if not usage:
         return None
     thoughts = get_count(usage, "thoughtsTokenCount")
@@ -398,12 +399,12 @@ _STATUS: Final = {
 
 
 def fault(status: int | None, body: dict[str, Any], model: Model, sent: dict[str, Any] | None = None) -> ProviderError:
-    """`body` is `{"error": {"code", "status", "message", "details"}}`, of an answer or of an event."""
+    """Return the error for `{"error": {"code", "status", "message", "details"}}` of a response or an event."""
     return faults.error_from_body(status, body, model, sent, _STATUS, retry_after=_retry_after(body))
 
 
 def _retry_after(body: dict[str, Any]) -> float | None:
-    """A detail may say how long to wait: `"retryDelay": "34.07s"`."""
+    """Return the seconds to wait from a detail such as `"retryDelay": "34.07s"`; None if there is none."""
     details = get_object(body, "error").get("details")
     for detail in cast("list[Any]", details) if isinstance(details, list) else ():
         delay = str(get_object({"detail": detail}, "detail").get("retryDelay", "")).removesuffix("s")

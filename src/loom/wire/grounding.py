@@ -1,4 +1,4 @@
-"""Gemini's citations: what it says of its sources, turned into places in the text that it wrote."""
+"""Convert Gemini's grounding metadata to citations with positions in the text of the answer."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from loom.wire.framing import get_count, get_object, get_str
 
 
 def citations(sources: list[dict[str, Any]], texts: dict[int, str]) -> Iterator[tuple[int, Citation]]:
-    """(block, citation) out of `groundingMetadata` and `citationMetadata`, each once.
+    """Yield (block, citation) from `groundingMetadata` and `citationMetadata`, each once.
 
-    They are read when the answer is whole, because they count in its text, and some are repeated in every event.
+    They are read at the end of the answer, because their offsets count in its whole text and some are repeated in every
+    event.
     """
     seen: set[tuple[str, str, tuple[int, int, int]]] = set()
     for source in sources:
@@ -27,7 +28,7 @@ def citations(sources: list[dict[str, Any]], texts: dict[int, str]) -> Iterator[
 
 
 def _cited_segments(source: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """(segment of the answer, what it rests on)."""
+    """Yield (segment of the answer, source of it)."""
     chunks: Any = source.get("groundingChunks") or ()
     for support in source.get("groundingSupports") or ():
         for number in support.get("groundingChunkIndices") or ():
@@ -39,7 +40,8 @@ def _cited_segments(source: dict[str, Any]) -> Iterator[tuple[dict[str, Any], di
 
 
 def _span(texts: dict[int, str], segment: dict[str, Any]) -> tuple[int, int, int] | None:
-    """(block, start, end) in code points. Offsets count bytes of UTF-8; where the words are given too, they decide."""
+    """Return (block, start, end) in code points; None if the segment is not found. Offsets count bytes of UTF-8; if the
+    segment has a text, that takes precedence."""
     start, end, said = get_count(segment, "startIndex"), get_count(segment, "endIndex"), get_str(segment, "text")
     for index, text in texts.items():
         data = text.encode()

@@ -1,7 +1,7 @@
-"""Ollama's own protocol, `/api/chat`: lines of JSON, content as one string, pictures beside it.
+"""Ollama's own protocol, `/api/chat`: lines of JSON, content as one string, images in a separate field.
 
-Opaque data: on thinking `{"field": "thinking"}`; the text goes back in the same field (thinking that stood in the
-content between tags, `{"field": "content"}`, does not).
+Opaque data: on thinking `{"field": "thinking"}`; the text is sent back in the same field. Thinking between tags in the
+content, `{"field": "content"}`, is not sent back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PATH: Final = "/api/chat"
 HEADERS: Final[dict[str, str]] = {}
 
 
-def path(model: Model) -> str:  # noqa: ARG001 - the same question is asked of every wire
+def path(model: Model) -> str:  # noqa: ARG001 - every wire has the same signature
     return PATH
 
 
@@ -31,7 +31,7 @@ def path(model: Model) -> str:  # noqa: ARG001 - the same question is asked of e
 
 
 def encode(prompt: Prompt) -> dict[str, Any]:
-    """`num_ctx` and `truncate` keep the server from dropping the oldest messages without a word."""
+    """Return the request. `num_ctx` and `truncate` prevent the server from dropping the oldest messages silently."""
     model = prompt.model
     sampling = keep_supported(model, prompt.sampling)
     settings: dict[str, Any] = {"num_ctx": model.limits.context_tokens}
@@ -61,7 +61,7 @@ def encode(prompt: Prompt) -> dict[str, Any]:
 
 
 def _think(prompt: Prompt) -> bool | str | None:
-    """Models with levels ignore a plain yes or no."""
+    """Return the value of `think`. Models with levels ignore true and false, so they get a level."""
     wish, rule = prompt.sampling.thinking, prompt.model.thinking.request
     if not wish or rule == "none":
         return None
@@ -115,7 +115,7 @@ def _assistant(message: ShownMessage) -> dict[str, Any]:
 
 
 def _images(blocks: tuple[ShownBlock, ...]) -> dict[str, Any]:
-    """Pictures and sound alike: the server tells them apart by their bytes."""
+    """Return the `images` field, which contains audio too: the server distinguishes them by their bytes."""
     images = [Embedded(block.ref) for block in shapes.media_among(blocks)]
     return {"images": images} if images else {}
 
@@ -139,7 +139,7 @@ class Decoder:
                     yield from self._line(parse_object(line, self._model))
 
     def finish(self) -> Iterator[DecoderEvent]:
-        """The last line may lack its end; half a line means that the stream was cut, not that it was malformed."""
+        """Decode the last line, which may lack its end. A partial line is ignored: the stream was cut off."""
         with wire_errors(self._model):
             try:
                 last = parse_object(self._lines.rest() or b"{}", self._model)
@@ -169,7 +169,7 @@ class Decoder:
             yield Stopped(reason="tool_calls" if self._called and reason == "end" else reason, detail=detail)
 
     def _call(self, call: dict[str, Any]) -> Iterator[DecoderEvent]:
-        """Calls come whole."""
+        """Decode a call; Ollama does not stream its arguments."""
         function = call["function"]
         self._called = True
         yield from self._deltas.end()
@@ -186,5 +186,5 @@ class Decoder:
 
 
 def fault(status: int | None, body: dict[str, Any], model: Model, sent: dict[str, Any] | None = None) -> ProviderError:
-    """`body` is `{"error": "…"}`, of an answer or of a line in mid-stream."""
+    """Return the error for `{"error": "…"}` of a response or of a line in the stream."""
     return faults.error_from_body(status, body, model, sent, {})

@@ -1,9 +1,9 @@
-"""OpenAI Chat Completions, and the servers that speak it: DeepSeek, Mistral, Groq, vLLM, llama.cpp, LM Studio …
+"""OpenAI Chat Completions, and the servers that use it: DeepSeek, Mistral, Groq, vLLM, llama.cpp, LM Studio …
 
-Opaque data, which goes back as it came: on a call `{"extra_content": …}`, on thinking `{"reasoning_details": […]}`,
-where a gateway sends them (both hold signatures); else on thinking `{"field": …}`, the field in which the server sent
-it and in which it goes back (`reasoning_content` or `reasoning`; what stood in the content itself is not sent back).
-OpenAI itself shows no reasoning here and takes none; what its Responses wire stored is not written.
+Opaque data, sent back unchanged: on a call `{"extra_content": …}` and on thinking `{"reasoning_details": […]}`, if a
+gateway sends them (both contain signatures); otherwise on thinking `{"field": …}`, the field in which the server sent
+it and in which it is sent back (`reasoning_content` or `reasoning`; thinking in the content is not sent back). OpenAI
+itself neither sends nor accepts reasoning here; opaque data of the Responses wire is not sent.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from loom.wire.deltas import Deltas
 from loom.wire.framing import SseParser, get_count, get_object, get_str, not_an_answer, parse_object, wire_errors
 
 PATH: Final = "/chat/completions"
-"""Behind a base URL that ends in the server's version, as its users know it: `https://api.openai.com/v1`."""
+"""The path after a base URL with a version, as users write it: `https://api.openai.com/v1`."""
 HEADERS: Final[dict[str, str]] = {}
 
 _AUDIO: Final = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/x-wav": "wav", "audio/wave": "wav"}
 
 
-def path(model: Model) -> str:  # noqa: ARG001 - the same question is asked of every wire
+def path(model: Model) -> str:  # noqa: ARG001 - every wire has the same signature
     return PATH
 
 
@@ -130,7 +130,7 @@ def _messages(prompt: Prompt) -> list[dict[str, Any]]:
 
 
 def _content(blocks: list[shapes.WireContent], model: Model) -> str | list[dict[str, Any]]:
-    """A plain string wherever there are only words: several servers mishandle or refuse lists of text."""
+    """Return the content; a plain string if there is only text, because several servers mishandle or refuse lists."""
     if all(isinstance(block, TextBlock) for block in blocks):
         return shapes.paragraphs(blocks)
     return [_part(block, model) for block in blocks]
@@ -142,7 +142,7 @@ def _assistant(message: ShownMessage, model: Model) -> Iterator[dict[str, Any]]:
     if shapes.media_among(message.blocks):
         content = [_part(block, model) for block in shapes.contents(message.blocks)]
     if content is None and not calls:
-        return  # only thinking that is not written here; a message of nothing is refused
+        return  # only thinking, which is not sent here; an empty message is refused
     written: dict[str, Any] = {"role": "assistant", "content": content, **_reasoning(message, model, bool(calls))}
     if calls:
         written["tool_calls"] = [
@@ -163,12 +163,12 @@ def _extra(call: ToolCall) -> dict[str, Any]:
 
 
 _REASONING: Final = ("reasoning_content", "reasoning")
-"""The fields in which servers send thinking; a foreign file may name another, which would overwrite what is said."""
+"""The fields in which servers send thinking. A foreign file may name another one, which could overwrite the content."""
 
 
 def _reasoning(message: ShownMessage, model: Model, called: bool) -> dict[str, Any]:
-    """Thinking in the field that it came in. DeepSeek wants the key on every message that called tools, even empty.
-    Where it came with details, these go back instead, as they came: they hold the signatures."""
+    """Return thinking in the field that it came in; if it came with details, return these instead, because they contain
+    the signatures. DeepSeek requires the field, even empty, on every message with calls."""
     if not model.dialect.reasoning_fields:
         return {}
     fields: dict[str, Any] = {"reasoning_content": ""} if called and model.thinking.replay == "tool_turns" else {}
@@ -207,7 +207,7 @@ def _part(block: shapes.WireContent, model: Model) -> dict[str, Any]:
             kind = block.ref.media_type
             form = _AUDIO.get(kind, kind.removeprefix("audio/"))
             return {"type": "input_audio", "input_audio": {"data": Embedded(block.ref), "format": form}}
-        case "video":  # as OpenRouter and vLLM take it
+        case "video":  # the format of OpenRouter and vLLM
             return {"type": "video_url", "video_url": {"url": shapes.media_data_url(block)}}
         case "document":
             name, data = shapes.filename(block), shapes.media_data_url(block)
@@ -227,24 +227,24 @@ _STOPS: Final[dict[str, StopReason]] = {
     "content_filter": "refusal",
 }
 _FAILURES: Final = ("error", "insufficient_system_resource")
-"""Finish reasons by which a server says that it gave up, not that the model did."""
+"""Finish reasons for a failure of the server, not for the end of the answer."""
 
 
 class _Call(msgspec.Struct):
-    """One call in the making. It is announced once its name is known."""
+    """An unfinished call. `CallStarted` is emitted once its name is known."""
 
     id: str = ""
     name: str = ""
     pieces: list[str] = msgspec.field(default_factory=list[str])
-    """Of the arguments; joined only when needed, because there may be very many."""
+    """The pieces of its arguments; joined only when needed, because there may be very many."""
     index: int = -1
     finished: bool = False
     extra: Any = None
-    """What goes back with it (`extra_content`): a gateway's place for the signature of a call."""
+    """`extra_content`, which is sent back with the call: gateways put its signature there."""
 
 
 class ReasoningDetails:
-    """`reasoning_details` of a stream: pieces of one detail share an index, and their texts are joined in order."""
+    """Joins the `reasoning_details` of a stream: pieces with the same index and type are one detail."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[Any, Any], dict[str, Any]] = {}
@@ -269,7 +269,7 @@ class ReasoningDetails:
 
 
 class Decoder:
-    """`finish_reason` is the model's last word; it is passed on at `[DONE]`, or at the end where that never comes."""
+    """Decodes chunks. `finish_reason` is passed on at `[DONE]`, or at the end of the stream if that is missing."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -292,7 +292,7 @@ class Decoder:
                     yield from self._chunk(parse_object(event.data, self._model))
 
     def finish(self) -> Iterator[DecoderEvent]:
-        """The stream ended without an error."""
+        """Decode an answer that was not streamed, and emit pending events."""
         with wire_errors(self._model):
             for answer in self._stream.whole_answers(self._model):
                 yield from self._whole(answer)
@@ -301,7 +301,7 @@ class Decoder:
                 yield from self._stop()
 
     def _whole(self, answer: dict[str, Any]) -> Iterator[DecoderEvent]:
-        """A completion that came at once: its message is the one delta."""
+        """Decode a completion that was not streamed: its message is the only delta."""
         if answer.get("error") or answer.get("object") == "error":
             raise fault(None, answer, self._model)
         choices = answer.get("choices")
@@ -335,13 +335,13 @@ class Decoder:
             yield from self._fragment(fragment)
         reason = get_str(choice, "finish_reason")
         if reason in _FAILURES:
-            raise faults.classify(503, reason, f"the server gave up ({reason}): overloaded", self._model)
+            raise faults.classify(503, reason, f"the server failed ({reason}): overloaded", self._model)
         if reason:
             self._reason = reason
             yield from self._finish_calls()
 
     def _content(self, content: str | list[dict[str, Any]] | None) -> Iterator[DecoderEvent]:
-        """Mistral's reasoning models send chunks instead of a string."""
+        """Decode content: a string, or a list of chunks from Mistral's reasoning models."""
         if isinstance(content, str):
             yield from self._deltas.content(content)
         for chunk in content if isinstance(content, list) else ():
@@ -352,7 +352,7 @@ class Decoder:
                 yield from self._deltas.content(get_str(chunk, "text"))
 
     def _cite(self) -> Iterator[DecoderEvent]:
-        """Some services name their sources before the first word: they wait for it."""
+        """Emit citations. They wait for the first text, because some services send them before it."""
         index = self._deltas.last_text
         if index is not None:
             for citation in self._citations:
@@ -378,7 +378,7 @@ class Decoder:
     def _call_of(self, place: int | None, call_id: str, name: str) -> _Call:
         """Return the call that a fragment continues, or a new one.
 
-        Some servers repeat the id and the name, some number every call 0, some number none and send each call whole.
+        Some servers repeat the id and the name, some number every call 0, and some number none and send complete calls.
         """
         last = self._calls[-1] if self._calls else None
         if place is not None:
@@ -402,7 +402,7 @@ class Decoder:
             yield CallDelta(index=call.index, arguments="".join(call.pieces))
 
     def _finish_calls(self) -> Iterator[DecoderEvent]:
-        """Where the tokens ran out, the last call is the one that was being written."""
+        """Finish all calls; not the last one if the answer was cut off, because that call is incomplete."""
         yield from self._deltas.end()
         cut = _STOPS.get(self._reason or "") in ("max_tokens", "overflow", "refusal")
         for call in self._calls[:-1] if cut else self._calls:
@@ -446,8 +446,7 @@ def _citation(annotation: dict[str, Any]) -> Citation | None:
 
 
 def _is_another(call: _Call, call_id: str) -> bool:
-    """Return whether a fragment with a name begins another call: by its id, or else because this one is
-    already whole."""
+    """Return whether a fragment with a name starts another call: its id differs, or `call` is already complete."""
     if call_id and call.id:
         return call_id != call.id
     try:
@@ -457,7 +456,7 @@ def _is_another(call: _Call, call_id: str) -> bool:
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
-    """Cached tokens are among the prompt's; DeepSeek counts them in a field of its own."""
+    """Convert usage. The prompt count includes cached tokens; DeepSeek reports those in a separate field."""
     prompt, completion = get_object(usage, "prompt_tokens_details"), get_object(usage, "completion_tokens_details")
     return Usage(
         input_tokens=get_count(usage, "prompt_tokens"),
@@ -472,5 +471,6 @@ def _usage(usage: dict[str, Any]) -> Usage:
 
 
 def fault(status: int | None, body: dict[str, Any], model: Model, sent: dict[str, Any] | None = None) -> ProviderError:
-    """`body` is the JSON of the answer (or of an event that holds an error), `sent` the request."""
+    """Return the error for a response body or an event with an error. `sent` is the request, to find the media at
+    fault."""
     return faults.error_from_body(status, body, model, sent, faults.OPENAI_STATUS)

@@ -1,11 +1,11 @@
 """OpenAI Responses, without storage on the server: every request carries the whole conversation.
 
-Opaque data, all echoed as it came:
-- on thinking the reasoning item: `{"id", "summary", "encrypted_content"}` (and `content` where a server shows it);
+Opaque data, sent back unchanged:
+- on thinking the reasoning item: `{"id", "summary", "encrypted_content"}` (and `content` if a server sends it);
 - on a text its message: `{"id", "phase"?, "refusal"?: true}`; on a call `{"id"}` of its item.
 
-An item's id goes back only beside the reasoning of the same message: alone, the server looks for the reasoning that
-it belongs to. Without it a text is an easy message, which needs no id.
+An item's id is sent back only together with the reasoning of the same message; otherwise the server would look for that
+reasoning. Without an id, a text is sent as a simple message, which needs none.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from loom.wire import faults, options, shapes
 from loom.wire.framing import SseParser, get_count, get_object, get_str, not_an_answer, parse_object, wire_errors
 
 PATH: Final = "/responses"
-"""Behind a base URL that ends in the version: `https://api.openai.com/v1`."""
+"""The path after a base URL with a version: `https://api.openai.com/v1`."""
 HEADERS: Final[dict[str, str]] = {}
 
 
-def path(model: Model) -> str:  # noqa: ARG001 - the same question is asked of every wire
+def path(model: Model) -> str:  # noqa: ARG001 - every wire has the same signature
     return PATH
 
 
@@ -58,7 +58,7 @@ def encode(prompt: Prompt) -> dict[str, Any]:
     sampling = keep_supported(model, prompt.sampling)
     body: dict[str, Any] = {"model": model.name, "input": _input(prompt), "stream": True, "store": False}
     if model.thinking.replay != "never":
-        # A model that does not reason refuses to be asked for it.
+        # A model without reasoning refuses this field.
         body["include"] = ["reasoning.encrypted_content"]
     if said := options.system_text(prompt):
         body["instructions"] = said
@@ -124,7 +124,8 @@ def _input(prompt: Prompt) -> list[dict[str, Any]]:
 
 
 def _assistant(message: ShownMessage) -> list[dict[str, Any]]:
-    """Reasoning stands directly before what it led to; reasoning that led to nothing (a cut answer) is refused."""
+    """Return the items of an assistant message. Reasoning must directly precede an item; reasoning at the end, of an
+    answer that was cut off, is left out, because the server refuses it."""
     items: list[dict[str, Any]] = []
     waiting: list[dict[str, Any]] = []
     reasoned = any(isinstance(block, ThinkingBlock) and _reasoning(block) for block in message.blocks)
@@ -155,14 +156,15 @@ def _assistant(message: ShownMessage) -> list[dict[str, Any]]:
 
 
 _REASONING: Final[dict[str, type]] = {"id": str, "summary": list, "content": list, "encrypted_content": str}
-"""What goes back of an item, and of which kind it is: a foreign file may hold anything."""
+"""The fields of a reasoning item to send back, and their types, which are checked: a foreign file may contain
+anything."""
 
 
 def _reasoning(block: ThinkingBlock) -> list[dict[str, Any]]:
     owed = _opaque_item(block)
     data = {key: owed[key] for key, kind in _REASONING.items() if isinstance(owed.get(key), kind)}
     if not (data.get("encrypted_content") or data.get("content")):
-        return []  # an id alone would be looked up, and nothing is stored
+        return []  # the server would look up an id alone, and has nothing stored
     return [{"type": "reasoning", "summary": [], **data}]
 
 
@@ -183,7 +185,8 @@ def _text_item(block: TextBlock, *, with_id: bool) -> dict[str, Any]:
 
 
 def _source(block: TextBlock) -> tuple[Any, Any]:
-    """Neighbours of one source are pieces of one text; texts of other providers have none, and are pieces too."""
+    """Return the id and phase of a text. Adjacent texts with the same ones are pieces of one message; so are texts of
+    other providers, which have none."""
     return _opaque_item(block).get("id"), _opaque_item(block).get("phase")
 
 
@@ -224,7 +227,7 @@ _INCOMPLETE: Final[dict[str, StopReason]] = {"max_output_tokens": "max_tokens", 
 
 
 class Decoder:
-    """Blocks are numbered in the order in which their first part is seen, which is the order of the output."""
+    """Decodes events. Blocks are numbered by the first event of each, which is the order of the output."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -242,13 +245,13 @@ class Decoder:
                     yield from self._event(parse_object(event.data, self._model))
 
     def finish(self) -> Iterator[DecoderEvent]:
-        """After a stream nothing is pending, because the response's own end is always sent."""
+        """Decode an answer that was not streamed. After a stream nothing is pending: `response.completed` ends it."""
         with wire_errors(self._model):
             for answer in self._stream.whole_answers(self._model):
                 yield from self._whole(answer)
 
     def _whole(self, answer: dict[str, Any]) -> Iterator[DecoderEvent]:
-        """A response that came at once."""
+        """Decode a response that was not streamed."""
         if answer.get("error"):
             raise fault(None, answer, self._model)
         if not isinstance(answer.get("output"), list):
@@ -287,7 +290,7 @@ class Decoder:
             case "error":
                 raise fault(None, event, self._model)
             case _:
-                pass  # progress of things that also arrive whole, and kinds that do not exist yet
+                pass  # progress of items that also arrive complete, and unknown events
 
     def _on_item_added(self, place: int | str, item: dict[str, Any]) -> Iterator[DecoderEvent]:
         match item["type"]:
@@ -315,7 +318,7 @@ class Decoder:
                 yield from self._begin_call(place, item)
                 index = self._number(place, "call")
                 if index not in self._spoken:
-                    # The input of a freeform tool is text: it is kept as the one argument of a function.
+                    # The input of a freeform tool is text: it becomes the only argument of a function.
                     freeform = {"input": get_str(item, "input")} if kind == "custom_tool_call" else None
                     text = get_str(item, "arguments") if freeform is None else json.dumps(freeform)
                     yield from self._arguments(index, text)
@@ -389,13 +392,13 @@ class Decoder:
 
 
 def _place(event: dict[str, Any]) -> int | str:
-    """Return which item an event is about; llama.cpp numbers none and names it."""
+    """Return the index of an event's item; its id from llama.cpp, which sends no index."""
     place = event.get("output_index")
     return place if isinstance(place, int) else get_str(event, "item_id") or get_str(get_object(event, "item"), "id")
 
 
 def _citation(raw: dict[str, Any]) -> Citation:
-    """A file is cited at one point of the text, a page of the web over a range of it."""
+    """Convert a citation: of a file at one position of the text, of a web page for a range of it."""
     first, last = ("index", "index") if "index" in raw else ("start_index", "end_index")
     return Citation(
         url=get_str(raw, "url"),
@@ -420,5 +423,6 @@ def _usage(usage: dict[str, Any]) -> Usage:
 
 
 def fault(status: int | None, body: dict[str, Any], model: Model, sent: dict[str, Any] | None = None) -> ProviderError:
-    """`body` is the JSON of the answer, of an `error` event, or of the response that failed."""
+    """Return the error for a response body, an `error` event or a failed response. `sent` is the request, to find the
+    media at fault."""
     return faults.error_from_body(status, body, model, sent, faults.OPENAI_STATUS)

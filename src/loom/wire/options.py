@@ -1,4 +1,4 @@
-"""Options that several protocols write alike: free fields, and the schema of an answer. Pure."""
+"""Options that several protocols share: additional fields, and the schema of an answer."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from loom.prompt import Prompt
 from loom.sampling import merge_objects, unsupported_options
 
 _KEPT: Final = frozenset(("messages", "input", "contents", "model", "stream"))
-"""What a free field cannot replace: the conversation, and what its answer is read by."""
+"""Fields that `extra_body` cannot replace: the conversation, and those that the decoder relies on."""
 _NOT_A_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def with_extra(body: dict[str, Any], prompt: Prompt, *, required: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the request with the user's own fields merged in, objects into objects.
+    """Return the request with the fields of `extra_body` merged in, objects into objects.
 
-    A body that came in this very protocol has its own fields instead of ours; `required` are those of ours that it
-    gets where it lacks them.
+    A request that came in this protocol keeps its own fields instead of Loom's; `required` names fields of Loom's that
+    are added if it lacks them.
     """
     if prompt.body is not None:
         body = _as_it_came(body, prompt.body, prompt, required)
@@ -31,7 +31,7 @@ def with_extra(body: dict[str, Any], prompt: Prompt, *, required: Sequence[str] 
     return merge_objects(body, extra) if extra else body
 
 
-# Requests that came in the provider's own protocol ------------------------------------------------------------------
+# Requests that came in the provider's own protocol -----------------------------------------------------------------
 
 _SAMPLED: Final = ("temperature", "top_p", "top_k", "topK", "topP", "seed", "logprobs", "logit_bias")
 _FIELDS: Final[dict[str, tuple[str, ...]]] = {
@@ -47,17 +47,18 @@ _FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "user": ("metadata", "user", "safety_identifier"),
     "cache_key": ("prompt_cache_key",),
 }
-"""The fields of a body in which an option stands, by the option."""
+"""The request fields that each option may be in."""
 _SYSTEM: Final = ("system", "instructions", "systemInstruction", "system_instruction")
 
 
 def is_system_own(prompt: Prompt) -> bool:
-    """Whether the system prompt can be written as it came: nothing was added to it."""
+    """Return whether the system prompt can be sent in its original form, because nothing was added to it."""
     return system_text(prompt) == prompt.system
 
 
 def _as_it_came(body: dict[str, Any], form: BodyForm, prompt: Prompt, required: Sequence[str]) -> dict[str, Any]:
-    """Return the body with the fields of the form. What the model would refuse is as we write it, or left out."""
+    """Return the body with the original fields. Fields that the model would refuse are replaced by Loom's or left
+    out."""
     repaired = _repaired_fields(form, prompt)
     kept = {key: value for key, value in body.items() if key in _KEPT or key in repaired}
     kept |= {key: body[key] for key in required if key in body and key not in form.fields}
@@ -88,7 +89,8 @@ def _repaired_fields(form: BodyForm, prompt: Prompt) -> frozenset[str]:
 
 
 def _is_legal_system(form: BodyForm, model: Model) -> bool:
-    """Anthropic takes a text or blocks of text with words, and no system prompt before the first message."""
+    """Return whether the model accepts the original system prompt. Anthropic accepts a text or non-empty text blocks,
+    and no system prompt in the list of messages."""
     if model.wire != "anthropic":
         return True
     system = form.fields.get("system", "")
@@ -103,7 +105,8 @@ def _is_text_block(block: Any) -> bool:
 
 
 def _is_legal_thinking(thinking: Any, model: Model) -> bool:
-    """Claude families take a budget, or adaptive thinking, and some cannot be switched off."""
+    """Return whether the model accepts this `thinking` field. Claude families accept either a budget or adaptive
+    thinking, and some cannot disable it."""
     if not isinstance(thinking, dict) or model.wire != "anthropic":
         return True
     match cast("dict[str, Any]", thinking).get("type"):
@@ -121,19 +124,19 @@ def _is_legal_thinking(thinking: Any, model: Model) -> bool:
 
 
 def schema_name(prompt: Prompt) -> str:
-    """Return a name of letters, digits, `_` and `-`, as the services that ask for one want it."""
+    """Return a name for the schema from letters, digits, `_` and `-`, which some services require."""
     schema = prompt.sampling.output_schema
     return _NOT_A_NAME.sub("_", schema.name)[:64] if schema is not None and schema.name else "answer"
 
 
 def has_native_schema(prompt: Prompt) -> bool:
-    """Return whether the schema has a field of its own in this request."""
+    """Return whether the request has a field for the schema."""
     schema, model = prompt.sampling.output_schema, prompt.model
     return schema is not None and "output_schema" in model.options and (model.schema_with_tools or not prompt.tools)
 
 
 def system_text(prompt: Prompt) -> str:
-    """Return the system prompt, with the schema in words where the request has no field for it."""
+    """Return the system prompt, with the schema as text if the request has no field for it."""
     schema = prompt.sampling.output_schema
     if schema is None or (has_native_schema(prompt) and prompt.model.dialect.output_schema == "json_schema"):
         return prompt.system
@@ -145,7 +148,7 @@ def system_text(prompt: Prompt) -> str:
 
 
 def is_strict(schema: dict[str, Any]) -> bool:
-    """Return whether a schema obeys the rules of strict decoding: closed objects, every property required."""
+    """Return whether a schema follows the rules of strict decoding: closed objects, every property required."""
     return all(
         found.get("additionalProperties") is False
         and set(cast("dict[str, Any]", found.get("properties", {})))
@@ -155,7 +158,8 @@ def is_strict(schema: dict[str, Any]) -> bool:
 
 
 def close_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema with every object closed that does not say otherwise, as Anthropic demands it."""
+    """Return the schema with `additionalProperties: false` on every object that does not set it, as Anthropic
+    requires."""
     return cast("dict[str, Any]", _closed(schema))
 
 

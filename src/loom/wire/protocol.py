@@ -1,4 +1,4 @@
-"""What every wire is: the shape of the modules in this package. pyright checks each module against it in `table`."""
+"""The interface of the wire modules in this package. pyright checks each module against it in `table`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from loom.prompt import Prompt
 
 
 class WireDecoder(Protocol):
-    """Bytes of one answer in, model events out, for any chunking."""
+    """Decodes the bytes of one answer, in any chunking, to model events."""
 
     def feed(self, data: bytes, /) -> Iterator[DecoderEvent]:
-        """Yield what the bytes complete. Raise the `ProviderError` that the provider sent."""
+        """Yield the events that the bytes complete. Raise the `ProviderError` that the provider sent."""
         ...
 
     def finish(self) -> Iterator[DecoderEvent]:
-        """Yield what was pending when the stream ended without an error."""
+        """Yield the events pending when the stream ended without an error."""
         ...
 
 
@@ -42,24 +42,25 @@ class Wire(Protocol):
 
     @property
     def HEADERS(self) -> Mapping[str, str]:  # noqa: N802 - a constant of each module
-        """What every request carries beside the key."""
+        """The headers of every request, without the key."""
         ...
 
     @property
     def encode(self) -> Encode:
-        """Prompt → the JSON of a request, with `Embedded` media. Every block is already one that the model accepts."""
+        """Return the JSON of a request, with `Embedded` media. The model accepts every block of the prompt."""
         ...
 
     @property
     def Decoder(self) -> NewDecoder:  # noqa: N802 - a class of each module
-        """Model → the decoder of one answer."""
+        """Return the decoder for one answer of a model."""
         ...
 
     @property
     def fault(self) -> Fault:
-        """What an answer other than 200, or an error inside a stream, means. `sent` names the medium that it blames."""
+        """Return the error for a response with another status than 200, or for an error inside a stream. `sent` is the
+        request, to find the media at fault."""
         ...
 
     def path(self, model: Model, /) -> str:
-        """Return where a request goes, behind the model's base URL."""
+        """Return the path of a request after the model's base URL."""
         ...

@@ -1,7 +1,7 @@
 """The answer of a gateway to a client of OpenAI Responses.
 
 Every block of the answer is an output item. Clients read `response.output_item.done` and `response.completed`; the
-deltas before them are for people who watch.
+deltas before them are only for live display.
 """
 
 from __future__ import annotations

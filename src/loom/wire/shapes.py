@@ -1,4 +1,4 @@
-"""Pieces that several protocols write alike: text as one string, data URLs, file names, function tools."""
+"""Parts that several protocols share: text as one string, data URLs, file names, function tools."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _SUFFIXES: Final = {"application/pdf": ".pdf", "text/plain": ".txt", "text/csv":
 
 @final
 class UploadedPart(dict[str, Any]):
-    """A part of a request that names an upload instead of the bytes. JSON like any other, but it knows its medium: a
-    refusal that points here is about that."""
+    """A part of a request that refers to an upload instead of containing bytes. It is ordinary JSON with the reference
+    to its medium, so that a provider's error at this path can be assigned to that medium."""
 
     def __init__(self, ref: MediaRef, part: dict[str, Any]) -> None:
         super().__init__(part)
@@ -26,14 +26,13 @@ class UploadedPart(dict[str, Any]):
 
 
 def opaque_text(data: dict[str, Any], key: str) -> str:
-    """Return text that goes back as it came; empty where there is none. A foreign file may hold
-    anything in its place."""
+    """Return a text of opaque data; empty if there is none. A foreign file may have something else in its place."""
     found = data.get(key)
     return found if isinstance(found, str) else ""
 
 
 def contents(blocks: Iterable[ShownBlock]) -> list[WireContent]:
-    """Return the words and media among a message's blocks, in order."""
+    """Return the text and media blocks of a message, in order."""
     return [block for block in blocks if isinstance(block, TextBlock | ShownMedia)]
 
 
@@ -42,13 +41,13 @@ def media_among(blocks: Iterable[ShownBlock]) -> list[ShownMedia]:
 
 
 def paragraphs(blocks: Iterable[ShownBlock]) -> str:
-    """Return what a person or a tool said: each text block stands on its own."""
+    """Return the text of a user message or result; each text block is a paragraph."""
     return "\n\n".join(block.text for block in blocks if isinstance(block, TextBlock))
 
 
 def joined_text(blocks: Iterable[ShownBlock]) -> str:
-    """Return what a model said: neighbouring text blocks are pieces of one text (cut at citations), others are
-    paragraphs."""
+    """Return the text of an assistant message. Adjacent text blocks are pieces of one text, split at citations; others
+    are paragraphs."""
     pieces: list[str] = []
     follows = False
     for block in blocks:
@@ -59,7 +58,7 @@ def joined_text(blocks: Iterable[ShownBlock]) -> str:
 
 
 def result_with_error_prefix(result: ShownResult) -> tuple[WireContent, ...]:
-    """Return a result's content where the protocol has no mark for errors: the words say it."""
+    """Return a result's content for protocols without an error flag: the text of an error starts with "Error"."""
     if not result.is_error:
         return result.blocks
     for position, block in enumerate(result.blocks):
@@ -74,17 +73,17 @@ def answer_text(result: ShownResult) -> str:
 
 
 def arguments_text(arguments: dict[str, Any]) -> str:
-    """JSON in the order in which the model wrote it."""
+    """Return the arguments as JSON, in their original order."""
     return msgspec.json.encode(arguments).decode()
 
 
 def present(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that say something."""
+    """Return the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def without_key(value: Any, name: str) -> Any:
-    """Return JSON without a field, wherever it stands, except inside the arguments of a call."""
+    """Return JSON without a field at any depth, except inside the arguments of a call (`input`)."""
     if isinstance(value, list):
         return [without_key(item, name) for item in cast("list[Any]", value)]
     if not isinstance(value, dict):
@@ -98,7 +97,7 @@ def media_data_url(block: ShownMedia) -> Embedded:
 
 
 def filename(block: ShownMedia) -> str:
-    """Return a name whose suffix agrees with the bytes: a sheet that was made into a PDF must not be called .xlsx."""
+    """Return a file name with the suffix of the bytes: a sheet that was converted to PDF must not be called .xlsx."""
     suffix = _SUFFIXES.get(block.ref.media_type, "")
     name = block.name or "document"
     return name if name.lower().endswith(suffix) else name + suffix

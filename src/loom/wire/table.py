@@ -1,4 +1,4 @@
-"""Every wire by name. A module that lacks a part of `Wire` is an error of the type checker here."""
+"""All wires by name. The type checker reports a module here that does not satisfy `Wire`."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ WIRES: Final[dict[WireName, Wire]] = {
 
 
 def wire_of(model: Model) -> Wire:
-    """Return the protocol of a model. Raises `KeyError` for the built-in model, which has none."""
+    """Return the protocol of a model. Raise `KeyError` for the built-in model, which has none."""
     return WIRES[model.wire]

@@ -1,12 +1,12 @@
-"""Exports of other chat products: each becomes conversations whose nodes `upgrade_tree` reads.
+"""Read the exports of other chat products as conversations with nodes for `upgrade_tree`.
 
-    chatgpt      conversations.json of ChatGPT: a mapping of nodes, pictures by asset pointer
+    chatgpt      conversations.json of ChatGPT: a mapping of nodes, images by asset pointer
     claude_ai    conversations.json of claude.ai: messages with parents, attachments as text
-    open_webui   chats of Open WebUI: a history of messages, pictures as data URLs
+    open_webui   chats of Open WebUI: a history of messages, images as data URLs
     librechat    a conversation of LibreChat: messages with parents, flat or as a tree
 
-A node is `{"id", "parent_id", "created_at", "message": {"role", "content", …}}`, with content in the shapes of the APIs
-of providers; a file of the export is `{"type": "image", "source_path": NAME}`.
+A node is `{"id", "parent_id", "created_at", "message": {"role", "content", …}}`, with content in the formats of the
+providers' APIs; a file of the export is `{"type": "image", "source_path": NAME}`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ __all__ = ["ForeignConversation", "conversations_of"]
 
 
 def conversations_of(value: Any) -> list[ForeignConversation]:
-    """Read every conversation of an export; none where this is no export of these products. One that cannot be read
-    is there without nodes, and its notices say so."""
+    """Read every conversation of an export; return an empty list if it is not an export of these products. A
+    conversation that cannot be read has no nodes and a notice."""
     items = get_list(value) if isinstance(value, list) else [value]
     if not any(_reader_of(item) for item in items):
         return []

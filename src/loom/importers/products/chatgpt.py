@@ -1,8 +1,8 @@
 """ChatGPT: `conversations.json` of its data export.
 
-A conversation is a `mapping` of nodes with parent and children; `current_node` is its end. Calls of tools are messages
-of the assistant with a `recipient`, results are messages of the role tool. Pictures are pointers such as
-`file-service://file-AbC` or `sediment://file_0123`; the zip holds files whose names begin with that id.
+A conversation is a `mapping` of nodes with parent and children; `current_node` is its end. Tool calls are assistant
+messages with a `recipient`; results are messages with the role `tool`. Images are pointers such as
+`file-service://file-AbC` or `sediment://file_0123`; the zip contains files whose names begin with that id.
 """
 
 from __future__ import annotations
@@ -51,20 +51,18 @@ def _message(node_id: str, message: dict[str, Any], mapping: dict[str, Any]) -> 
         return {"role": "system", "content": "\n\n".join(text for text in texts if text.strip())}
     parts = _parts(content, get_object(message.get("metadata")))
     if role == "assistant" and recipient != "all":
-        return {"role": "assistant", "content": [_call(node_id, recipient, content, parts)]}
+        text = get_text(content.get("text")) or "\n".join(get_text(part.get("text")) for part in parts)
+        call = {"type": "tool_use", "id": node_id, "name": recipient, "input": {"input": text}}
+        return {"role": "assistant", "content": [call]}
     if role == "tool":
         name = get_text(get_object(message.get("author")).get("name"))
         return {"role": "tool", "tool_call_id": _call_above(node_id, mapping), "name": name, "content": parts}
     return {"role": role, "content": parts}
 
 
-def _call(node_id: str, recipient: str, content: dict[str, Any], parts: list[dict[str, Any]]) -> dict[str, Any]:
-    text = get_text(content.get("text")) or "\n".join(get_text(part.get("text")) for part in parts)
-    return {"type": "tool_use", "id": node_id, "name": recipient, "input": {"input": text}}
-
-
 def _call_above(node_id: str, mapping: dict[str, Any]) -> str:
-    """The id of the call that a result answers: the nearest one above, with only other results in between."""
+    """Return the id of the call that a result answers: the nearest one above, with no user message in between; empty if
+    there is none."""
     seen: set[str] = set()
     at = get_text(get_object(mapping.get(node_id)).get("parent"))
     while at and at not in seen:

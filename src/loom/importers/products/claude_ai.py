@@ -1,7 +1,7 @@
 """claude.ai: `conversations.json` of its data export.
 
-Messages name their parent; in older exports they only follow one another. Attachments hold the text that was read from
-them; of other files the export has only the name.
+Messages name their parent; in older exports they are just a list. Attachments contain their extracted text; of other
+files the export has only the names.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ def read_conversation(facts: dict[str, Any]) -> ForeignConversation:
 def _content(message: dict[str, Any]) -> list[dict[str, Any]]:
     files = [_file(get_object(item)) for key in ("files", "files_v2") for item in get_list(message.get(key))]
     attached = [_attachment(get_object(item)) for item in get_list(message.get("attachments"))]
-    said = [
+    written = [
         part
         for block in get_list(message.get("content"))
         for part in _part(get_object(block))
         if get_object(block).get("type") not in _NOT_SAID
     ]
     unique = {part["source_path"]: part for part in files}
-    return [*unique.values(), *(part for parts in attached for part in parts), *said] + (
-        [] if said else text_part(get_text(message.get("text")))
+    return [*unique.values(), *(part for parts in attached for part in parts), *written] + (
+        [] if written else text_part(get_text(message.get("text")))
     )
 
 

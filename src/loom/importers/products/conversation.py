@@ -8,7 +8,7 @@ import msgspec
 
 
 class ForeignConversation(msgspec.Struct, kw_only=True):
-    """A conversation with its branches. `head` is the id of the node where it went on."""
+    """A conversation with its branches. `head` is the id of the last node of the active branch."""
 
     kind: str
     title: str = ""
@@ -25,7 +25,7 @@ class ForeignConversation(msgspec.Struct, kw_only=True):
     notices: list[str] = msgspec.field(default_factory=list[str])
 
     def add(self, node_id: str, parent_id: str, message: dict[str, Any], *, at: Any = None, model: str = "") -> None:
-        """Add a message below another one; an empty `parent_id` begins the conversation."""
+        """Add a message below another one; an empty `parent_id` makes it a root."""
         node = {"id": node_id, "parent_id": parent_id or None, "created_at": at, "model": model, "message": message}
         self.nodes.append(node)
 
@@ -35,12 +35,12 @@ def text_part(text: str) -> list[dict[str, Any]]:
 
 
 def file_part(kind: str, pointer: str, name: str = "") -> dict[str, Any]:
-    """A file of the export, to be looked up by its name or id."""
+    """Return a part for a file of the export; `pointer` is its name or id."""
     return {"type": kind, "source_path": pointer, **({"name": name} if name else {})}
 
 
 def kind_of_file(name: str, declared: str = "") -> str:
-    """`image`, `audio` or `document`, by the type that was declared, else by the name."""
+    """Return `image`, `audio` or `document`, by the `declared` content type or else by the suffix of the name."""
     family = declared.partition("/")[0]
     if family in ("image", "audio"):
         return family

@@ -1,4 +1,4 @@
-"""OpenAI JSONL: one sample a line, as fine-tuning and batch files have them.
+"""OpenAI JSONL: one sample per line, as in fine-tuning and batch files.
 
 {"messages": […]}                                                    a conversation
 {"input": {"messages": […]}, "preferred_output": […], …}             one question, two answers

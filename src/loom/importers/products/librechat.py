@@ -1,4 +1,4 @@
-"""LibreChat: a conversation as its export writes it, with `messages` in one list or, recursively, as `messagesTree`."""
+"""LibreChat: an exported conversation, with `messages` as a list or, recursively, as `messagesTree`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def read_conversation(facts: dict[str, Any]) -> ForeignConversation:
 
 
 def _flat(messages: Any) -> Iterator[dict[str, Any]]:
-    """Parents before children. Without recursion: a conversation may be deeper than Python's stack."""
+    """Yield messages, parents before children. No recursion: a conversation may be deeper than Python's stack."""
     waiting = [get_object(message) for message in reversed(get_list(messages))]
     while waiting:
         message = waiting.pop()

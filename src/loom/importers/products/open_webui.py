@@ -1,7 +1,7 @@
-"""Open WebUI: chats as its export writes them, one or a list.
+"""Open WebUI: exported chats, one or a list.
 
-`history.messages` holds all messages by id, with parent and children; `currentId` is the end. Reasoning and calls of
-tools stand as `<details>` elements in the text.
+`history.messages` contains all messages by id, with parent and children; `currentId` is the last one. Reasoning and
+tool calls are `<details>` elements in the text.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _content(role: str, message: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _details(attributes: dict[str, str], inner: str) -> list[dict[str, Any]]:
-    """Thinking, or a call with its result; nothing where the element is the model's own."""
+    """Return thinking, or a call with its result; an empty list for a `<details>` element that the model wrote."""
     match attributes.get("type"):
         case "reasoning":
             lines = unescape(_SUMMARY.sub("", inner)).strip().splitlines()

@@ -1,4 +1,4 @@
-"""Three files for a first look: a screenshot with an error, a receipt, a leaflet of two pages. 41 KB together."""
+"""Three sample files for new users: a screenshot with an error, a receipt, a leaflet of two pages (41 KB in total)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """`question` is what a newcomer might ask about it."""
+    """A sample file; `question` is a typical question about it."""
 
     name: str
     media_type: str

@@ -1,9 +1,10 @@
 """loom/spark: the built-in demo model. It describes pixels and quotes documents; it is not a language model.
 
-No weights, no network, the same answer to the same prompt. It stands behind the same interface as every other model, so
-a newcomer without an API key can try every kind of block, and tests can ask for any behaviour with directives.
+It has no weights and no network access, and gives the same answer to the same prompt. It has the same interface as
+every other model, so that new users without an API key can try every kind of block, and tests can trigger any behaviour
+with directives.
 
-    conversation  the last message of a prompt: words, media, tool results
+    conversation  the last message of a prompt: text, media, tool results
     directives    lines such as `!fail 529`, for tests and demonstrations
     documents     which sentences of a document, or rows of a table, answer a question
     answer        the parts of an answer, in order

@@ -1,4 +1,4 @@
-"""The answer of one step: first what directives ask for, then tool calls, then what the media show, else a greeting."""
+"""The answer of one step: the parts of directives, then tool calls, then descriptions of media, else a greeting."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _SHORT_CHARS: Final = 800
 
 
 class SparkReader:
-    """Reads bytes once per answer. `texts` holds the words of the documents that were read."""
+    """Reads media once per answer. `texts` holds the texts of the documents that were read."""
 
     def __init__(self, source: MediaSource, *, reads_text: bool) -> None:
         self._source = source
@@ -58,7 +58,7 @@ class SparkReader:
         self.texts: dict[MediaRef, str] = {}
 
     async def data(self, ref: MediaRef) -> bytes:
-        """Raises `Corrupt` if the store holds another number of bytes than the prompt says."""
+        """Return the bytes of a medium. Raise `Corrupt` if their number differs from the prompt's."""
         if ref not in self._bytes:
             file = await self._source.open_local(ref)
             if file is None:
@@ -82,7 +82,7 @@ class SparkReader:
         )
 
     async def describe_image(self, data: bytes, prefix: str = "") -> AsyncIterator[TextPart]:
-        """Yield what the pixels of an image say, then its words, which take longer."""
+        """Yield a description of an image's pixels, then the text in it, which takes longer."""
         facts = await asyncio.to_thread(describe, data)
         yield TextPart(prefix + image_sentence(facts))
         if not self._reads_text or facts.kind == "plain image":
@@ -97,7 +97,7 @@ class SparkReader:
 
 
 async def _text_of(data: bytes, media_type: str, name: str) -> str:
-    """Return the words of a document. The bytes may be a slice of the medium that a reference names."""
+    """Return the text of a document. The bytes may be a slice of the referenced medium."""
     media = Media(digest=digest_of(data), media_type=media_type, size_bytes=len(data), name=name)
     return (await asyncio.to_thread(render, data, media, Text())).data.decode()
 
@@ -112,7 +112,7 @@ def image_sentence(seen: PixelFacts) -> str:
 
 
 async def answer(turn: SparkTurn, prompt: Prompt, reader: SparkReader) -> AsyncIterator[AnswerPart]:
-    """Yield the parts of this step's answer. Raises what `run_directive` raises."""
+    """Yield the parts of this step's answer. Raise what `run_directive` raises."""
     groups = steps_of(turn.directives)
     here = groups[turn.steps] if turn.steps < len(groups) else []
     for directive in here:
@@ -153,7 +153,7 @@ async def _plain_answer(turn: SparkTurn, prompt: Prompt, reader: SparkReader) ->
 
 
 def _things_meant(turn: SparkTurn) -> tuple[ShownThing, ...]:
-    """Return the medium shown earlier that the words are about: the one they name, else the first or last of a kind."""
+    """Return the earlier medium that the message is about: the one it names, else the first or last of a kind."""
     named = [one for one in turn.earlier if one.name.lower() in turn.words.lower()]
     images = [one for one in turn.earlier if one.kind != "document" and _MEANS_IMAGE.search(turn.words)]
     others = [one for one in turn.earlier if one.kind == "document" and _MEANS_DOCUMENT.search(turn.words)]
@@ -162,7 +162,7 @@ def _things_meant(turn: SparkTurn) -> tuple[ShownThing, ...]:
 
 
 async def _describe(things: Sequence[ShownThing], question: str, reader: SparkReader) -> AsyncIterator[AnswerPart]:
-    """Yield what each thing shows. What cannot be read is a sentence of the answer, not a failure."""
+    """Yield a description of each medium. A medium that cannot be read becomes a sentence, not an error."""
     for thing in things:
         prefix = f"{thing.name}: " if len(things) > 1 else ""
         try:
@@ -185,7 +185,8 @@ async def _describe(things: Sequence[ShownThing], question: str, reader: SparkRe
 
 
 async def _result_parts(result: ShownResult, question: str, reader: SparkReader) -> AsyncIterator[AnswerPart]:
-    """Yield what a tool returned: errors and short text as they are, long text searched, media described."""
+    """Yield the content of a tool result: errors and short text unchanged, quotes of long text, descriptions of
+    media."""
     things = [thing for block in result.blocks if (thing := thing_in(block)) is not None]
     texts = [block.text for block in result.blocks if isinstance(block, TextBlock) and thing_in(block) is None]
     text = "\n".join(texts).strip("\n")
@@ -198,13 +199,14 @@ async def _result_parts(result: ShownResult, question: str, reader: SparkReader)
         fence = "```" if "```" not in text else "````"
         yield TextPart(f"{result.name} returned {lines} lines:\n\n{fence}text\n{text}\n{fence}")
     elif text:
-        yield TextPart(f"{result.name} says: {text.strip()}")
+        yield TextPart(f"{result.name} returned: {text.strip()}")
     async for part in _describe(things, question, reader):
         yield part
 
 
 def _tool_calls(turn: SparkTurn, tools: Sequence[ToolSpec]) -> list[CallPart]:
-    """Return the calls that plain words ask for, if such a tool is offered. Media that are shown are not read again."""
+    """Return the calls that the message asks for, if the prompt has such a tool. Media in the prompt are not read
+    again."""
     names = {tool.name for tool in tools}
     shown = turn.things or turn.earlier
     labels = [one for one in shown if one.look and one.look[0] in names]
@@ -221,7 +223,7 @@ def _tool_calls(turn: SparkTurn, tools: Sequence[ToolSpec]) -> list[CallPart]:
 
 
 async def _cite_document(turn: SparkTurn, reader: SparkReader) -> TextPart:
-    """Quote a document of the conversation, else the leaflet that ships with Loom."""
+    """Quote a document of the conversation, else the sample leaflet."""
     for thing in (*turn.things, *reversed(turn.earlier)):
         if thing.kind == "document" and (document := await reader.document(thing)).sentences:
             return cite(document, turn.words)

@@ -14,7 +14,7 @@ class ThinkingPart(msgspec.Struct, frozen=True):
 
 
 class TextPart(msgspec.Struct, frozen=True):
-    """Citations count from the beginning of this text."""
+    """A piece of text; the positions of its citations count from its start."""
 
     text: str
     citations: tuple[Citation, ...] = ()
@@ -25,7 +25,7 @@ class ImagePart(msgspec.Struct, frozen=True):
 
 
 class CallPart(msgspec.Struct, frozen=True):
-    """`arguments` is JSON text, or the text of a directive as it is."""
+    """A tool call; `arguments` is JSON, or the unchanged text of a directive."""
 
     name: str
     arguments: str

@@ -1,4 +1,4 @@
-"""Read a prompt: the words of the last message, the media shown with them, the results of tools."""
+"""Read a prompt: the text of the last message, the media shown with it, the results of tools."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _LABEL: Final = re.compile(r"\[(?:image|document|audio): ([^\n]*)\]")
 _NAME: Final = re.compile(r"^(.*?)(?:, \d.*?)?(?:, pages ([\d-]+))?$")
 _LOOK: Final = re.compile(r'; (\w+)\((\w+)="([0-9a-f]+)"\) shows it\]$')
 PASTED_CHARS: Final = 1_200
-"""A longer message is a text to be read rather than a question."""
+"""A longer message is treated as a document rather than a question."""
 
 
 class ShownThing(msgspec.Struct, frozen=True):
-    """An image, a document or a label, for a medium of which only a line of text is shown.
+    """An image, a document, or a label: a line of text in place of a medium.
 
-    A document has bytes behind `media`, or `text` where only its words are shown; `pages` names the part that is shown,
-    where it is not the whole. `look` is the call that would show the medium of a label: tool, parameter, value.
+    A document has bytes behind `media`, or `text` if only its text is shown; `pages` names the part that is shown, if
+    not all. `look` is the call that would show the medium of a label: tool, parameter, value.
     """
 
     kind: Literal["image", "document", "label"]
@@ -40,7 +40,7 @@ class ShownThing(msgspec.Struct, frozen=True):
 
 
 class SparkTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """`words` are the user's own without directives; `steps` counts the rounds of tool results since then."""
+    """`words` is the user's text without directives; `steps` counts the rounds of tool results since that message."""
 
     words: str
     directives: tuple[Directive, ...]
@@ -51,7 +51,7 @@ class SparkTurn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_turn(prompt: Prompt) -> SparkTurn:
-    """Find the last message in which the user speaks, rather than one that only holds hoisted media."""
+    """Read the last message that the user wrote, ignoring messages that only contain hoisted media."""
     messages = prompt.messages
     asked = [at for at, message in enumerate(messages) if message.role == "user" and _words_in(message.blocks)]
     shown = [at for at, message in enumerate(messages) if message.role == "user" and not _is_moved(message.blocks[0])]
@@ -86,18 +86,18 @@ def read_turn(prompt: Prompt) -> SparkTurn:
 
 
 def _words_in(blocks: Sequence[ShownBlock]) -> list[str]:
-    """Return the texts without those that stand in for media and those that `compile` adds."""
+    """Return the texts, without those that replace media and those that `compile` adds."""
     texts = [block.text for block in blocks if isinstance(block, TextBlock) and thing_in(block) is None]
     return [text for text in texts if text not in (BEGINNING, CONTINUE) and not _NOTE.fullmatch(text)]
 
 
 def _is_moved(block: ShownBlock) -> bool:
-    """Return whether the block says that the next one belongs to an earlier message."""
+    """Return whether a block is the note that the next block belongs to an earlier message."""
     return isinstance(block, TextBlock) and _HOISTED.fullmatch(block.text) is not None
 
 
 def thing_in(block: ShownBlock) -> ShownThing | None:
-    """Return an image, a document or a label, also where a text stands in for them; None for mere words."""
+    """Return the image, document or label of a block, including texts that replace media; None for ordinary text."""
     if isinstance(block, ShownMedia):
         pages = block.ref.recipe.pages if isinstance(block.ref.recipe, Slice) else ""
         kind = "image" if block.kind == "image" else "document"

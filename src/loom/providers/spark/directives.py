@@ -10,8 +10,8 @@
     !fail 529 words                 fail as a provider would; the words are the provider's
     !fail cut                       end in the middle, without a terminal event
 
-They stand in the user's last message and run in order; a run of `!tool` lines ends a step. Text in documents, files and
-tool results is never a directive.
+Directives are lines of the user's last message and run in order; a run of `!tool` lines ends a step. Text in documents,
+files and tool results is never a directive.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _FORMS: Final = {
     "slow": (r"(?=.*[1-9])(\d+(?:\.\d+)?)\s*(?:tps)?", "takes a pace: !slow 20tps"),
     "fail": (r"(cut|[45]\d\d)(?:\s+(.*))?", "takes a status from 400 to 599 and the provider's words, or cut"),
 }
-"""Directive → the form of its argument, and how to use it."""
+"""For each directive, the pattern of its argument and its usage."""
 
 
 class Directive(msgspec.Struct, frozen=True):
-    """A line that begins with `!`. `error` says what is wrong with one that cannot be run."""
+    """A line that begins with `!`. `error` describes the problem of one that cannot be run."""
 
     name: str
     arguments: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class Directive(msgspec.Struct, frozen=True):
 
 
 def read_directives(text: str) -> tuple[tuple[Directive, ...], str]:
-    """Return the directives in order, and the text that is left."""
+    """Return the directives in order, and the remaining text."""
     found: list[Directive] = []
     for name, rest in _LINE.findall(text):
         form, usage = _FORMS.get(name, ("", ""))
@@ -80,14 +80,14 @@ def steps_of(directives: Sequence[Directive]) -> list[list[Directive]]:
 
 
 def pace_of(directives: Sequence[Directive]) -> float | None:
-    """Return the tokens per second, None without a `!slow`."""
+    """Return the tokens per second of `!slow`; None without one."""
     return next((float(found.arguments[0]) for found in directives if found.name == "slow" and not found.error), None)
 
 
 async def run_directive(directive: Directive, prompt: Prompt) -> AsyncIterator[AnswerPart]:
-    """Yield the parts that a directive asks for. `!cite` is run by `answer`, which knows the documents.
+    """Yield the parts of a directive, except `!cite`, which `answer` runs because it has the documents.
 
-    Raises the `ProviderError` of a `!fail`, and `CutOffError`.
+    Raise the `ProviderError` of a `!fail`, or `CutOffError`.
     """
     match directive:
         case Directive(error=error) if error:
@@ -100,7 +100,7 @@ async def run_directive(directive: Directive, prompt: Prompt) -> AsyncIterator[A
                 await asyncio.sleep(seconds / ticks)
                 yield ThinkingPart(f"{seconds * tick / ticks:.2f} s")
         case Directive("tool", (name, arguments)):
-            # Any name is called, offered or not: a loop must cope with a model that invents one.
+            # Call any name, even of no tool: the agent loop must handle a model that invents one.
             if not prompt.tools or prompt.sampling.tool_choice == "none":
                 yield TextPart(f"I was offered no tools, so I cannot call {name}.")
             elif arguments.startswith("{") or not arguments:
@@ -125,7 +125,7 @@ async def run_directive(directive: Directive, prompt: Prompt) -> AsyncIterator[A
             yield TextPart("This answer breaks off in the mid")
             raise CutOffError
         case Directive("fail", (status, words)):
-            # Read as a real answer of that status: the words may point at an image, the window, a capability.
+            # Classify it like a real response: the text may point at an image, the context window or a capability.
             body = {"error": {"message": words or "this failure was asked for"}}
             sent = {"media": [Embedded(ref) for ref in prompt.media()]}
             raise faults.error_from_body(int(status), body, prompt.model, sent, {})
@@ -134,7 +134,7 @@ async def run_directive(directive: Directive, prompt: Prompt) -> AsyncIterator[A
 
 
 def call_with(name: str, value: str, tools: Sequence[ToolSpec]) -> CallPart:
-    """Return a call that puts `value` into the first text that the tool takes, the required ones first."""
+    """Return a call with `value` as the tool's first text parameter; required parameters come first."""
     schema = next((tool.parameters for tool in tools if tool.name == name), dict[str, Any]())
     properties = cast("dict[str, Any]", schema.get("properties") or {})
     required = [key for key in cast("list[str]", schema.get("required") or []) if key in properties]
@@ -143,5 +143,5 @@ def call_with(name: str, value: str, tools: Sequence[ToolSpec]) -> CallPart:
 
 
 def _is_text(schema: Any) -> bool:
-    """Return whether a schema is one of plain text. A schema may also be a boolean, and a type a list of types."""
+    """Return whether a schema is of type string. A schema may also be a boolean, and its type a list."""
     return isinstance(schema, dict) and cast("dict[str, Any]", schema).get("type") == "string"

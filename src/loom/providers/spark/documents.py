@@ -1,4 +1,4 @@
-"""Which sentences of a document, or rows of a table, answer a question: those that share its words, quoted exactly."""
+"""Find the sentences of a document, or rows of a table, that share the most words with a question, and quote them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _STOP_WORDS: Final = frozenset(
 
 
 class Sentence(msgspec.Struct, frozen=True):
-    """A sentence or a row. `page` is None if the text has no pages."""
+    """A sentence or a table row. `page` is None if the text has no pages."""
 
     text: str
     page: int | None
@@ -47,7 +47,8 @@ class Sentence(msgspec.Struct, frozen=True):
 
 
 class QuotedDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """`size` is a sentence; `unit` names the parts: page, slide, sheet, or nothing; `facts` describe a table."""
+    """A document split into sentences. `size` is a sentence about its length; `unit` is `page`, `slide`, `sheet` or
+    empty; `facts` describe a table."""
 
     name: str
     sentences: tuple[Sentence, ...]
@@ -58,8 +59,8 @@ class QuotedDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_document(name: str, text: str, *, first_page: int = 1, pages: str = "", digest: str = "") -> QuotedDocument:
-    """Split a text into sentences by page. `first_page` is the number of the page that the text calls page 1; `pages`
-    names the part that was shown, if not all of it."""
+    """Split a text into sentences by page. `first_page` is the real number of the text's page 1; `pages` names the part
+    that was shown, if not all."""
     text = text[:MAX_CHARS]
     if name.lower().endswith((".csv", ".tsv")) and (table := _read_table(name, text)):
         return table
@@ -85,7 +86,7 @@ def read_document(name: str, text: str, *, first_page: int = 1, pages: str = "",
 
 
 def answer_from(document: QuotedDocument, question: str) -> TextPart:
-    """Return what a document says to a question, or what it is if there is no question."""
+    """Answer a question with quotes of a document; without a question, describe the document."""
     terms = question_terms(question, document.name)
     found = _best(document.sentences, terms)
     if found and document.unit and _ASKS_PAGES.search(question):
@@ -107,20 +108,20 @@ def answer_from(document: QuotedDocument, question: str) -> TextPart:
 
 
 def cite(document: QuotedDocument, question: str) -> TextPart:
-    """Return one quote of a document that has sentences, whatever the question."""
+    """Return one quote of a document, which must have sentences, even if none matches the question."""
     chosen = _best(document.sentences, question_terms(question, document.name)) or document.sentences
     return _quote(f"{document.name} says:", document, chosen[:1])
 
 
 def terms_of(text: str) -> frozenset[str]:
-    """Return the words that carry meaning, reduced so that "timeouts" equals "timeout"."""
+    """Return the stems of the words of a text, without stop words: "timeouts" and "timeout" have the same stem."""
     words = _WORD.findall(text.lower())
     parts = [part for word in words for part in re.split(r"[_'-]", word) if len(part) > 1]
     return frozenset(_stem(word) for word in (*words, *parts) if word not in _STOP_WORDS)
 
 
 def question_terms(question: str, name: str = "") -> dict[str, str]:
-    """Return reduced word → word as it was written. The name of the document is not part of the question."""
+    """Return the words of a question by their stems, without stop words and the words of the document's name."""
     named = terms_of(name)
     found = {_stem(word): word for word in _WORD.findall(question.lower()) if word not in _STOP_WORDS}
     return {stem: word for stem, word in found.items() if stem not in named}
@@ -134,7 +135,7 @@ def _stem(word: str) -> str:
 
 
 def _best(sentences: Sequence[Sentence], terms: dict[str, str]) -> list[Sentence]:
-    """Return the few that share most of the rarest words, in the order of the document."""
+    """Return the few sentences that share the most and rarest words, in the order of the document."""
     counts = Counter(term for sentence in sentences for term in sentence.terms & terms.keys())
     distinct = {one.text: (at, one) for at, one in reversed(list(enumerate(sentences))) if one.terms & terms.keys()}
     scored = [
@@ -147,7 +148,7 @@ def _best(sentences: Sequence[Sentence], terms: dict[str, str]) -> list[Sentence
 
 
 def _quote(opening: str, document: QuotedDocument, sentences: Sequence[Sentence]) -> TextPart:
-    """Return the opening and one line for each sentence, with citations that know where their quotes stand."""
+    """Return the opening and one line for each sentence, with a citation at the position of each quote."""
     text, citations = f"{opening}\n", list[Citation]()
     for sentence in sentences:
         quote = sentence.text[:_MAX_QUOTE_CHARS].rstrip(" ,;:-–")
@@ -168,7 +169,7 @@ def _quote(opening: str, document: QuotedDocument, sentences: Sequence[Sentence]
 
 
 def _read_table(name: str, text: str) -> QuotedDocument | None:
-    """Return the rows of a CSV as sentences, and facts about each of its columns; None if it is not a table."""
+    """Return the rows of a CSV file as sentences, with facts about its columns; None if it is not a table."""
     delimiter = max(",;\t|", key=text.partition("\n")[0].count)
     header, *rows = [row for row in csv.reader(text.splitlines(), delimiter=delimiter) if row] or [[]]
     if not rows or len(header) < 2:

@@ -37,18 +37,18 @@ from loom.providers.spark.directives import pace_of
 _PIECES: Final = re.compile(r".{1,24}\S{0,56}\s*", re.DOTALL)
 _WORDS: Final = re.compile(r"\s*\S{0,80}\s*", re.DOTALL)
 _PAGE_TEXT_TOKENS: Final = 500
-"""A page that was not read yet, as `prepare` estimates it."""
+"""The tokens of a page that was not read yet, as `prepare` estimates them."""
 
 
 class SparkProvider:
-    """Answers prompts for loom/spark. Without `reads_text` there is no OCR, which saves seconds."""
+    """Answers prompts for loom/spark. `reads_text` False disables OCR, which takes seconds."""
 
     def __init__(self, source: MediaSource, *, reads_text: bool = True) -> None:
         self._source = source
         self._reads_text = reads_text
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[DecoderEvent]:
-        """Answer a prompt. An answer that was cut off is made again, and what was shown of it is left out."""
+        """Answer a prompt. To continue an answer that was cut off, make it again without the part already shown."""
         begun = ""
         if len(prompt.messages) > 1:
             *earlier, cut, last = prompt.messages
@@ -92,7 +92,7 @@ class SparkProvider:
         yield Stopped(reason="max_tokens" if deltas.is_full else "tool_calls" if deltas.calls else "end")
 
     async def close(self) -> None:
-        """Close nothing: no connection is held open."""
+        """Do nothing: there is no connection to close."""
 
 
 class _Deltas:
@@ -110,7 +110,8 @@ class _Deltas:
         self.is_full = False
 
     async def of(self, part: AnswerPart) -> AsyncIterator[DecoderEvent]:
-        """Go on in the open block where it is text or thinking like this part, else begin the next one."""
+        """Yield the events of a part: in the open block if that is text or thinking of the same kind, else in a new
+        one."""
         if type(part) is not self._kind or isinstance(part, ImagePart | CallPart):
             for event in self.seal():
                 yield event
@@ -137,7 +138,7 @@ class _Deltas:
                 yield MediaArrived(index=self._index, media_type="image/png", data=part.png)
             case CallPart():
                 self.calls += 1
-                # Differs from the ids of every earlier step, and is the same for the same prompt.
+                # The id differs from those of all earlier steps, and is the same for the same prompt.
                 digest = hashlib.sha256(msgspec.json.encode(self._prompt.messages)).hexdigest()[:12]
                 yield CallStarted(index=self._index, id=f"spark_{digest}_{self.calls}", name=part.name)
                 for piece in self._pieces(part.arguments):
@@ -149,7 +150,7 @@ class _Deltas:
                 assert_never(part)
 
     def seal(self) -> Iterator[DecoderEvent]:
-        """End a block of thinking: it comes back to the model that made it, and to no other."""
+        """End a block of thinking with opaque data, so that it is sent back only to this model."""
         if self._kind is ThinkingPart:
             self._kind = None
             model = self._prompt.model
@@ -157,7 +158,7 @@ class _Deltas:
             yield ThinkingSealed(index=self._index, opaque=opaque)
 
     def _pieces(self, text: str) -> Iterator[str]:
-        """Yield a few words at a time, one at a time where there is a pace, until the limit of tokens is reached."""
+        """Yield a few words at a time (one if there is a pace) until the token limit is reached."""
         for piece in (_WORDS if self._pace else _PIECES).findall(text):
             tokens = _fine_tokens(piece, self._prompt.model.tokens)
             if sum(self.spent.values()) + tokens > self._most:
@@ -170,12 +171,12 @@ class _Deltas:
 
 
 def _fine_tokens(piece: str, rule: TokenRule) -> float:
-    """Pieces are counted a hundred at a time: to round up each of them would make an answer longer than it is."""
+    """Return the tokens of a piece as a fraction. Rounding up each piece would overstate the answer's length."""
     return cost.text_tokens(piece * 100, rule) / 100
 
 
 def _tokens(blocks: Sequence[ShownBlock], rule: TokenRule, texts: dict[MediaRef, str]) -> int:
-    """Return what `prepare` estimates for blocks. `texts` holds the words of documents that were read."""
+    """Return the tokens of blocks, as `prepare` estimates them. `texts` holds the texts of documents that were read."""
     total = 0
     for block in blocks:
         match block:
