@@ -100,9 +100,9 @@ class DerivedCache:
                 if entry.key not in self._known:
                     await self._learn(entry.key)
 
-    async def learn(self, pairs: Iterable[tuple[str, Recipe]]) -> None:
+    async def learn(self, wanted: Iterable[tuple[str, Recipe]]) -> None:
         """Load the facts of these (digest, recipe) pairs in one batch, so that `get` need not read one file each."""
-        keys = {_entry_key(digest, recipe_key(recipe)) for digest, recipe in pairs} - self._known.keys()
+        keys = {_entry_key(digest, recipe_key(recipe)) for digest, recipe in wanted} - self._known.keys()
         found = await self._place.peek(
             sorted(keys), _FIRST_READ_BYTES, lambda key, data, entry: _checksum(*_parse_head(key, data, entry))
         )
