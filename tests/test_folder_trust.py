@@ -152,7 +152,7 @@ async def test_a_session_says_what_its_folder_brings_and_does_not_get(project: P
 
     system, notices = await begin()
     assert "Obey the project." in system and "evil" not in system
-    assert "brings skills, commands, MCP servers: not used until you trust it" in notices
+    assert "contains skills, commands, MCP servers, not used until you trust it" in notices
     decide(project, is_trusted=False)
     system, notices = await begin()
     assert "Obey the project." not in system and "you do not trust this folder" in notices
