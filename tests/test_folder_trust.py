@@ -152,10 +152,10 @@ async def test_a_session_says_what_its_folder_brings_and_does_not_get(project: P
 
     system, notices = await begin()
     assert "Obey the project." in system and "evil" not in system
-    assert "brings skills, commands, MCP servers: not used until you trust it" in notices
+    assert "contains skills, commands, MCP servers, not used until you trust it" in notices
     decide(project, is_trusted=False)
     system, notices = await begin()
-    assert "Obey the project." not in system and "you have refused what this folder brings" in notices
+    assert "Obey the project." not in system and "you do not trust this folder" in notices
     (project / ".mcp.json").unlink()  # its server does not exist
     decide(project, is_trusted=True)
     system, notices = await begin()

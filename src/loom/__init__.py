@@ -1,6 +1,6 @@
 """Loom: a conversation is written once, as blocks that refer to bytes by digest, and compiled for any model.
 
-The public names. Each is imported when it is first used, so that `import loom` costs next to nothing.
+The public names. Each is imported when it is first used, so that `import loom` is fast.
 """
 
 from __future__ import annotations

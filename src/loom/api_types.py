@@ -1,8 +1,8 @@
-"""The values that a session library takes and returns, local or over HTTP. They are defined here once: `Library` and
+"""The values that a session library takes and returns, local or over HTTP. They are defined only here: `Library` and
 `Session` use them, the daemon and its client send them, and the OpenAPI document and the web client's types are
 generated from them.
 
-Times are seconds since the epoch. Nodes, media and sessions are named by the ids that the store gives them.
+Times are seconds since the epoch. Nodes, media and sessions are identified by the ids of the store.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from loom.sampling import Sampling, sampling_of
 Name: TypeAlias = Annotated[str, Meta(max_length=1_000)]
 Caption: TypeAlias = Annotated[str, Meta(max_length=1_000_000)]
 ToolPatterns: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=200)]
-"""Names of tools, or patterns such as `SERVER__*`; `["*"]` means all of them."""
+"""Names of tools, or patterns such as `SERVER__*`; `["*"]` means all tools."""
 Key: TypeAlias = Annotated[str, Meta(min_length=1, max_length=300)]
 FORMS: Final = r"^(full|low|thumb|(page|thumb):[1-9][0-9]{0,5}|sent:.+)$"
-"""Those in which a medium is served."""
+"""The forms in which a medium is served."""
 SessionState: TypeAlias = Literal["idle", "running", "waiting", "queued"]
 OverrideChoice: TypeAlias = Literal["full", "low", "text", "omitted", "auto"]
 
 
 class ProblemText(msgspec.Struct, frozen=True):
-    """`code` is for programs, `message` says what happened, `hint` what to do."""
+    """An error: `code` is for programs, `message` describes the problem, `hint` the next step."""
 
     code: str
     message: str
@@ -37,7 +37,7 @@ class ProblemText(msgspec.Struct, frozen=True):
 
 
 class ProblemBody(msgspec.Struct, frozen=True, kw_only=True):
-    """A problem after RFC 9457. `title` says what happened, `detail` what to do, `code` is for programs."""
+    """A problem as in RFC 9457: `title` describes the problem, `detail` the next step, `code` is for programs."""
 
     type: str = ""
     title: str = ""
@@ -45,11 +45,11 @@ class ProblemBody(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     code: str = ""
     error: ProblemText
-    """The same in the shape of older versions."""
+    """The error in the format of older versions."""
 
 
 class Status(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`degraded` names parts that are away while the daemon works on without them."""
+    """The daemon's health. `degraded` names parts that are unavailable while the daemon works without them."""
 
     status: str
     degraded: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class RunningDaemon(msgspec.Struct, frozen=True):
-    """What a running daemon writes into its file, for clients of the same machine. `certificate` is the file of its TLS
+    """The file that a running daemon writes for clients of the same machine. `certificate` is the file of its TLS
     certificate, which they trust."""
 
     pid: int
@@ -77,7 +77,7 @@ class Login(msgspec.Struct, frozen=True):
 
 
 class AuthMethods(msgspec.Struct, frozen=True):
-    """`password`: whether `POST /v1/login` takes a password or a user's key."""
+    """The supported sign-in methods. `password`: whether `POST /v1/login` accepts a password or a user's key."""
 
     password: bool
 
@@ -106,7 +106,7 @@ class MemberChange(msgspec.Struct, frozen=True):
 
 
 class LoginView(msgspec.Struct, frozen=True, kw_only=True):
-    """A browser that is signed in. `current` is the one that asks."""
+    """A browser that is signed in. `current` is the one that sent the request."""
 
     id: str
     user: str
@@ -122,7 +122,7 @@ class LoginList(msgspec.Struct, frozen=True):
 
 
 class LoginLink(msgspec.Struct, frozen=True):
-    """Opens the web client once."""
+    """A link that opens the web client once."""
 
     url: str
 
@@ -182,16 +182,16 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
     context_tokens: int
     capabilities: CapabilityView
     origins: dict[str, FactOrigin]
-    """How each capability is known; one that is not listed here is declared."""
+    """The origin of each capability; one that is not listed is declared."""
     input_usd_per_million: float | None
     output_usd_per_million: float | None
     ready: bool
     needs: str
-    """What to do before it can be used; empty if it is ready."""
+    """The command to run before it can be used; empty if it is ready."""
 
 
 class GatewayModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model as the APIs of OpenAI and Anthropic list it."""
+    """A model in the format of the OpenAI and Anthropic APIs."""
 
     id: str
     object: Literal["model"] = "model"
@@ -203,7 +203,8 @@ class GatewayModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelList(msgspec.Struct, frozen=True):
-    """`models` is Loom's own list; the other fields are what clients of OpenAI's and Anthropic's APIs read."""
+    """The available models. `models` is Loom's own list; the other fields are for clients of the OpenAI and Anthropic
+    APIs."""
 
     models: tuple[ModelView, ...]
     default: str
@@ -227,7 +228,7 @@ class ToolList(msgspec.Struct, frozen=True):
 
 
 class AgentView(msgspec.Struct, frozen=True, kw_only=True):
-    """A configured agent. `model` empty means the default model; `tools` null means all."""
+    """A configured agent. Empty `model` means the default model; `tools` null means all."""
 
     name: str
     description: str
@@ -240,8 +241,8 @@ class AgentList(msgspec.Struct, frozen=True):
 
 
 class CommandView(msgspec.Struct, frozen=True, kw_only=True):
-    """A slash command of the user or of the workspace. `$ARGUMENTS` in `text` stands for what is written behind it,
-    `$1` to `$9` for its words; a session replaces `/NAME` itself."""
+    """A slash command of the user or of the workspace. `$ARGUMENTS` in `text` is replaced with the text after the
+    command, `$1` to `$9` with its words; a session expands `/NAME` itself."""
 
     name: str
     description: str
@@ -310,7 +311,7 @@ class NewKey(msgspec.Struct, frozen=True):
 
 
 class MediaView(msgspec.Struct, frozen=True, kw_only=True):
-    """A file in the store. `block` is what a message that shows it holds."""
+    """A file in the store. `block` is the block that shows it in a message."""
 
     id: str
     digest: str
@@ -329,14 +330,15 @@ class MediaView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewMedia(msgspec.Struct, frozen=True, kw_only=True):
-    """One of three: bytes in base64, an address to fetch, or the digest of what may be there already."""
+    """A file to store, as one of three: bytes in base64, a URL to fetch, or the digest of bytes that may already be
+    stored."""
 
     base64: str = ""
     url: Annotated[str, Meta(max_length=8_000)] = ""
     digest: Annotated[str, Meta(max_length=100)] = ""
     name: Name = ""
     password: Annotated[str, Meta(max_length=500)] = ""
-    """Of a PDF. A copy without it is kept."""
+    """The password of a PDF. A decrypted copy is stored."""
 
 
 class MediaName(msgspec.Struct, frozen=True):
@@ -344,7 +346,8 @@ class MediaName(msgspec.Struct, frozen=True):
 
 
 class MediaForm(msgspec.Struct, frozen=True):
-    """`v`: full, low, thumb, page:N, thumb:N (a small page), sent:MODEL; `session`: whose plan `sent` looks at."""
+    """The form of a medium. `v`: full, low, thumb, page:N, thumb:N (a small page), sent:MODEL; `session`: the session
+    whose plan `sent` uses."""
 
     v: Annotated[str, Meta(max_length=300, pattern=FORMS)] = "full"
     session: Annotated[str, Meta(max_length=100)] = ""
@@ -357,7 +360,7 @@ class MediaText(msgspec.Struct, frozen=True):
 
 
 class NewDescription(msgspec.Struct, frozen=True):
-    """`model` empty means the one that is configured to describe images."""
+    """A request for a description. Empty `model` means the configured describer."""
 
     model: Name = ""
 
@@ -369,7 +372,7 @@ class DescriptionView(msgspec.Struct, frozen=True):
 
 class MediaPage(msgspec.Struct, frozen=True):
     page: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
-    """Zero means all of it."""
+    """Zero means all pages."""
 
 
 class SampleView(msgspec.Struct, frozen=True):
@@ -387,13 +390,13 @@ class SampleList(msgspec.Struct, frozen=True):
 
 
 class PromptBody(msgspec.Struct, frozen=True, kw_only=True):
-    """A prompt of the library. `$name` in it is a field; `$input` is what the user says."""
+    """A prompt of the library. `$name` in its text is a field; `$input` is the user's input."""
 
     text: Caption
     system: Caption = ""
     model: Name = ""
     params: dict[str, Annotated[str, Meta(max_length=10_000)]] = msgspec.field(default_factory=dict[str, str])
-    """Values of fields, unless others are given."""
+    """Default values of fields."""
 
 
 class PromptView(msgspec.Struct, frozen=True, kw_only=True):
@@ -403,9 +406,9 @@ class PromptView(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     params: dict[str, str]
     fields: tuple[str, ...]
-    """The names for which a value is needed."""
+    """The names of fields that need a value."""
     is_shared: bool
-    """Whether all users have it. Administrators change those; every user has prompts of their own besides."""
+    """Whether all users have it. Only administrators change such prompts; every user also has prompts of their own."""
 
 
 class PromptList(msgspec.Struct, frozen=True):
@@ -416,12 +419,12 @@ class PromptList(msgspec.Struct, frozen=True):
 
 
 class RequestChoices(Sampling, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How to answer: what is set wins over the model's settings. What a platform lacks is not sent, and a notice names
-    it."""
+    """Options of an answer; they take precedence over the model's settings. Options that a platform does not support
+    are not sent, and a notice names them."""
 
 
 def choices_of(thinking: ThinkingLevel, options: RequestChoices | None) -> Sampling:
-    """Return the options of a request body; its `thinking` wins over the one among them."""
+    """Return the options of a request body; its `thinking` takes precedence over the one in its options."""
     return sampling_of(None if options is None else msgspec.to_builtins(options), thinking=thinking)
 
 
@@ -432,13 +435,13 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     workspace: Annotated[str, Meta(max_length=4_096)] = ""
     thinking: ThinkingLevel = ""
     options: RequestChoices | None = None
-    """For all its messages."""
+    """The options of all its messages."""
     agent: Name = ""
-    """An agent of the configuration."""
+    """The name of a configured agent."""
     tools: ToolPatterns = ("*",)
     """The tools that it may use."""
     plan_mode: bool = False
-    """Offer only reading tools until the user approves a plan."""
+    """Offer only tools that read, until the user approves a plan."""
 
 
 class SessionChangeBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -451,21 +454,21 @@ class SessionChangeBody(msgspec.Struct, frozen=True, kw_only=True):
     pinned: bool | None = None
     workspace: Annotated[str, Meta(max_length=4_096)] | None = None
     thinking: ThinkingLevel | None = None
-    """Empty leaves it to the model again."""
+    """Empty restores the model's default."""
     options: RequestChoices | None = None
     """Replaces the options of the session."""
     agent: Name | None = None
     """Its tools and rules apply from the next message on; the system prompt stays. Empty: no agent."""
     system: Caption | None = None
-    """The system prompt from the next message on; empty restores the one that the session began with."""
+    """The system prompt from the next message on; empty restores the one that the session started with."""
     tools: ToolPatterns | None = None
     """The tools that it may use from the next message on."""
     plan_mode: bool | None = None
 
 
 class SessionView(msgspec.Struct, frozen=True, kw_only=True):
-    """`title` is the beginning of the first message until the session is renamed; `rev` counts every change, and is the
-    ETag."""
+    """A session. `title` is the beginning of the first message until the session is renamed; `rev` counts every change,
+    and is the ETag."""
 
     id: str
     title: str
@@ -480,7 +483,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     last_seq: int
     state: SessionState
     options: Sampling
-    """What the session sets for all its messages."""
+    """The options of all its messages."""
     snippet: str
     thumb: str | None
     """The digest of the newest image."""
@@ -488,9 +491,9 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ("*",)
     """The tools that it may use, or patterns."""
     plan_mode: bool = False
-    """Whether only reading tools are offered until the user approves a plan."""
+    """Whether only tools that read are offered, until the user approves a plan."""
     damage: str = ""
-    """What is wrong with a session that cannot be read."""
+    """The problem with a session that cannot be read."""
     folder: str = ""
     tags: tuple[str, ...] = ()
     pinned: bool = False
@@ -520,9 +523,9 @@ class ShareView(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     node: str
-    """Its last message."""
+    """The last message that is shared."""
     path: str
-    """The address on this server; only told when the link is made."""
+    """The path on this server; only known when the link is created."""
     created_at: float
     expires_at: float | None
 
@@ -534,7 +537,7 @@ class ShareList(msgspec.Struct, frozen=True):
 class SessionPage(msgspec.Struct, frozen=True):
     sessions: tuple[SessionView, ...]
     next: str | None
-    """Give it as `before` to get the next page; None at the end."""
+    """The `before` of the next page; None at the end."""
 
 
 class SessionQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -548,7 +551,7 @@ class SessionQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """What the answers of a path, or of all branches, have used."""
+    """The usage of the answers on a path, or on all branches."""
 
     answers: int
     usage: Usage
@@ -558,9 +561,9 @@ class UsageTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 class SessionUsage(msgspec.Struct, frozen=True, kw_only=True):
     path: UsageTotals
-    """From the root to the head."""
+    """The answers from the root to the head."""
     total: UsageTotals
-    """All branches."""
+    """The answers on all branches."""
 
 
 class UsageQuery(msgspec.Struct, frozen=True):
@@ -568,28 +571,28 @@ class UsageQuery(msgspec.Struct, frozen=True):
 
 
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What one model has used in one session on one day, in the time zone of the server."""
+    """The usage of one model in one session on one day, in the time zone of the server."""
 
     day: str
     """`YYYY-MM-DD`."""
     model: str
-    """Empty if it is not known."""
+    """Empty if the model is not known."""
     session: str
     title: str
     answers: int = 0
     usage: Usage = Usage()
     estimated_tokens: int = 0
-    """What was estimated for the requests before they were sent."""
+    """The estimated tokens of the requests before they were sent."""
     estimated_input_tokens: int = 0
-    """What was billed for those of them that were estimated."""
+    """The billed input tokens of the requests that were estimated."""
     usd: float = 0.0
-    """Of the answers whose price is known."""
+    """The price of the answers whose price is known."""
     unpriced: int = 0
-    """Answers whose price is not known."""
+    """The number of answers whose price is not known."""
 
 
 class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Today and the days before it, oldest first."""
+    """The usage of today and the days before it, oldest first."""
 
     days: int
     rows: tuple[UsageRow, ...]
@@ -628,7 +631,7 @@ class TreeView(msgspec.Struct, frozen=True):
     head: str
     nodes: tuple[TreeNode, ...]
     next: str | None = None
-    """Give it as `after` to get the next page; null at the end."""
+    """The `after` of the next page; null at the end."""
 
     def _repr_html_(self) -> str:
         """Return the outline that a notebook shows; the head is bold."""
@@ -642,7 +645,8 @@ class TreeView(msgspec.Struct, frozen=True):
 
 
 class TreeQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of the tree, parents before children. `after` is the last node of the page before; `limit` 0 means all."""
+    """A page of the tree, parents before children. `after` is the last node of the previous page; `limit` 0 means
+    all."""
 
     after: Annotated[str, Meta(max_length=300)] = ""
     limit: Annotated[int, Meta(ge=0, le=100_000)] = 0

@@ -34,12 +34,12 @@ _MAX_PATH_CHARS = 4_096
 class AsyncLoom:
     """A runtime for a program. Use it in an `async with` block.
 
-    `model` is a name or a provider of your own. `tools` mix names of built-in tools, typed functions and `Tool`
-    objects; "all" means every built-in tool. `approve` decides on every call, once: it gets an `ApprovalRequest` and
-    returns `Allow()`, `Deny(reason)` or `Ask()`, with or without `await`. `providers` answer for the platforms that
-    they are given for. `store` and `media` say where sessions and bytes are kept ("postgresql://…",
-    "s3://bucket/prefix"). `system` begins every session. `agents` are used as `session(agent=NAME)`; each is a mapping
-    with the fields of `[agents.NAME]`: `model`, `system`, `tools`, `description`. `config` replaces the user's
+    `model` is a name or a custom provider. `tools` mix names of built-in tools, typed functions and `Tool` objects;
+    "all" means every built-in tool. `approve` decides on every call, once: it receives an `ApprovalRequest` and returns
+    `Allow()`, `Deny(reason)` or `Ask()`, with or without `await`. `providers` replace the providers of the platforms
+    that they are given for. `store` and `media` are the locations of sessions and bytes ("postgresql://…",
+    "s3://bucket/prefix"). `system` is the default system prompt. `agents` are used as `session(agent=NAME)`; each is a
+    mapping with the fields of `[agents.NAME]`: `model`, `system`, `tools`, `description`. `config` replaces the user's
     configuration.
     """
 
@@ -98,7 +98,7 @@ class AsyncLoom:
         agent: str = "",
         tools: Iterable[str | Tool | Callable[..., Any]] | None = None,
     ) -> LocalSession:
-        """Begin a session, or open an earlier one by its id. `tools` are those that it may call; None means all that
+        """Create a session, or open an existing one by its id. `tools` are those that it may call; None means all that
         this object was given."""
         return await self.runtime.session(
             session_id,
@@ -128,7 +128,7 @@ class AsyncLoom:
 
 
 def as_contents(content: tuple[Content, ...]) -> tuple[Content, ...]:
-    """Return the parts of a question; of the strings after the first, those that name a file are that file."""
+    """Return the parts of a question. A string after the first that names a file is replaced with that file."""
     return (*content[:1], *(_as_content(item) for item in content[1:]))
 
 

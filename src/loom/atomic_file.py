@@ -1,4 +1,4 @@
-"""Replace a file as a whole: a reader, and a machine that loses power, sees the old content or the new one."""
+"""Atomic replacement of a file: a reader, or a machine that loses power, sees either the old content or the new one."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def write_file_whole(file: Path, data: str | bytes, *, mode: int = 0o600, privat
     """Write `data` to a temporary file beside `file`, sync it, rename it and sync the folder.
 
     `mode` (less the umask) is for a new file; an existing one keeps its own, and a symbolic link is followed. With
-    `private` the file gets `mode` in any case, and a link is replaced. Missing folders are created for their owner
-    alone. Devices and pipes are written to directly. Raises OSError.
+    `private` the file always gets `mode`, and a link is replaced. Missing folders are created for their owner only.
+    Devices and pipes are written to directly. Raise `OSError` if that fails.
     """
     target = file if private else file.resolve()
     raw = data.encode() if isinstance(data, str) else data
@@ -34,7 +34,7 @@ def write_file_whole(file: Path, data: str | bytes, *, mode: int = 0o600, privat
 
 
 def create_file_once(file: Path, data: str, *, mode: int = 0o600) -> bool:
-    """Create `file` with `data`. Return False, and change nothing, if it exists: of several processes one wins."""
+    """Create `file` with `data`. Return False, and change nothing, if it exists: of several processes, one succeeds."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _fresh_file(file, data.encode(), mode, None) as fresh:
         try:
@@ -47,7 +47,7 @@ def create_file_once(file: Path, data: str, *, mode: int = 0o600) -> bool:
 
 @contextlib.contextmanager
 def _fresh_file(target: Path, raw: bytes, mode: int, mode_kept: int | None) -> Generator[Path]:
-    """Yield a synced file with these bytes beside `target`; removed in the end unless it was renamed."""
+    """Yield a synced file with these bytes beside `target`; it is removed at the end unless it was renamed."""
     fresh = target.with_name(f".{target.name[:100]}-{secrets.token_hex(6)}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:

@@ -5,7 +5,7 @@
     │   ├── ApprovalGone            an approval that is no longer pending
     │   └── KeyReused               an Idempotency-Key that was used for another message
     ├── ConfigError                 names the file, the key and what was expected
-    ├── BudgetSpent                 a session, or a day, has cost what it may
+    ├── BudgetSpent                 a session, or a day, has reached its budget
     ├── MediaError                  Unreadable · Unsupported · TooLarge · Encrypted
     │                               raised at intake, before anything is stored
     ├── StoreError                  NotFound (NotSent) · Newer · Corrupt · Conflict (Stale) · Full · ReadOnly
@@ -14,7 +14,7 @@
     ├── ProviderError               provider, model, status, retry_after, request id
     │   ├── NotAuthorised · RateLimited · Overloaded · Unavailable · Refused
     │   ├── TooManyBytes · ContextOverflow · MediaRefused (with the media) · CapabilityMissing
-    │   ├── OutputInvalid           an answer that does not match the schema that was asked for
+    │   ├── OutputInvalid           an answer that does not match the requested schema
     │   └── WireError               an answer of the provider that cannot be parsed
     └── ToolError                   raised by a tool; becomes ToolResult(is_error=True); never leaves a turn
 
@@ -75,7 +75,7 @@ class ConfigError(LoomError):
 
 
 class BudgetSpent(LoomError):
-    """A session, or all sessions of today, have cost what the settings allow. No further turn begins."""
+    """A session, or all sessions of today, have reached their budget. No further turn starts."""
 
     code = "budget.spent"
 
@@ -127,7 +127,7 @@ class NotFound(StoreError):
 
 
 class NotSent(NotFound):
-    """The model is not sent these bytes: it gets their text, or nothing."""
+    """The model does not receive these bytes: it gets their text, or nothing."""
 
     code = "media.not_sent"
 
@@ -151,7 +151,7 @@ class Conflict(StoreError):
 
 
 class Stale(Conflict):
-    """The session has another revision than the one that the change names."""
+    """The session has a different revision than the one in the request."""
 
     code = "store.stale"
 
@@ -175,8 +175,8 @@ class Unreachable(StoreError):
 
 
 class BlobsUnavailable(Unreachable):
-    """The bucket or the folder of media cannot be used for now. What is stored there is neither missing nor damaged: a
-    request can go on without it, and a later one may have it again."""
+    """The bucket or the folder of media is temporarily unavailable. What is stored there is neither missing nor
+    damaged: a request can be sent without it, and a later one may include it again."""
 
     code = "store.blobs_unavailable"
 
@@ -268,7 +268,7 @@ class CapabilityMissing(ProviderError):
 
 
 class OutputInvalid(ProviderError):
-    """The answer does not match the schema that was asked for, also after it was asked for once more."""
+    """The answer does not match the requested schema, even after a second attempt."""
 
     code = "output.invalid"
 

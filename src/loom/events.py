@@ -1,7 +1,7 @@
-"""Events of a running turn: deltas from the model, and what interfaces receive besides. A fold makes them a message.
+"""Events of a running turn: deltas from the model, and events for interfaces. A fold turns them into a message.
 
-Model events carry the `index` of their block; the message holds its blocks in the order of their index.
-No event carries bytes: an image from a model is stored first and arrives as a media reference.
+Model events carry the `index` of their block; the message holds its blocks in the order of their index. No event
+carries bytes: an image from a model is stored first and arrives as a media reference.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ StopReason: TypeAlias = Literal[
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
-    """`type` is a literal of each class, so a checker narrows an `Event` by `event.type == "text"` and by `match`."""
+    """The base of all events. `type` is a literal of each class, so a type checker narrows an `Event` by `event.type ==
+    "text"` and by `match`."""
 
 
 # Events from a decoder ----------------------------------------------------------------------------------------------
@@ -108,7 +109,7 @@ class ImageAdded(_Event, frozen=True, tag="image"):
 
 
 class BlockAdded(_Event, frozen=True, tag="block"):
-    """A block of the provider's own kind, whole: a call of a tool that it runs itself, or its result."""
+    """A complete provider-specific block: a call of a tool that the provider runs itself, or its result."""
 
     type: ClassVar[Literal["block"]] = "block"
     index: int
@@ -162,7 +163,7 @@ def is_model_event(event: object) -> TypeIs[ModelEvent]:
 
 
 class RetryScheduled(msgspec.Struct, frozen=True, kw_only=True):
-    """A provider waits before it sends the request again. Only providers emit it, before the first word of an answer;
+    """A provider waits before it sends the request again. Only providers emit it, before the first part of an answer;
     it becomes a notice."""
 
     seconds: float
@@ -176,7 +177,7 @@ DecoderEvent: TypeAlias = ModelEvent | MediaArrived | RetryScheduled
 
 
 class TurnStarted(_Event, frozen=True, tag="turn_started"):
-    """`message` is the id of the queued message that the turn answers; empty if it was not queued."""
+    """A turn has started. `message` is the id of the queued message that it answers; empty if it was not queued."""
 
     type: ClassVar[Literal["turn_started"]] = "turn_started"
     turn: str
@@ -237,7 +238,7 @@ class ToolFinished(_Event, frozen=True, tag="tool_finished"):
 
 
 class ApprovalRequested(_Event, frozen=True, tag="approval_requested"):
-    """`action` is the exact command or diff, with control characters escaped."""
+    """An approval is pending. `action` is the exact command or diff, with control characters escaped."""
 
     type: ClassVar[Literal["approval_requested"]] = "approval_requested"
     approval: str
@@ -245,7 +246,7 @@ class ApprovalRequested(_Event, frozen=True, tag="approval_requested"):
     action: str
     pattern: str = ""
     values: dict[str, Any] | None = None
-    """The JSON Schema of values that are asked for: an approval carries them as `reason`. None: yes or no."""
+    """The JSON Schema of values to enter: the answer carries them as `reason`. None: yes or no."""
 
 
 class ApprovalAnswered(_Event, frozen=True, tag="approval_answered"):
@@ -254,7 +255,7 @@ class ApprovalAnswered(_Event, frozen=True, tag="approval_answered"):
     answer: Literal["once", "always", "deny"]
     reason: str = ""
     by: str = ""
-    """The user of the daemon who answered; empty for the owner and for what no one answered."""
+    """The user of the daemon who answered; empty for the owner, and if the request was closed without an answer."""
 
 
 class NoticeRaised(_Event, frozen=True, tag="notice"):
@@ -266,8 +267,8 @@ class NoticeRaised(_Event, frozen=True, tag="notice"):
 
 
 class MessageQueued(_Event, frozen=True, tag="message_queued"):
-    """`id` identifies it in the queue; empty if the sender waits for the turn instead. `steers`: the running turn reads
-    it at its next step."""
+    """A message was queued. `id` identifies it in the queue; empty if the sender waits for the turn instead. `steers`:
+    the running turn reads it at its next step."""
 
     type: ClassVar[Literal["message_queued"]] = "message_queued"
     message: Message
@@ -284,7 +285,7 @@ class TurnFinished(_Event, frozen=True, tag="turn_finished"):
 
 
 class TurnFailed(_Event, frozen=True, tag="turn_failed"):
-    """`code`, `text` and `hint` are those of the error."""
+    """A turn has failed. `code`, `text` and `hint` are those of the error."""
 
     type: ClassVar[Literal["turn_failed"]] = "turn_failed"
     turn: str
@@ -313,7 +314,7 @@ Event: TypeAlias = (
 
 class Envelope(msgspec.Struct, frozen=True):
     """An event with its number: `seq` counts within the session. The store has every number; on a socket or a stream,
-    pieces of a text that follow each other may come as one, with the number of the last."""
+    consecutive parts of a text may be joined, with the number of the last one."""
 
     seq: int
     session: str
@@ -331,7 +332,7 @@ def _number(fraction: Any) -> float:
 
 
 class _StoredMessage(msgspec.Struct, frozen=True):
-    """A `MessageStored` as the log keeps it: the message itself is in the forest. Older logs hold both."""
+    """A `MessageStored` in the log: the message itself is in the forest. Older logs contain both."""
 
     node: str
     type: str = "message_stored"
@@ -358,7 +359,7 @@ def stored_node_of(data: bytes) -> str:
 
 
 def decode_event(data: bytes | str) -> Event:
-    """Return the event in `data`; raise `ContentError` if it is none."""
+    """Return the event in `data`; raise `ContentError` if it is not an event."""
     try:
         return _decoder.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
@@ -369,7 +370,7 @@ def decode_event(data: bytes | str) -> Event:
 
 
 class Folded(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a step. `complete` requires the provider's terminal event; `cut_calls` were cut off."""
+    """The result of a step. `complete` requires the provider's terminal event; `cut_calls` were interrupted."""
 
     message: Message | None
     usage: Usage
@@ -398,7 +399,7 @@ class _Draft:
 
 
 class Fold:
-    """Collects model events in order. `result()` may be called at any time, also after the stream was cut off."""
+    """Collects model events in order. `result()` may be called at any time, also after an interrupted stream."""
 
     def __init__(self) -> None:
         self._drafts: dict[int, _Draft] = {}

@@ -1,4 +1,4 @@
-"""Library: the protocol for everything beside a single session. `LocalLibrary` (`runtime.library`) uses the stores of
+"""Library: the protocol for everything except a single session. `LocalLibrary` (`runtime.library`) uses the stores of
 this process, `RemoteLibrary` (`client`) a daemon."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PAGE: Final = 100
 
 
 class Library(Protocol):
-    """All sessions, the media, and what sessions can use."""
+    """All sessions, the media, and the models, tools, agents and commands that sessions can use."""
 
     # Sessions --------------------------------------------------------------------------------------------------------
 
@@ -56,18 +56,18 @@ class Library(Protocol):
         before: str = "",
     ) -> SessionPage:
         """Return sessions, newest first; with `query`, those with matching messages, best first. `before` is `next` of
-        the page before."""
+        the previous page."""
         ...
 
     async def open(self, session_id: str, *, tools: Sequence[str] | None = None) -> Session:
-        """Return a session by its full id; raise `NotFound`. `tools` limits what messages sent through this object may
-        call (None: all)."""
+        """Return a session by its full id; raise `NotFound` if there is none. `tools` limits the tools for messages
+        sent through this object (None: all)."""
         ...
 
     async def find(self, text: str = LATEST, *, workspace: str = "") -> SessionView:
-        """Return the session that `text` names: `latest` (of one `workspace`, if given), its number in the list, its id
-        or the beginning or end of it (6 characters or more), or its title. Raise `NotFound` if there is none, or more
-        than one."""
+        """Return the session that `text` refers to: `latest` (of one `workspace`, if given), its number in the list,
+        its id or the beginning or end of it (6 characters or more), or its title. Raise `NotFound` if there is none, or
+        more than one."""
         ...
 
     async def find_message(self, node: str) -> MessagePlace:
@@ -85,21 +85,21 @@ class Library(Protocol):
         agent: str = "",
         tools: Sequence[str] | None = None,
     ) -> Session:
-        """Create a session. `model` empty means that of the `agent`, or the default model; `workspace` empty, the
+        """Create a session. Empty `model` means that of the `agent`, or the default model; empty `workspace` means the
         working directory; `agent` is the name of a configured agent."""
         ...
 
     async def import_messages(
         self, messages: Sequence[Message], *, title: str = "", model: str = "", system: str = "", workspace: str = ""
     ) -> ImportView:
-        """Store a conversation of another program as a session. Its media are in the store (`upload`). A session that
-        has the same conversation at its head is returned instead of a new one."""
+        """Store a conversation of another program as a session. Its media must be in the store (`upload`). If a session
+        has the same conversation at its head, return that one instead of a new one."""
         ...
 
     async def import_file(self, source: Path | bytes, name: str = "") -> ImportReport:
         """Store the conversations of a file as sessions, with their branches, media and times: Loom's own export (JSON
         or zip), exports of ChatGPT, claude.ai, Open WebUI and LibreChat, OpenAI JSONL, transcripts of agents. `name` is
-        for messages about bytes. Raise `LoomError` if nothing can be read."""
+        the name of `source` in error messages if it is bytes. Raise `LoomError` if nothing can be read."""
         ...
 
     async def delete(self, session_id: str) -> int:
@@ -111,11 +111,12 @@ class Library(Protocol):
         ...
 
     async def share(self, session_id: str, *, days: float = 0) -> ShareView:
-        """Make a link by which the conversation, as it is now, is read without signing in. `days` 0 means for good."""
+        """Create a link to read the conversation, in its current state, without signing in. `days` 0 means that it does
+        not expire."""
         ...
 
     async def shares(self, session_id: str) -> tuple[ShareView, ...]:
-        """Return the links of a session, newest first. Their addresses are not known any more."""
+        """Return the links of a session, newest first. Their URLs are no longer known."""
         ...
 
     async def unshare(self, session_id: str, share_id: str) -> None:
@@ -133,7 +134,7 @@ class Library(Protocol):
     # Media -----------------------------------------------------------------------------------------------------------
 
     async def ingest(self, *content: Content) -> Ingested:
-        """Store content and return its blocks, with notices about what happened to them on the way."""
+        """Store content and return its blocks, with notices about changes to it."""
         ...
 
     async def upload(self, *content: Content) -> tuple[ContentBlock, ...]:
@@ -145,7 +146,8 @@ class Library(Protocol):
         ...
 
     async def open_media(self, digest: str, form: str = "full") -> MediaBytes:
-        """Open a medium in one of the forms that `Session.open_media` names; `sent:MODEL` shows it alone."""
+        """Open a medium in one of the forms of `Session.open_media`; `sent:MODEL` is its form in a message of its
+        own."""
         ...
 
     async def media_text(self, digest: str, *, page: int = 0) -> MediaText:
@@ -153,7 +155,7 @@ class Library(Protocol):
         ...
 
     async def describe(self, digest: str, model: str = "") -> DescriptionView:
-        """Let a model (empty: the configured describer) describe an image in words; the result is stored."""
+        """Let a model (empty: the configured describer) describe an image; the result is stored."""
         ...
 
     # What sessions can use -------------------------------------------------------------------------------------------
@@ -185,7 +187,7 @@ class Library(Protocol):
         ...
 
     async def usage(self, days: int = 30) -> UsageReport:
-        """Return what answers have used and cost since `days` days, by day, model and session."""
+        """Return the usage and cost of answers of the last `days` days, by day, model and session."""
         ...
 
     async def limits(self) -> ConfigView:
@@ -194,7 +196,7 @@ class Library(Protocol):
 
 
 class FindableSession(Protocol):
-    """What a session is found by."""
+    """The fields by which a session is found."""
 
     @property
     def id(self) -> str: ...
@@ -228,7 +230,7 @@ async def all_sessions(
 
 
 async def find_session(sessions: AsyncIterable[S], text: str = LATEST, *, workspace: str = "") -> S:
-    """Return the rule of `Library.find`, for any list of sessions, newest first."""
+    """Find a session like `Library.find`, in any list of sessions, newest first."""
     if text == LATEST:
         async for found in sessions:
             if not workspace or found.workspace == workspace:
@@ -255,5 +257,5 @@ async def find_session(sessions: AsyncIterable[S], text: str = LATEST, *, worksp
 
 
 async def read_media(library: Library, digest: str) -> bytes:
-    """Return the bytes of a medium, fit to be shown."""
+    """Return the bytes of a medium in a form that can be shown."""
     return await (await library.open_media(digest)).read()

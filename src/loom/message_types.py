@@ -1,4 +1,4 @@
-"""The same for messages, events and plans. See `api_types`."""
+"""The values of messages, events and plans. See `api_types`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from loom.prompt import Reason, Rendition
 
 
 class ImageReference(msgspec.Struct, frozen=True, tag="image_ref"):
-    """A image of the store."""
+    """An image in the store."""
 
     image_id: Key
     name: Name = ""
 
 
 class MediaReference(msgspec.Struct, frozen=True, tag="media"):
-    """Any file of the store, of a document perhaps only some pages."""
+    """A file in the store; for a document, possibly only some pages."""
 
     digest: Key
     name: Name = ""
@@ -52,7 +52,7 @@ ContentInput: TypeAlias = (
 
 
 class ImageInput(msgspec.Struct, frozen=True, kw_only=True):
-    """`data` is base64, or a data: URL. `mime` is not trusted: the bytes say what they are."""
+    """An image. `data` is base64, or a data: URL. `mime` is not trusted: the type is detected from the bytes."""
 
     data: str = ""
     url: Annotated[str, Meta(max_length=8_000)] = ""
@@ -63,28 +63,28 @@ class ImageInput(msgspec.Struct, frozen=True, kw_only=True):
 class MessageBody(msgspec.Struct, frozen=True, kw_only=True):
     message: Caption = ""
     text: Caption = ""
-    """The same as `message`."""
+    """Another name of `message`."""
     blocks: Annotated[tuple[ContentInput, ...], Meta(max_length=200)] = ()
     images: Annotated[tuple[ImageInput, ...], Meta(max_length=64)] = ()
     workspace: Annotated[str, Meta(max_length=4_096)] = ""
     model: Name = ""
     models: Annotated[tuple[Name, ...], Meta(max_length=8)] = ()
-    """Several models that answer it, one after another; their answers are versions of one another."""
+    """Several models that answer it, one after another; their answers are siblings."""
     parent: Key | None = None
     """Answer this node instead of the head: edit and resend."""
     n: Annotated[int, Meta(ge=1, le=10)] = 1
     tools: Annotated[tuple[Name, ...], Meta(max_length=200)] | None = None
-    """The tools that may be called for it; null means all that there are."""
+    """The tools that may be called for it; null means all that are available."""
     thinking: ThinkingLevel = ""
-    """How much the model may think about this message; empty leaves it to the session and the settings."""
+    """How much the model thinks about this message; empty uses the default of the session and the settings."""
     options: RequestChoices | None = None
-    """Of this message only."""
+    """The options of this message only."""
     steer: bool = False
-    """Let the turn that runs read it at its next step, instead of giving it a turn of its own."""
+    """Let the running turn read it at its next step, instead of starting a turn of its own."""
 
 
 class PostedMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """It is on disk. `events` is where to watch what becomes of it."""
+    """A message that is on disk. `events` is the path at which to watch its turn."""
 
     message: str
     node: str | None
@@ -110,7 +110,7 @@ class RegenerateBody(msgspec.Struct, frozen=True, kw_only=True):
 
 class Cancel(msgspec.Struct, frozen=True, kw_only=True):
     turn: Annotated[str, Meta(max_length=300)] = ""
-    """Only this one: where another runs, it goes on. Without it, whichever runs."""
+    """Cancel only this turn; without it, cancel the turn that is running."""
 
 
 class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,7 +152,7 @@ class ConversationMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewImport(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation of another program. Its media are in the store already."""
+    """A conversation of another program. Its media must be in the store."""
 
     messages: Annotated[tuple[ConversationMessage, ...], Meta(min_length=1, max_length=100_000)]
     title: Name = ""
@@ -162,8 +162,8 @@ class NewImport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ImportView(msgspec.Struct, frozen=True, kw_only=True):
-    """`is_new`: whether no session had this conversation at its head; `shared`: how many of its messages, from
-    the first on, were stored already."""
+    """The session of an import. `is_new`: whether no session had this conversation at its head; `shared`: how many of
+    its messages, from the first one, were already stored."""
 
     session: SessionView
     is_new: bool
@@ -171,24 +171,24 @@ class ImportView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ImportedSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation of a file, and the session that holds it now."""
+    """A conversation of a file, and the session that contains it now."""
 
     kind: str
     """The program that wrote it, as far as known."""
     session: str
     title: str
     messages: int
-    """All branches together."""
+    """The number of messages on all branches."""
     media: int
     shared: int
-    """How many of its messages Loom held already."""
+    """How many of its messages were already stored."""
     is_new: bool
     notices: tuple[str, ...]
-    """What was repaired, left out, or not in the file."""
+    """Notices about repairs, and about content that was left out or missing in the file."""
 
 
 class ImportReport(msgspec.Struct, frozen=True):
-    """`notices` are about the file as a whole."""
+    """The result of an import. `notices` are about the file as a whole."""
 
     sessions: tuple[ImportedSession, ...]
     notices: tuple[str, ...] = ()
@@ -200,7 +200,7 @@ class QueuedView(msgspec.Struct, frozen=True, kw_only=True):
     blocks: tuple[Block, ...]
     created_at: float
     steers: bool = False
-    """Whether the turn that runs reads it at its next step."""
+    """Whether the running turn reads it at its next step."""
 
 
 class QueueView(msgspec.Struct, frozen=True):
@@ -212,7 +212,7 @@ class ApprovalList(msgspec.Struct, frozen=True):
 
 
 class SessionApprovals(msgspec.Struct, frozen=True, kw_only=True):
-    """A session and the approvals that it waits for."""
+    """A session and its pending approvals."""
 
     session: SessionView
     approvals: tuple[ApprovalRequested, ...]
@@ -241,7 +241,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
     """A page of the path to a node, oldest first, and the state of the session. `watch(after=seq)` continues it without
-    a gap. `more`: whether there are older messages; give the first one's node as `before`."""
+    a gap. `more`: whether there are older messages; pass the node of the first one as `before`."""
 
     messages: tuple[MessageView, ...]
     more: bool
@@ -252,7 +252,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     approvals: tuple[ApprovalRequested, ...]
     running: Running | None
     branches: int = 1
-    """How many ends the branches of the session have."""
+    """The number of branches of the session."""
 
 
 # Plans ----------------------------------------------------------------------------------------------------------------
@@ -266,27 +266,27 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
     thinking: ThinkingLevel = ""
     options: RequestChoices | None = None
-    """Those of the message that is planned."""
+    """The options of the message that is planned."""
     last: bool = False
-    """Whether to return what each model was sent last."""
+    """Whether to include the last request to each model."""
     limit: Annotated[int, Meta(ge=0, le=100_000)] = 0
-    """How many rows, the newest first counted; 0 means all. Totals are always those of the whole request."""
+    """The number of rows, counted from the newest; 0 means all. Totals are always those of the whole request."""
     before: Annotated[str, Meta(max_length=300)] = ""
-    """`next` of the page before: rows above it."""
+    """`next` of the previous page: rows above it."""
     sent: bool = False
-    """Plan the last request again, as it was sent, instead of the next one; for a model that was not asked yet, the
-    next one."""
+    """Plan the last request again, as it was sent, instead of the next one; for a model without a request so far, plan
+    the next one."""
 
 
 class PlanTokens(msgspec.Struct, frozen=True, kw_only=True, rename={"incoming": "in"}):
     incoming: int
     budget: int | None
-    """None where there is no limit."""
+    """None if there is no limit."""
     exact: bool
 
 
 class LastRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A block as a model was sent it last."""
+    """A block of the last request to a model."""
 
     key: str
     kind: str
@@ -315,11 +315,11 @@ class PlanModel(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...]
     error: ProblemText | None
     rendition_tokens: dict[Rendition, int] = msgspec.field(default_factory=dict[Rendition, int])
-    """The tokens of all rows, by the form in which they are shown."""
+    """The tokens of all rows, by rendition."""
     calibration: PlanCalibration | None = None
     """What `tokens` are corrected by; None where no answer was billed yet."""
     last: tuple[LastRow, ...] | None = None
-    """The blocks of the last request that it was really sent; None where it was not asked yet."""
+    """The blocks of the last request that was sent to it; None if there was none."""
 
 
 class PlanCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -332,7 +332,7 @@ class PlanCell(msgspec.Struct, frozen=True, kw_only=True):
 
 class PlanRow(msgspec.Struct, frozen=True, kw_only=True):
     key: str
-    """The name of this block in overrides."""
+    """The key of this block in overrides."""
     node: str
     message: int
     block: int
@@ -342,7 +342,7 @@ class PlanRow(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     digest: str
     alt: str
-    """The user's own text for it in this session."""
+    """The user's text alternative for it in this session."""
     by_model: dict[str, PlanCell]
 
 
@@ -351,7 +351,7 @@ class PlanView(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[PlanRow, ...]
     rev: int
     next: str | None = None
-    """Give it as `before` to get the rows above; null at the beginning of the conversation."""
+    """The `before` for the rows above; null at the beginning of the conversation."""
     above: int = 0
     """How many rows are above."""
 
@@ -372,6 +372,6 @@ class WireView(msgspec.Struct, frozen=True):
 
 
 class EventQuery(msgspec.Struct, frozen=True):
-    """`after`: the number of the last event that was seen, or `now`."""
+    """`after`: the number of the last event that was received, or `now`."""
 
     after: Annotated[str, Meta(max_length=20, pattern="^([0-9]+|now)$")] = "0"

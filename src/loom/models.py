@@ -1,7 +1,7 @@
-"""What is true of a model: what it takes, what it refuses, how its tokens are counted, what must be sent back.
+"""Facts about a model: what it supports, its limits, how its tokens are counted, and what must be sent back to it.
 
-Values only. Where the facts come from (catalogue, endpoint, user, experience) is `providers`' business; every
-capability remembers it in `origins`.
+Plain values. `providers` collects the facts from the catalogue, the endpoint, the user and earlier refusals; `origins`
+records the source of every capability.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ProviderName: TypeAlias = Literal[
     "vertex",
     "loom",
 ]
-"""The service as every face names it."""
+"""The name of the service in all interfaces."""
 
 FactOrigin: TypeAlias = Literal["declared", "asked", "learned", "user", "guessed"]
 
@@ -56,7 +56,8 @@ _PRODUCERS: Final[dict[str, str]] = {
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """`accepts` are the media types taken in a user's message, `result_accepts` those taken inside a tool result."""
+    """What a model supports. `accepts` are the media types in a user's message, `result_accepts` those inside a tool
+    result."""
 
     accepts: tuple[str, ...] = ()
     result_accepts: tuple[str, ...] = ()
@@ -86,18 +87,18 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the platform refuses. `None` means that it states no limit. `as_of` is the day on which this was true."""
+    """The limits of a platform. None means that it states no limit. `as_of` is the day on which they were checked."""
 
     context_tokens: int = 8_192
     max_output_tokens: int = 4_096
     default_output_tokens: int | None = None
-    """What is asked for where nothing is said and the platform wants a number; None: `max_output_tokens`."""
+    """The value to send if none is set and the platform requires one; None: `max_output_tokens`."""
     max_request_bytes: int | None = None
     max_image_encoded_bytes: int | None = None
     max_document_encoded_bytes: int | None = None
     max_image_side_px: int | None = None
     many_images: int | None = None
-    """More images than this in one request, history included, and each is held to `many_images_side_px`."""
+    """If one request, history included, has more images than this, each is limited to `many_images_side_px`."""
     many_images_side_px: int | None = None
     max_images: int | None = None
     max_pages: int | None = None
@@ -105,7 +106,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenRule(msgspec.Struct, frozen=True, kw_only=True):
-    """How a family counts. `image` names a published formula in `compile/cost.py`; the rest are its parameters."""
+    """How a model family counts tokens. `image` names a published formula in `compile/cost.py`; the others are its
+    parameters."""
 
     image: Literal["patches28", "patches32", "tiles", "ceiling", "crops", "flat"] = "flat"
     max_edge_px: int = 0
@@ -117,7 +119,8 @@ class TokenRule(msgspec.Struct, frozen=True, kw_only=True):
     image_tokens: int = 768
     low_tokens: int = 0
     page_tokens: int = 0
-    """Tokens of a PDF page beyond its image: fixed where the platform says so, else its text is counted."""
+    """Tokens of a PDF page in addition to its image: fixed if the platform states them, otherwise its text is
+    counted."""
     page_as_image: bool = False
     audio_tokens_per_second: float = 0.0
     video_tokens_per_second: float = 0.0
@@ -126,37 +129,39 @@ class TokenRule(msgspec.Struct, frozen=True, kw_only=True):
 
 ThinkingLevel: TypeAlias = Literal["", "off", "minimal", "low", "medium", "high", "xhigh", "max"]
 THINKING_LEVELS: Final[tuple[ThinkingLevel, ...]] = get_args(ThinkingLevel)
-"""From nothing to the most."""
+"""The levels from lowest to highest."""
 
 _BUDGETS: Final = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 24_576, "xhigh": 49_152, "max": 1_000_000}
 
 
 class ThinkingRule(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether old reasoning goes back, and how it is asked for."""
+    """Whether earlier thinking is sent back, and how thinking is requested."""
 
     replay: Literal["never", "own", "bound", "tool_turns"] = "never"
-    """never · own: to the model that made it · bound: own, and only behind an untouched prefix · tool_turns: the key
-    must be present on every assistant message that called tools."""
+    """never · own: to the model that produced it · bound: own, and only after an unchanged prefix · tool_turns: the key
+    must be present on every assistant message with tool calls."""
     request: Literal["none", "budget", "adaptive", "always", "level", "effort", "flag"] = "none"
     levels: tuple[ThinkingLevel, ...] = ("off", "low", "medium", "high")
-    """The efforts that this family takes, lowest first; `off` is one of them where thinking can be switched off."""
+    """The levels that this family supports, lowest first; `off` is one of them if thinking can be switched off."""
     min_budget: int = 1_024
     max_budget: int = 32_768
-    """Tokens for thoughts, where they are asked for by number."""
+    """The limits of thinking tokens, if they are requested as a number."""
     refuses_forced_calls: bool = False
-    """Whether a call cannot be demanded while the model thinks."""
+    """Whether a tool call cannot be forced while the model thinks."""
     asks_for_summary: bool = False
-    """Whether thoughts come without words unless their summary is asked for."""
+    """Whether thinking arrives without text unless a summary is requested."""
     place: Literal["any", "first", "before"] = "any"
-    """any · first: a message that holds thinking begins with it · before: it stands directly before what it led to. In
-    both of the latter nothing else of its message may be changed, and it is never the last."""
+    """any · first: a message with thinking begins with it · before: thinking is directly before the content that it led
+    to. In the last two cases nothing else in its message may be changed, and thinking is never the last block."""
     keys: tuple[str, ...] = ()
-    """Opaque data without any of these is not whole, and is not sent back."""
+    """Opaque data without any of these keys is incomplete, and is not sent back."""
     signature_required: bool = False
-    """A call of the current turn without its signature is refused; foreign calls carry the platform's sentinel."""
+    """Whether a call of the current turn without its signature is refused; calls of other models carry the platform's
+    placeholder."""
 
     def nearest(self, wish: ThinkingLevel) -> ThinkingLevel:
-        """Return the highest level of this family that is not above the wish, else its lowest; empty for no wish."""
+        """Return the highest level of this family that is not above `wish`, otherwise its lowest; empty if `wish`
+        is."""
         levels: list[ThinkingLevel] = list(self.levels)
         if wish != "off" and "off" in levels:
             levels.remove("off")
@@ -167,14 +172,14 @@ class ThinkingRule(msgspec.Struct, frozen=True, kw_only=True):
         return below[-1] if below else levels[0]
 
     def budget(self, wish: ThinkingLevel, max_tokens: int) -> int:
-        """Return the tokens for thoughts: half of the answer's at most, so that some are left for words."""
+        """Return the thinking tokens: at most half of the answer's, so that enough are left for text."""
         if wish == "off":
             return 0 if "off" in self.levels else self.min_budget
         return max(self.min_budget, min(_BUDGETS[wish], self.max_budget, max_tokens // 2))
 
 
 class CacheRule(msgspec.Struct, frozen=True, kw_only=True):
-    """What a cached token costs relative to a fresh one, and how the cache is asked for."""
+    """The cost of cached tokens relative to uncached ones, and how caching is requested."""
 
     mode: Literal["none", "explicit", "automatic"] = "none"
     write: float = 1.0
@@ -183,7 +188,7 @@ class CacheRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdRule(msgspec.Struct, frozen=True, kw_only=True):
-    """Which tool-call ids are legal. Illegal ones are replaced by `prefix` + a digest, cut to `length`."""
+    """The valid tool-call ids. Invalid ones are replaced with `prefix` and a digest, truncated to `length`."""
 
     pattern: str = ""
     prefix: str = ""
@@ -191,26 +196,26 @@ class IdRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatDialect(msgspec.Struct, frozen=True, kw_only=True):
-    """How a service or server departs from plain Chat Completions. The defaults are what most servers understand."""
+    """How a service or server deviates from plain Chat Completions. The defaults are what most servers support."""
 
     system_role: Literal["system", "developer"] = "system"
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     stream_usage: bool = True
-    """Whether usage must be asked for (`stream_options`)."""
+    """Whether usage must be requested (`stream_options`)."""
     think_tags: bool = True
     """Whether `<think>…</think>` at the beginning of the content is thinking."""
     reasoning_fields: bool = True
-    """Whether thinking goes back in the field that it came in."""
+    """Whether thinking is sent back in the field in which it was received."""
     thinking: Literal["effort", "switch_and_effort", "reasoning_object", "template_flag"] = "effort"
     """effort: `reasoning_effort` · switch_and_effort: `thinking: {type}` beside it · reasoning_object: `reasoning:
     {effort}` · template_flag: `chat_template_kwargs: {enable_thinking}`."""
     off_word: str = "none"
-    """The effort by which thinking is switched off."""
+    """The effort that switches thinking off."""
     seed_field: Literal["seed", "random_seed"] = "seed"
     forced_word: Literal["required", "any"] = "required"
-    """The tool choice that demands a call."""
+    """The tool choice that forces a call."""
     output_schema: Literal["json_schema", "json_object"] = "json_schema"
-    """json_object: the service promises JSON but reads no schema; words say what it must hold."""
+    """json_object: the service guarantees JSON but does not read a schema; the prompt describes it."""
     user_field: Literal["user", "safety_identifier"] = "user"
     audio_part: Literal["object", "bare"] = "object"
     """object: `{data, format}` · bare: the base64 itself."""
@@ -218,7 +223,7 @@ class ChatDialect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """US dollars for a million tokens. Cached ones cost as much as fresh ones where nothing else is said."""
+    """US dollars for a million tokens. If nothing else is set, cached tokens cost as much as uncached ones."""
 
     input: float = 0.0
     output: float = 0.0
@@ -227,7 +232,8 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """The thing asked. `name` is what goes on the wire, `reference` what a person types: `anthropic/claude-opus-5`."""
+    """A model of a platform. `name` is its name on the wire, `reference` the one that users type:
+    `anthropic/claude-opus-5`."""
 
     provider: ProviderName
     name: str
@@ -235,11 +241,11 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     family: str = ""
     base_url: str = ""
     auth: Literal["bearer", "x-goog-api-key", "api-key"] = "bearer"
-    """The header that carries the key."""
+    """The header with the key."""
     price: Price | None = None
-    """What the user says that it costs; None: the price list decides."""
+    """The price that the user configured; None: that of the price list."""
     alias: str = ""
-    """The name under which it is configured, where it has one: its own key is found there."""
+    """The name under which it is configured, if any; its own key is stored there."""
     capabilities: Capabilities = Capabilities()
     limits: Limits = Limits()
     tokens: TokenRule = TokenRule()
@@ -247,27 +253,27 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     cache: CacheRule = CacheRule()
     ids: IdRule = IdRule()
     dialect: ChatDialect = ChatDialect()
-    """What `wire/openai_chat` does differently for this service."""
+    """How `wire/openai_chat` differs for this service."""
     user_after_tool: bool = True
-    """Whether a user's message may directly follow tool results."""
+    """Whether a user message may directly follow tool results."""
     system_messages: Literal["none", "anywhere", "after_user"] = "none"
     """Where system messages may stand inside a conversation: `after_user` is at the end of a user's turn."""
     calls_need_tools: bool = False
-    """Whether a history with calls is refused where the request defines no tool."""
+    """Whether a history with calls is refused if the request defines no tool."""
     sampling: bool = True
-    """Whether temperature and its like are taken at all."""
+    """Whether temperature and similar options are supported at all."""
     options: tuple[str, ...] = ("top_p", "seed", "stop", "tool_choice", "tool_name", "parallel_calls", "output_schema")
-    """The fields of `Sampling` beyond the common ones that the platform takes; the default is what most servers
-    understand. `stop:sampling` means: where `sampling` is true."""
+    """The fields of `Sampling` beyond the common ones that the platform supports; the default is what most servers
+    support. `stop:sampling` means: if `sampling` is true."""
     own_blocks: tuple[str, ...] = ()
-    """Types of blocks that only this platform has and takes back, such as those of tools that it runs itself; `*`: all
-    that it made."""
+    """Types of provider-specific blocks that this platform accepts, such as those of tools that it runs itself; `*`:
+    all of its own."""
     server_tools: dict[str, dict[str, Any]] = {}
-    """What switches on the tools that the platform runs itself, by name: an entry of the request's `tools`."""
+    """The entries of the request's `tools` that enable tools that the platform runs itself, by name."""
     schema_with_tools: bool = True
-    """Whether a request may have both tools and a schema for the answer; where it may not, words ask for the JSON."""
+    """Whether a request may have both tools and a schema for the answer; if not, the prompt asks for the JSON."""
     detail: Detail = "auto"
-    """How closely pictures are looked at where they do not say so themselves."""
+    """The detail of images that do not set their own."""
 
     @property
     def reference(self) -> str:
@@ -275,11 +281,11 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_detail(self) -> bool:
-        """Whether a request can say how closely to look; where it cannot, a smaller picture is sent."""
+        """Whether a request can set the detail of an image; if not, a smaller image is sent."""
         return self.wire in ("openai_chat", "openai_responses") or self.tokens.image == "ceiling"
 
     def without(self, kind: str) -> Model:
-        """The same model after it refused a kind of media (`image/`, `audio/`, `application/pdf`): not sent again."""
+        """Return the model without a kind of media that it refused (`image/`, `audio/`, `application/pdf`)."""
         accepts = tuple(found for found in self.capabilities.accepts if not found.startswith(kind))
         capabilities = msgspec.structs.replace(
             self.capabilities,
@@ -291,12 +297,12 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def opaque_owner(self) -> str:
-        """Whose opaque data this model reads back: one name for all doors to the same family."""
+        """The owner of the opaque data that this model reads: one name for all platforms of the same family."""
         return _PRODUCERS.get(self.provider, self.provider)
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Tokens as billed. `input_tokens` is everything that went in, cached or not, on every provider."""
+    """Tokens as billed. `input_tokens` includes cached tokens, for every provider."""
 
     input_tokens: int = 0
     output_tokens: int = 0

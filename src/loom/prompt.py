@@ -1,7 +1,7 @@
-"""Prompt: exactly what one model will be shown. Receipt: what was given up on the way, and why.
+"""Prompt: exactly what one model will be shown. Receipt: what was changed or left out, and why.
 
-The waist of Loom: above it everything is provider-neutral, below it everything is transcription. Every block of a
-prompt is one that the model accepts; media are references that become base64 at the socket.
+The boundary between the two halves of Loom: everything before it is independent of providers, everything after it is
+encoding. Every block of a prompt is one that the model accepts; media are references that become base64 at the socket.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from loom.models import Model
 from loom.sampling import Sampling
 
 CONTINUE_ANSWER: Final = "[The answer above was cut off. Continue exactly where it stopped; repeat nothing.]"
-"""Asks a model for the rest of an answer after the connection broke, or a process ended, in the middle of it."""
+"""Asks a model for the rest of an answer after it was interrupted by a lost connection or the end of a process."""
 
 Rendition: TypeAlias = Literal["full", "low", "pages", "text", "omitted"]
 Reason: TypeAlias = Literal[
@@ -40,7 +40,7 @@ Reason: TypeAlias = Literal[
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool as a model sees it: a JSON Schema object for its arguments."""
+    """The description of a tool for a model, with a JSON Schema object for its arguments."""
 
     name: str
     description: str
@@ -48,9 +48,9 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MediaRef(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes to be written at the socket: the medium itself (`recipe` None) or what a recipe makes of it.
+    """Bytes to be written at the socket: the medium itself (`recipe` None) or the result of a recipe.
 
-    `size_bytes` is exact once the prompt is settled; before that it may be the recipe's bound (`exact` False).
+    `size_bytes` is exact once the prompt is settled; before that it may be the recipe's upper bound (`exact` False).
     """
 
     digest: str
@@ -62,7 +62,7 @@ class MediaRef(msgspec.Struct, frozen=True, kw_only=True):
     height: int | None = None
     pages: int | None = None
     file_id: str = ""
-    """The provider's own id of an earlier upload of these bytes; sent instead of them."""
+    """The provider's id of an earlier upload of these bytes; sent instead of them."""
 
     @property
     def encoded_bytes(self) -> int:
@@ -85,8 +85,8 @@ class ShownResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
 
 
 class ShownRaw(msgspec.Struct, frozen=True, kw_only=True, tag="raw"):
-    """A block of the platform's own kind (`Model.own_blocks`), such as a call of a tool that the platform runs: it goes
-    back as it came. A prompt must keep calls and results of such tools together."""
+    """A provider-specific block (`Model.own_blocks`), such as a call of a tool that the platform runs, to be sent back
+    unchanged. A prompt must keep calls and results of such tools together."""
 
     data: dict[str, Any]
 
@@ -102,8 +102,8 @@ class ShownMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """`system` only for models that take system messages inside a conversation."""
     blocks: tuple[ShownBlock, ...]
     form: tuple[Any, ...] | None = None
-    """What is written instead of the blocks: the items of the request as they came, with `Embedded` media. Empty where
-    the message before holds this one too."""
+    """The items of the original request, with `Embedded` media, to be written instead of the blocks. Empty if the items
+    of the message before include this one."""
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,13 +113,14 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[ToolSpec, ...] = ()
     sampling: Sampling = Sampling()
     body: BodyForm | None = None
-    """The fields of the request as they came, for this very provider and protocol."""
+    """The fields of the original request, for this provider and protocol."""
     stable_messages: int = 0
-    """How many leading messages the next prompt will repeat unchanged: where a cache may end."""
+    """How many leading messages the next prompt will repeat unchanged: the position at which a cache may end."""
 
     @property
     def is_as_it_came(self) -> bool:
-        """Whether the request is the one that a client wrote for this provider: its fields and all its messages."""
+        """Whether the request is exactly the one that a client wrote for this provider: its fields and all its
+        messages."""
         return self.body is not None and all(message.form is not None for message in self.messages)
 
     def media(self) -> tuple[MediaRef, ...]:
@@ -139,8 +140,8 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 
 @final
 class Embedded:
-    """A place in a request's JSON where the base64 of a medium goes, behind `prefix`. Not a struct: an encoder of JSON
-    must stop at it and ask."""
+    """A position in a request's JSON for the base64 of a medium, after `prefix`. It is not a struct, so that a JSON
+    encoder stops at it and calls its hook."""
 
     __slots__ = ("prefix", "ref")
 
@@ -159,7 +160,7 @@ class Embedded:
 
 
 class ReceiptRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One block of the path and what became of it. `message` and `block` are positions in the path."""
+    """One block of the path and its rendition. `message` and `block` are positions in the path."""
 
     message: int
     block: int
@@ -182,7 +183,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """For every block of the path: its rendition and why; and the totals against the four budgets."""
+    """For every block of the path: its rendition and the reason; and the totals against the four budgets."""
 
     model: str
     rows: tuple[ReceiptRow, ...]
@@ -190,14 +191,14 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     budgets: Totals
     notices: tuple[str, ...] = ()
     once: tuple[str, ...] = ()
-    """Those of the notices that a session shows once for a model, however many requests they are true of."""
+    """The notices that a session shows once for a model, even if they apply to many requests."""
     unsent_options: tuple[str, ...] = ()
-    """Options that were asked for and that the platform does not have."""
+    """Requested options that the platform does not support."""
     cached_rows: int = 0
-    """How many leading rows are as in the last request to this model: its provider's cache may hold them."""
+    """How many leading rows are the same as in the last request to this model: its provider may have them cached."""
 
     def _repr_html_(self) -> str:
-        """Return the table that a notebook shows: what each block became, and what it takes."""
+        """Return the table that a notebook shows: the rendition and the cost of each block."""
         rows = [
             (f"{row.kind} {row.label}", row.rendition, "; ".join(filter(None, (row.reason, row.detail))), row.tokens)
             for row in self.rows
@@ -209,7 +210,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def html_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a plain HTML table, everything escaped."""
+    """Return a plain HTML table, with everything escaped."""
     titles = "".join(f"<th>{escape(title)}</th>" for title in head)
     lines = "".join(f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table>"

@@ -1,6 +1,6 @@
-"""How a model is to answer: thinking, sampling and the other options of a request.
+"""How a model should answer: thinking, sampling and the other options of a request. Plain values.
 
-Values only. A later layer wins over an earlier one, field by field: the model's settings, the session's, the message's.
+A later layer takes precedence over an earlier one, field by field: the model's settings, the session's, the message's.
 """
 
 from __future__ import annotations
@@ -20,26 +20,28 @@ ShortText: TypeAlias = Annotated[str, Meta(max_length=1_000)]
 
 
 class OutputSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """The JSON that the answer must be: a JSON Schema object, and a name for the services that ask for one."""
+    """The format of the answer: a JSON Schema object, and a name for the services that require one."""
 
     schema: dict[str, Any]
     name: Annotated[str, Meta(max_length=200)] = "answer"
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the model is to answer. What a platform lacks is not sent; `unsupported_options` names it."""
+    """The options of an answer. Those that a platform does not support are not sent; `unsupported_options` names
+    them."""
 
     max_tokens: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
-    """None: as much as the platform allows."""
+    """None: as many as the platform allows."""
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     stop: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=1_000)], ...], Meta(max_length=16)] = ()
     thinking: ThinkingLevel = ""
-    """Empty leaves it to the model. A level that a family does not have becomes the nearest one that it has."""
+    """Empty uses the model's default. A level that a family does not support becomes the nearest one that it
+    supports."""
     tool_choice: Literal["auto", "none", "any"] = "auto"
     tool_name: ShortText = ""
-    """The one tool that must be called; with `tool_choice` "any"."""
+    """The only tool that may be called, and must be; with `tool_choice` "any"."""
     parallel_calls: bool | None = None
     output_schema: OutputSchema | None = None
     service_tier: ShortText = ""
@@ -48,16 +50,16 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     server_tools: Annotated[tuple[ShortText, ...], Meta(max_length=8)] = ()
     """Tools that the platform runs itself: `web_search`, `web_fetch`, `code_execution`, `image_generation`."""
     cache_key: ShortText = ""
-    """Requests with the same key are sent to the same cache."""
+    """Requests with the same key are routed to the same cache."""
     cache: CacheWish = ""
-    """`1h` keeps the prefix cached for an hour where the platform offers it, at a higher price; `off` caches nothing
-    where the platform lets us decide."""
+    """`1h` keeps the prefix cached for an hour if the platform supports it, at a higher price; `off` disables caching
+    if the platform allows it."""
     extra_body: dict[str, Any] = {}
-    """Fields that are merged into the request as they are, deep; they cannot replace the conversation."""
+    """Fields that are merged deeply into the request; they cannot replace the conversation."""
     extra_headers: dict[str, str] = {}
 
     def override(self, other: Sampling) -> Sampling:
-        """Return these options with those that `other` sets; objects are merged, and its values win."""
+        """Return these options overridden by those that `other` sets; objects are merged."""
         changes: dict[str, Any] = {
             name: value for name in OPTION_NAMES if (value := getattr(other, name)) != getattr(_DEFAULT, name)
         }
@@ -70,11 +72,11 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 _DEFAULT: Final = Sampling()
 OPTION_NAMES: Final = Sampling.__struct_fields__
 Choices: TypeAlias = Sampling | Mapping[str, Any] | None
-"""Options as a caller writes them: `{"top_p": 0.9}`."""
+"""Options as callers write them: `{"top_p": 0.9}`."""
 
 
 def merge_objects(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `base` with the fields of `over`; objects inside are merged the same way."""
+    """Return `base` with the fields of `over`; nested objects are merged the same way."""
     merged = dict(base)
     for key, value in over.items():
         inside: Any = merged.get(key)
@@ -83,11 +85,11 @@ def merge_objects(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str,
     return merged
 
 
-# What callers write ------------------------------------------------------------------------------------------------
+# Options from callers ------------------------------------------------------------------------------------------------
 
 
 def sampling_of(options: Choices = None, *, thinking: str = "") -> Sampling:
-    """Return the options that a caller wrote as a mapping; raise `ContentError` that names what is wrong."""
+    """Return the options of a mapping; raise `ContentError` with the name of an invalid one."""
     found = options if isinstance(options, Sampling) else _convert(dict(options or {}))
     if not thinking:
         return found
@@ -95,7 +97,7 @@ def sampling_of(options: Choices = None, *, thinking: str = "") -> Sampling:
 
 
 def stored_sampling(stored: Any) -> Sampling:
-    """Return options that were stored; what cannot be read sets nothing."""
+    """Return stored options; if they cannot be read, return none."""
     try:
         return msgspec.convert(stored or {}, Sampling)
     except msgspec.ValidationError:
@@ -103,10 +105,9 @@ def stored_sampling(stored: Any) -> Sampling:
 
 
 def read_options(written: Iterable[str]) -> Sampling:
-    """Return what `KEY=VALUE` texts set: `top_p=0.9`, `stop=END`, `extra_body.top_k=40`, `extra_headers.X-Team=a`.
-
-    A value is JSON where the option is not text. Raise `ContentError` for an unknown option or an invalid value.
-    """
+    """Return the options of `KEY=VALUE` texts: `top_p=0.9`, `stop=END`, `extra_body.top_k=40`,
+    `extra_headers.X-Team=a`. A value is JSON if the option is not text. Raise `ContentError` for an unknown option or
+    an invalid value."""
     values: dict[str, Any] = {}
     for text in written:
         key, equals, value = text.partition("=")
@@ -153,15 +154,15 @@ def _convert(values: dict[str, Any]) -> Sampling:
     return msgspec.convert(values, Sampling)
 
 
-# What a platform takes ---------------------------------------------------------------------------------------------
+# Options that a platform supports ------------------------------------------------------------------------------------
 
 COMMON: Final = ("max_tokens", "temperature", "extra_body", "extra_headers")
-"""Taken everywhere (a temperature where `Model.sampling` says so); the others are named in the catalogue."""
+"""Supported by all platforms (a temperature if `Model.sampling` is true); the catalogue lists the others."""
 _WARMTH: Final = ("temperature", "top_p", "seed")
 
 
 def unsupported_options(model: Model, sampling: Sampling) -> tuple[str, ...]:
-    """Return the names of the fields of `sampling` that are set and that the model's platform does not take."""
+    """Return the names of the fields of `sampling` that are set and that the model's platform does not support."""
     return tuple(
         name
         for name in OPTION_NAMES
@@ -170,7 +171,7 @@ def unsupported_options(model: Model, sampling: Sampling) -> tuple[str, ...]:
 
 
 def keep_supported(model: Model, sampling: Sampling) -> Sampling:
-    """Return the same options without those that the platform does not take."""
+    """Return the options without those that the platform does not support."""
     lacking = unsupported_options(model, sampling)
     if not lacking:
         return sampling
@@ -187,21 +188,18 @@ def _takes(model: Model, sampling: Sampling, name: str) -> bool:
         return False
     if name == "thinking":
         return model.thinking.request != "none"
-    if name in ("tool_choice", "tool_name") and sampling.tool_choice == "any" and _is_never_forced(model, sampling):
+    thinks = model.thinking.request == "always" or sampling.thinking not in ("", "off")
+    is_forced = name in ("tool_choice", "tool_name") and sampling.tool_choice == "any"
+    if is_forced and thinks and model.thinking.refuses_forced_calls:
         return False
     if name == "tool_name":
         return sampling.tool_choice == "any" and name in model.options
     if name == "server_tools":
         return all(tool in model.server_tools for tool in sampling.server_tools)
     if name == "output_schema":
-        return True  # where there is no field for it, words ask for the JSON
+        return True  # without a field for it, the prompt asks for the JSON
     if name == "tool_choice" and sampling.tool_choice == "none":
-        return True  # where there is no word for it, the tools are left out
+        return True  # without a value for it, the tools are left out
     if name == "cache" and sampling.cache == "off":
-        return model.cache.mode == "explicit"  # elsewhere the platform decides
+        return model.cache.mode == "explicit"  # other platforms decide themselves
     return name in COMMON or name in model.options or (f"{name}:sampling" in model.options and model.sampling)
-
-
-def _is_never_forced(model: Model, sampling: Sampling) -> bool:
-    thinks = model.thinking.request == "always" or sampling.thinking not in ("", "off")
-    return model.thinking.refuses_forced_calls and thinks

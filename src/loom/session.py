@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 ExportFormat: TypeAlias = Literal["md", "html", "json", "zip"]
 NumberedEvent: TypeAlias = tuple[int, Event]
-"""An event and its number in its session: numbers have no gaps, and are the same for every reader."""
+"""An event and its number in its session. Numbers have no gaps, and are the same for every reader."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a turn: the model's last message and what it took to get there."""
+    """The result of a turn: the model's last message, its usage and its receipt."""
 
     node: str
     message: Message
@@ -47,7 +47,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     parent: str = ""
     """The parent of the question: a message that is sent below it becomes a sibling of the question."""
     output: Any = None
-    """The value of the answer, where a type (`output=Type`) or a schema was asked for."""
+    """The value of the answer, if a type (`output=Type`) or a schema was requested."""
     siblings: tuple[Reply, ...] = ()
     """The other answers to the same question, if several were requested."""
 
@@ -59,7 +59,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
         return self.text
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        """Return what a notebook shows: the words, thoughts folded, and what it took."""
+        """Return the content that a notebook shows: the text, folded thinking, and the usage."""
         thoughts = [block.text for block in self.message.blocks if isinstance(block, ThinkingBlock) and block.text]
         folded = "".join(
             f"<details><summary>thinking</summary><pre>{escape(text)}</pre></details>" for text in thoughts
@@ -71,12 +71,12 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a message is to be answered. It is stored with the queue."""
+    """The options of a message. They are stored with the queue."""
 
     model: str = ""
-    """The model that answers this once; empty means the session's."""
+    """The model for this message only; empty means the session's."""
     models: tuple[str, ...] = ()
-    """The models that answer this once, one after another; then `n` is their number."""
+    """The models for this message only, one after another; `n` is then their number."""
     parent: str = ""
     """The node to answer below; empty means the head at that time."""
     n: int = 1
@@ -86,18 +86,18 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: tuple[str, ...] | None = None
     """The tools that may be called; None means all that are available then."""
     steers: bool = False
-    """Whether a turn that runs reads it at its next step, instead of a turn of its own."""
+    """Whether the running turn reads it at its next step, instead of a turn of its own."""
     is_compact: bool = False
     """Whether a summary of the path is requested instead of an answer."""
     sampling: Sampling = Sampling()
-    """How to answer, where it differs from what the session and the settings say."""
+    """Sampling options that differ from those of the session and the settings."""
 
 
 class AnswerKeywords(TypedDict, total=False):
-    """How a message is answered, as callers write it; the keywords of `Session.regenerate`."""
+    """The options of an answer as callers write them; the keywords of `Session.regenerate`."""
 
     model: str
-    """The model that answers this once; by default the session's."""
+    """The model for this message only; by default the session's."""
     n: int
     """The number of answers; they are siblings."""
     thinking: str
@@ -110,7 +110,7 @@ class AnswerKeywords(TypedDict, total=False):
 
 
 class MessageKeywords(AnswerKeywords, total=False):
-    """How a message is sent, as callers write it; the keywords of `Session.stream`, `send` and `post`."""
+    """The options of a message as callers write them; the keywords of `Session.stream`, `send` and `post`."""
 
     parent: str | None
     """The node to answer below; by default the head at that time."""
@@ -126,7 +126,7 @@ def options_of(
     output: Any = None,
     tools: tuple[str, ...] | None = None,
 ) -> Options:
-    """Return the keywords of a call as one value; raise `ContentError` for one that cannot be."""
+    """Return the keywords of a call as one value; raise `ContentError` for an invalid one."""
     if n < 1:
         raise ContentError(f"a message gets one answer or more, not {n}")
     sampling = sampling_of(options, thinking=thinking)
@@ -137,7 +137,7 @@ def options_of(
 
 
 def with_models(options: Options, models: Sequence[str]) -> Options:
-    """Return the options of a message that each of `models` answers; without any, they stay as they are."""
+    """Return the options of a message that each of `models` answers; without any, return them unchanged."""
     if not models:
         return options
     if options.model or options.n != 1:
@@ -150,14 +150,14 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     key: str
-    """The idempotency key: the same key again returns the first message. Empty where a daemon does not send it."""
+    """The idempotency key: a repeated key returns the first message. Empty if a daemon does not send it."""
     message: Message | None
-    """None if its turn has begun, or if it requests another answer to `node`."""
+    """None if its turn has started, or if it requests another answer to `node`."""
     options: Options = Options()
     node: str = ""
-    """The node of the message, once its turn has begun."""
+    """The node of the message, once its turn has started."""
     answers_left: int = 1
-    """Zero: it is answered, or was removed."""
+    """Zero if it is answered, or was removed."""
     created_at: float = 0.0
     is_new: bool = True
     notices: tuple[str, ...] = ()
@@ -167,12 +167,12 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True):
 
 
 LeaseWish: TypeAlias = Literal["keep", "release-if-idle", "hand-over"]
-"""What becomes of the lease with a change: `release-if-idle` ends it where no message is queued, `hand-over` lets
+"""What happens to the lease with a change: `release-if-idle` releases it if no message is queued, `hand-over` lets
 another process acquire it at once and continue the turn."""
 
 
 class NewNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A message to write. `source` names the author where the role does not."""
+    """A message to write. `source` names the author if the role does not."""
 
     message: Message
     source: Literal["system", "tool"] | None = None
@@ -180,8 +180,8 @@ class NewNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What one transaction changes, in this order: the head moves, nodes are written below it, a queued message follows
-    them, columns and settings change. Of the settings those that are named change, and None removes one."""
+    """The changes of one transaction, in this order: the head moves, nodes are written below it, a queued message
+    follows them, columns and settings change. Only the settings that are named change; None removes one."""
 
     move_to: str = ""
     nodes: tuple[NewNode, ...] = ()
@@ -208,7 +208,7 @@ class EventIterator(Protocol):
 
 
 class MediaBytes(msgspec.Struct, frozen=True, kw_only=True):
-    """The bytes of a medium, or of what was derived from it, to be read once: iterate `blocks`, or call `read`."""
+    """The bytes of a medium, or of a rendition, to be read once: iterate over `blocks`, or call `read`."""
 
     media_type: str
     size_bytes: int
@@ -230,7 +230,7 @@ class Session(Protocol):
     """A conversation that can be continued: a named head in a tree of messages.
 
     Methods raise `NotFound` once the session is deleted. A session object is cheap; several may exist for one session,
-    in one process or in many, and all see the same state.
+    in one or several processes, and all see the same state.
     """
 
     @property
@@ -239,7 +239,7 @@ class Session(Protocol):
     # State -----------------------------------------------------------------------------------------------------------
 
     async def info(self) -> SessionView:
-        """Return title, model, workspace, head, state and revision, as they are now."""
+        """Return the current title, model, workspace, head, state and revision."""
         ...
 
     async def head(self) -> str:
@@ -251,8 +251,8 @@ class Session(Protocol):
         ...
 
     async def history(self, *, before: str = "", head: str = "", limit: int = 200) -> History:
-        """Return the newest `limit` messages of the path with their node ids, those above node `before` if given; and
-        the queue, the pending approvals and the running turn. `head` is another node whose path is read.
+        """Return the newest `limit` messages of the path with their node ids, or those above node `before`; and the
+        queue, the pending approvals and the running turn. `head` is another node whose path is read.
 
         `watch(after=history.seq)` continues it without a gap.
         """
@@ -273,10 +273,10 @@ class Session(Protocol):
     # Turns -----------------------------------------------------------------------------------------------------------
 
     def stream(self, *content: Content, **how: Unpack[MessageKeywords]) -> EventIterator:
-        """Send a message and iterate the events of its turn. The message is on disk before the first step begins, and
-        waits while another turn runs.
+        """Send a message and iterate over the events of its turn. The message is on disk before the first step starts,
+        and waits while another turn runs.
 
-        `how` are `MessageKeywords`, for this message only: `model` answers this once; `parent` is the node to answer
+        `how` are `MessageKeywords`, for this message only: `model` is the model to use; `parent` is the node to answer
         below (the head moves there); each of `n` answers is a turn of its own, and the head ends at the last;
         `thinking` is a level (`off` … `max`); `options` are fields of `loom.sampling.Sampling`.
         """
@@ -289,14 +289,14 @@ class Session(Protocol):
     async def post(
         self, *content: Content, key: str = "", models: Sequence[str] = (), **how: Unpack[MessageKeywords]
     ) -> Queued:
-        """Queue a message without waiting for its turn. It is on disk when this returns; the same `key` again returns
-        the first one. A daemon runs it; a local session runs it with `work`. Each of `models` answers it, one after
+        """Queue a message without waiting for its turn. It is on disk when this returns; a repeated `key` returns the
+        first message. A daemon runs it; a local session runs it with `work`. Each of `models` answers it, one after
         another; the answers are siblings."""
         ...
 
     async def steer(self, *content: Content, key: str = "") -> Queued:
-        """Send a message to the turn that runs: the model reads it at its next step. Where no turn runs, or none takes
-        a further step, it is answered like any queued message."""
+        """Send a message to the running turn: the model reads it at its next step. If no turn runs, or the turn takes
+        no further step, it is answered like any queued message."""
         ...
 
     async def post_again(self, node: str | None = None, *, key: str = "", **how: Unpack[AnswerKeywords]) -> Queued:
@@ -308,8 +308,8 @@ class Session(Protocol):
         ...
 
     def work(self) -> EventIterator:
-        """Run what no other process runs, until nothing is left: continue a turn that was left, answer what is queued.
-        In a session of a daemon this ends at once, because the daemon does so."""
+        """Do the work that no other process does, until nothing is left: continue an unfinished turn, answer queued
+        messages. For a session of a daemon this ends at once, because the daemon does the work."""
         ...
 
     async def leave(self) -> None:
@@ -317,28 +317,29 @@ class Session(Protocol):
         ...
 
     def regenerate(self, node: str | None = None, **how: Unpack[AnswerKeywords]) -> EventIterator:
-        """Answer the question above `node` (None: the last question) once more, as a sibling."""
+        """Answer the question above `node` (None: the last question) again, as a sibling."""
         ...
 
     def compact(self, *, model: str = "") -> EventIterator:
-        """Replace the path by a summary that a model writes. The whole conversation stays as a branch."""
+        """Replace the path with a summary by a model. The original conversation stays as a branch."""
         ...
 
     def resume(self) -> EventIterator:
-        """Continue a turn that another process left: its pending approvals are requested again, under the same id."""
+        """Continue a turn that another process left unfinished: its pending approvals are requested again, under the
+        same id."""
         ...
 
     def watch(self, after: int | None = None) -> AsyncGenerator[NumberedEvent]:
-        """Yield all events with a number greater than `after` (None: from now on), of any turn, whichever process runs
-        it. Never ends by itself; closing it cancels nothing."""
+        """Yield all events with a number greater than `after` (None: from now on), of any turn in any process. It does
+        not end by itself; closing it cancels nothing."""
         ...
 
     async def cancel(self, turn: str = "") -> None:
-        """End the running turn, whichever process runs it; with `turn`, only that one. What is stored stays."""
+        """End the running turn, in any process; with `turn`, only that one. What is stored stays."""
         ...
 
     async def approvals(self) -> tuple[ApprovalRequested, ...]:
-        """Return the pending approvals, also of a turn that another process left."""
+        """Return the pending approvals, including those of an unfinished turn of another process."""
         ...
 
     async def answer(self, approval: str, answer: Literal["once", "always", "deny"], reason: str = "") -> None:
@@ -350,11 +351,11 @@ class Session(Protocol):
         ...
 
     async def remove_queued(self, queued: str) -> None:
-        """Remove a message from the queue; raise `NotFound` if its turn has begun."""
+        """Remove a message from the queue; raise `NotFound` if its turn has started."""
         ...
 
     # Changes ---------------------------------------------------------------------------------------------------------
-    # With `rev`, a change is made only if the session still has that revision, else `Stale` is raised.
+    # With `rev`, a change is made only if the session still has that revision, otherwise `Stale` is raised.
 
     async def change(
         self,
@@ -372,10 +373,10 @@ class Session(Protocol):
         plan_mode: bool | None = None,
         rev: int | None = None,
     ) -> SessionView:
-        """Change what is given, at once. `agent` is the name of a configured agent; empty means none. `system` replaces
-        the system prompt; empty restores the one that the session began with. `tools` are names or patterns of the
-        tools that it may use; `("*",)` means all. In `plan_mode` only reading tools are offered until the user approves
-        a plan."""
+        """Make all given changes at once. `agent` is the name of a configured agent; empty means none. `system`
+        replaces the system prompt; empty restores the one that the session started with. `tools` are names or patterns
+        of the tools that it may use; `("*",)` means all. In `plan_mode` only tools that read are offered, until the
+        user approves a plan."""
         ...
 
     async def use(self, model: str) -> None:
@@ -383,7 +384,7 @@ class Session(Protocol):
         ...
 
     async def set_options(self, options: Choices = None, *, thinking: str = "") -> None:
-        """Set the options of all later messages; they replace those that were set before."""
+        """Set the options of all later messages; they replace earlier ones."""
         ...
 
     async def rename(self, title: str) -> None: ...
@@ -407,7 +408,7 @@ class Session(Protocol):
     # The agent's work ------------------------------------------------------------------------------------------------
 
     async def todos(self) -> tuple[Todo, ...]:
-        """Return the agent's current list of what is to be done."""
+        """Return the agent's current to-do list."""
         ...
 
     async def processes(self) -> tuple[ProcessView, ...]:
@@ -415,7 +416,7 @@ class Session(Protocol):
         ...
 
     async def stop_process(self, name: str) -> None:
-        """Stop a background process; raise `NotFound` that lists those that there are."""
+        """Stop a background process; raise `NotFound`, with the known names, for an unknown one."""
         ...
 
     async def changes(self) -> tuple[ChangedStep, ...]:
@@ -425,7 +426,7 @@ class Session(Protocol):
     async def undo(self, step: int | None = None) -> UndoReport:
         """Undo the file changes of the last step that has any, or of `step` and all later ones. The model is informed.
 
-        A file that something else changed since is left alone, which the report says. Raise `Conflict` while a turn
+        A file that something else has changed since is left alone; the report names it. Raise `Conflict` while a turn
         runs, `NotFound` if there is nothing to undo.
         """
         ...
@@ -439,8 +440,8 @@ class Session(Protocol):
         content: Sequence[Content] = (),
         overrides: Mapping[str, OverrideChoice] | None = None,
     ) -> tuple[Receipt, ...]:
-        """Return the receipt of the next request for each model (none: the session's), with `content` sent. Nothing is
-        sent. `overrides` are applied on top of those of the session."""
+        """Return the receipt of the next request for each model (none: the session's), with `content` as the next
+        message. Nothing is sent. `overrides` are applied on top of those of the session."""
         ...
 
     async def plan_table(
@@ -455,13 +456,13 @@ class Session(Protocol):
         thinking: str = "",
         options: Choices = None,
     ) -> PlanView:
-        """Return the same for several models side by side: one row for each block. A model that cannot take the request
-        has an `error` instead of raising one. `last` adds what each model was sent last; `sent` plans that request
+        """Return the plan for several models side by side: one row for each block. A model that cannot take the request
+        has an `error` instead of raising one. `last` adds the last request to each model; `sent` plans that request
         again instead of the next one. Sizes may be estimates."""
         ...
 
     async def wire(self, model: str = "", *, thinking: str = "", options: Choices = None) -> WireView:
-        """Return the exact body of the next request for a model, each medium as its digest and size."""
+        """Return the exact body of the next request for a model, with each medium as its digest and size."""
         ...
 
     async def overrides(self) -> Mapping[str, OverrideChoice]:
@@ -469,18 +470,18 @@ class Session(Protocol):
         ...
 
     async def set_overrides(self, changes: Mapping[str, OverrideChoice], *, rev: int | None = None) -> SessionView:
-        """Choose renditions for blocks; `auto` removes a choice. Others stay."""
+        """Choose renditions for blocks; `auto` removes a choice. Other choices stay."""
         ...
 
     async def set_captions(self, changes: Mapping[str, str], *, rev: int | None = None) -> SessionView:
-        """Set the user's own text for media, by digest; empty text removes it. Others stay."""
+        """Set the user's text alternatives for media, by digest; empty text removes one. Others stay."""
         ...
 
     # Content ---------------------------------------------------------------------------------------------------------
 
     async def open_media(self, digest: str, form: str = "full") -> MediaBytes:
         """Open a medium of this session: `full`, `low`, `thumb`, `page:N`, `thumb:N` (a small page) or `sent:MODEL`
-        (the bytes that the next request carries). Raise `NotFound` if no message refers to it."""
+        (the bytes in the next request). Raise `NotFound` if no message refers to it."""
         ...
 
     async def media_text(self, digest: str, *, page: int = 0) -> MediaText:
@@ -488,7 +489,7 @@ class Session(Protocol):
         ...
 
     async def files(self, query: str = "") -> tuple[str, ...]:
-        """Return paths of the workspace that match, best first."""
+        """Return paths of the workspace that match `query`, best first."""
         ...
 
     async def export(self, format: ExportFormat = "md") -> bytes:  # noqa: A002  the name of the option everywhere

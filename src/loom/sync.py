@@ -1,4 +1,4 @@
-"""The same without `await`: `loom.ask` and `loom.Loom`, thin doors to a runtime that lives in a thread of its own.
+"""The library without `await`: `loom.ask` and `loom.Loom`, which use a runtime in a thread of its own.
 
 print(loom.ask("what is wrong here?", "login.png"))
 
@@ -62,15 +62,15 @@ def ask(
 
 
 def diff(one: Reply | Message | str, other: Reply | Message | str) -> str:
-    """Return what two answers say differently, as a unified diff; empty where they say the same."""
+    """Return the difference between two answers as a unified diff; empty if they are equal."""
     before, after = (found if isinstance(found, str) else found.text for found in (one, other))
     return unified_diff(f"{before.rstrip()}\n", f"{after.rstrip()}\n", "answer").text
 
 
 class Loom:
-    """`AsyncLoom` for code that does not await, with the same keywords. Use it in a `with` block, or close it.
+    """`AsyncLoom` for code without `await`, with the same keywords. Use it in a `with` block, or call `close`.
 
-    `provider` is the old form of `providers`: it answers for the platform of the model in use.
+    `provider` is the old form of `providers`: it replaces the provider of the platform of the model in use.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Loom:
         agent: str = "",
         tools: Iterable[str | Tool | Callable[..., Any]] | None = None,
     ) -> SyncSession:
-        """Begin a session, or open an earlier one by its id. `tools` are those that it may call; None means all that
+        """Create a session, or open an existing one by its id. `tools` are those that it may call; None means all that
         this object was given."""
         opening = self._async_loom.session(
             title,
@@ -184,7 +184,7 @@ class Loom:
         self.close()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run it in the loop's thread; an interrupt here cancels it there."""
+        """Run a coroutine in the thread of the event loop and return its result. An interrupt here cancels it."""
         if self._closed and self._thread is not threading.current_thread() and not self._loop.is_running():
             coroutine.close()
             raise LoomError("this Loom is closed", hint="Open a new one.")
@@ -196,7 +196,7 @@ class Loom:
             raise
 
     def iterate(self, events: AsyncIterator[T]) -> Iterator[T]:
-        """Yield the items of an async iterator from this thread; leaving the loop early ends it there too."""
+        """Yield the items of an async iterator in this thread; leaving the loop early closes the iterator."""
         try:
             while True:
                 try:
@@ -210,9 +210,9 @@ class Loom:
 
 
 class SyncStream:
-    """The events of the turns that answer a message, their words (`text()`) and, at the end, the `reply`.
+    """The events of the turns that answer a message, the text of the answer (`text()`) and, at the end, the `reply`.
 
-    Leaving it early (`close`, `with`, or the end of a `for` loop by `break`) cancels the turn.
+    Closing it early (`close`, `with`, or `break` in a `for` loop) cancels the turn.
     """
 
     def __init__(self, loom: Loom, events: ReplyStream) -> None:
@@ -227,12 +227,12 @@ class SyncStream:
         return next(self._iterator)
 
     def text(self) -> Iterator[str]:
-        """Iterate the words of the answer alone; a turn that fails raises its error."""
+        """Iterate over the text of the answer only; raise the error of a turn that failed."""
         return self._loom.iterate(self._events.text())
 
     @property
     def reply(self) -> Reply:
-        """The reply; reads the events that are left. Raises the error of a turn that failed."""
+        """The reply, after reading the remaining events. Raises the error of a turn that failed."""
         return self._loom.run(self._events.finish())
 
     def close(self) -> None:
@@ -246,7 +246,7 @@ class SyncStream:
 
 
 class SyncSession:
-    """A Session without `await`."""
+    """A session for code without `await`."""
 
     def __init__(self, loom: Loom, session: LocalSession) -> None:
         self._loom = loom
@@ -258,7 +258,7 @@ class SyncSession:
 
     @property
     def head(self) -> str:
-        """The node that the session points at. Set it to a node, or to a reply, to go there."""
+        """The node that the session points at. Assign a node or a reply to move there."""
         return self._run(self._session.head())
 
     @head.setter
@@ -266,11 +266,12 @@ class SyncSession:
         self._run(self._session.go(node if isinstance(node, str) else node.node))
 
     def at(self, node: str | Reply) -> SyncNode:
-        """Return a place to say something from: below that node."""
+        """Return an object that sends messages below that node."""
         return SyncNode(self, node if isinstance(node, str) else node.node)
 
     def stream(self, *content: Content, **how: Unpack[MessageKeywords]) -> SyncStream:
-        """Send a message and iterate the events of its turn; `text()` gives its words, `reply` the whole answer."""
+        """Send a message and iterate over the events of its turn; `text()` yields its text, `reply` is the whole
+        answer."""
         return SyncStream(self._loom, self._session.stream(*content, **how))
 
     def send(self, *content: Content, **how: Unpack[MessageKeywords]) -> Reply:
@@ -280,29 +281,30 @@ class SyncSession:
         return SyncStream(self._loom, self._session.regenerate(node, **how))
 
     def set_options(self, options: Choices = None, *, thinking: str = "") -> None:
-        """Set the options of all later messages; they replace those that were set before."""
+        """Set the options of all later messages; they replace earlier ones."""
         self._run(self._session.set_options(options, thinking=thinking))
 
     again = regenerate
     """The old name of `regenerate`."""
 
     def approvals(self) -> tuple[ApprovalRequested, ...]:
-        """Return what waits for an answer, also of a turn whose process is gone."""
+        """Return the pending approvals, including those of an unfinished turn whose process has ended."""
         return self._run(self._session.approvals())
 
     def answer(self, approval: str, answer: Literal["once", "always", "deny"], reason: str = "") -> None:
         self._run(self._session.answer(approval, answer, reason))
 
     def resume(self) -> Iterator[Event]:
-        """Go on with a turn that was left while it waited for approvals; answer each as it is asked for again."""
+        """Continue an unfinished turn that waits for approvals; answer each when it is requested again."""
         return self._loom.iterate(self._session.resume())
 
     def cancel(self) -> None:
-        """End the running turn, wherever it runs."""
+        """End the running turn, in any process."""
         self._run(self._session.cancel())
 
     def compact(self, *, model: str = "") -> Iterator[Event]:
-        """Let the model summarise what was said, and go on from there; the whole conversation stays as a branch."""
+        """Let the model summarise the conversation and continue from the summary; the original conversation stays as a
+        branch."""
         return self._loom.iterate(self._session.compact(model=model))
 
     def path(self) -> tuple[Message, ...]:
@@ -315,8 +317,7 @@ class SyncSession:
         return SyncSession(self._loom, self._run(self._session.fork(node)))
 
     def plan(self, models: Sequence[str] = (), *content: Content) -> Plan:
-        """Return what the next request would carry for these models, with `content` said. Nothing is sent
-        by looking."""
+        """Compile the next request for these models, with `content` as the next message. Nothing is sent."""
         return self._run(plan_request(self._session, models, content))
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -324,7 +325,7 @@ class SyncSession:
 
 
 class SyncNode:
-    """A node of a session, to say something below it."""
+    """A node of a session, to send messages below it."""
 
     def __init__(self, session: SyncSession, node: str) -> None:
         self._session = session
@@ -338,7 +339,7 @@ class SyncNode:
 
 
 def _platform(model: str | CustomProvider, config: Config | None) -> str:
-    """Return the platform whose models `provider` answers for: that of the model in use."""
+    """Return the platform of the model in use, which `provider` replaces."""
     if not isinstance(model, str):
         return model.name
     config = config or load_config()

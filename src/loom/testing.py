@@ -33,20 +33,20 @@ ScriptedAnswer: TypeAlias = "str | ToolCall | Sequence[str | ToolCall | DecoderE
 
 
 class SeenImage(msgspec.Struct, frozen=True):
-    """A picture that a model was shown."""
+    """An image in a request."""
 
     media_type: str
     size: tuple[int, int]
 
 
 class SeenRequest(msgspec.Struct, frozen=True):
-    """What a model was asked."""
+    """A request that the model received."""
 
     prompt: Prompt
 
     @property
     def text(self) -> str:
-        """The words of the last message."""
+        """The text of the last message."""
         blocks = self.prompt.messages[-1].blocks
         return "\n".join(block.text for block in blocks if isinstance(block, TextBlock))
 
@@ -57,10 +57,10 @@ class SeenRequest(msgspec.Struct, frozen=True):
 
 
 class ScriptedProvider:
-    """Answers with what it was given, one item a request, and remembers every prompt.
+    """Answers with the items of a script, one per request, and records every prompt.
 
     An answer is a text, a tool call, a list of these and of model events, or an error to raise. Texts and calls end
-    with `Stopped`; a list with events in it is played as it is, so that a cut stream can be played too.
+    with `Stopped`; a list with events is played unchanged, so that an interrupted stream can be tested, too.
     """
 
     def __init__(self, answers: Iterable[ScriptedAnswer]) -> None:
@@ -68,7 +68,7 @@ class ScriptedProvider:
         self.prompts: list[Prompt] = []
 
     def add(self, *answers: ScriptedAnswer) -> None:
-        """Append to the script."""
+        """Append answers to the script."""
         self._answers += answers
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[DecoderEvent]:
@@ -83,7 +83,8 @@ class ScriptedProvider:
 
 
 class FakeModel(ScriptedProvider):
-    """The same as a model of its own: `loom.ask("what does it say?", "login.png", model=FakeModel(["502"]))`."""
+    """A `ScriptedProvider` that is passed as a model: `loom.ask("what does it say?", "login.png",
+    model=FakeModel(["502"]))`."""
 
     name = "fake"
     capabilities = Capabilities(accepts=(*PLAIN_IMAGES, PDF), result_accepts=(*PLAIN_IMAGES, PDF))
@@ -94,7 +95,7 @@ class FakeModel(ScriptedProvider):
 
 
 def events_of(answer: str | ToolCall | Sequence[str | ToolCall | DecoderEvent]) -> list[DecoderEvent]:
-    """Return a script's answer as a model would stream it."""
+    """Return the events of a scripted answer."""
     parts = [answer] if isinstance(answer, str | ToolCall) else list(answer)
     if any(not isinstance(part, str | ToolCall) for part in parts):
         return [event for at, part in enumerate(parts) for event in _part(at, part)]
@@ -122,9 +123,9 @@ def _part(index: int, part: str | ToolCall | DecoderEvent) -> list[DecoderEvent]
 async def memory_runtime(
     settings: Mapping[str, Any] | None = None, **options: Unpack[RuntimeKeywords]
 ) -> AsyncGenerator[Runtime]:
-    """Open a runtime whose database is in memory and whose media are in a folder that vanishes with it.
+    """Open a runtime with a database in memory and media in a temporary folder.
 
-    `settings` are as in `loom.toml`; nothing of the user's own configuration or environment is read. `options` are the
+    `settings` are as in `loom.toml`; the user's own configuration and environment are not read. `options` are the
     keywords of `Runtime.open`.
     """
     with tempfile.TemporaryDirectory(prefix="loom-test-") as folder:
@@ -139,7 +140,7 @@ async def memory_runtime(
 
 
 def sample_png(width: int = 64, height: int = 48, colour: tuple[int, int, int] = (32, 64, 160)) -> bytes:
-    """Return a PNG of one colour with a lighter diagonal, so that turning and cropping can be seen."""
+    """Return a PNG of one colour with a lighter diagonal, so that rotation and cropping are visible."""
     rows = bytearray()
     for y in range(height):
         row = bytearray(bytes(colour) * width)
@@ -181,7 +182,7 @@ def sample_pdf(*pages: str) -> bytes:
 
 
 def sample_wav(seconds: float = 0.5, rate_hz: int = 8_000) -> bytes:
-    """Silence, 16 bit, one channel."""
+    """Return silence, 16 bit, one channel."""
     data = bytes(int(seconds * rate_hz) * 2)
     form = struct.pack("<HHIIHH", 1, 1, rate_hz, rate_hz * 2, 2, 16)
     return (

@@ -1,5 +1,7 @@
-"""What an agent does besides answering: file changes and their undo, the todo list, background processes. The values of
-`Session` and of the daemon's routes."""
+"""The agent's work besides answering: file changes and their undo, the to-do list, background processes.
+
+The values of `Session` and of the daemon's routes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ TodoState: TypeAlias = Literal["pending", "in_progress", "done"]
 
 
 class Todo(msgspec.Struct, frozen=True, kw_only=True):
-    """One item of the list."""
+    """One item of the to-do list."""
 
     text: str
     state: TodoState = "pending"
@@ -23,7 +25,7 @@ class TodoList(msgspec.Struct, frozen=True):
 
 
 class ProcessView(msgspec.Struct, frozen=True, kw_only=True):
-    """A background process of a session. `ports` are those on which it answers."""
+    """A background process of a session. `ports` are those on which it listens."""
 
     session: str
     process: str
@@ -35,7 +37,7 @@ class ProcessView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def process_line(process: ProcessView) -> str:
-    """Return one line about a process for a list: its name, its state, where it answers, its command."""
+    """Return one line about a process for a list: its name, its state, its ports, its command."""
     ports = "".join(f"  http://localhost:{port}/" for port in process.ports)
     state = f"{process.seconds:.0f} s" if process.is_running else f"exit {process.exit_code}"
     command = " ".join(process.command.split())
@@ -47,15 +49,15 @@ class ProcessList(msgspec.Struct, frozen=True):
 
 
 class KeptBytes(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes in the media store. The store finds them under this name (`store.media_references`)."""
+    """Bytes in the media store. The field name is significant: the store searches for it (`store.media_references`)."""
 
     digest: str
 
 
 class FileChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One write: `path` relative to the workspace, and the digests of what was there before and after.
+    """One write: `path` relative to the workspace, and the digests of the content before and after.
 
-    `before` is None for a file that was new; `kept` is None where the bytes before were not kept.
+    `before` is None for a new file; `kept` is None if the previous bytes were not stored.
     """
 
     path: str
@@ -69,7 +71,7 @@ class ChangedStep(msgspec.Struct, frozen=True, kw_only=True):
 
     step: int
     node: str
-    """The message that holds the results of its calls."""
+    """The message with the results of its calls."""
     changes: tuple[FileChange, ...]
     is_undone: bool = False
 
@@ -79,13 +81,13 @@ class ChangeList(msgspec.Struct, frozen=True):
 
 
 class UndoBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Without `step`: the last step that is not undone yet."""
+    """The step to undo; without `step`, the last one that is not undone yet."""
 
     step: Annotated[int, Meta(ge=1)] | None = None
 
 
 class UndoReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of each file, in sentences, and the steps that are undone now."""
+    """The outcome for each file, in sentences, and the steps that are undone now."""
 
     steps: tuple[int, ...]
     files: tuple[str, ...]

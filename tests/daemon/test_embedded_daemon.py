@@ -62,5 +62,5 @@ def test_where_things_are_kept_is_said_once(tmp_path: Path, monkeypatch: pytest.
     with loom.Loom(store=f"sqlite:///{tmp_path}/mine.db", media=f"{tmp_path}/bytes", model="spark") as lm:
         lm.ask("hello", sample_png())
     assert (tmp_path / "mine.db").exists() and (tmp_path / "bytes").is_dir()
-    with pytest.raises(ConfigError, match="says where things are kept"):
+    with pytest.raises(ConfigError, match="cannot be combined with config="):
         loom.Loom(store="sqlite://:memory:", config=load_config())

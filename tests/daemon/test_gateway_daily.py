@@ -160,7 +160,7 @@ async def test_slow_ocr_does_not_hold_up_an_answer_and_its_text_comes_with_a_lat
         assert time.monotonic() - started < 30
         assert begun.is_set()
         receipt = (await door.http.get(f"/v1/receipts/{answer.headers['x-loom-receipt']}")).json()
-        assert any("arrives with a later request" in notice for notice in receipt["receipt"]["notices"])
+        assert any("sent with a later one" in notice for notice in receipt["receipt"]["notices"])
         finish.set()
         for _ in range(100):  # the text is being read now
             again = await door.http.post("/v1/chat/completions", json=ask)

@@ -442,7 +442,7 @@ class SessionTurns:
         return self._services.background(self.id).list_processes()
 
     async def stop_process(self, name: str) -> None:
-        """Stop a background process; raise `NotFound`, listing the known names, if there is no such process."""
+        """Stop a background process; raise `NotFound`, with the known names, for an unknown one."""
         try:
             await self._services.background(self.id).get(name).stop()
         except ToolError as error:

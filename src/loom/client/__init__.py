@@ -80,7 +80,8 @@ class RemoteLibrary:
         patience_seconds: float = PATIENCE_SECONDS,
         certificate: str = "",
     ) -> None:
-        """`certificate` is a file with the one TLS certificate to trust; empty: those that the system trusts."""
+        """Create a client. `certificate` is a file with the only TLS certificate to trust; empty: those that the system
+        trusts."""
         self._link = DaemonConnection(url, token, patience_seconds=patience_seconds, certificate=certificate)
         self._limits = limits
 

@@ -42,7 +42,8 @@ class DaemonConnection:
     def __init__(
         self, url: str, token: str, *, patience_seconds: float = PATIENCE_SECONDS, certificate: str = ""
     ) -> None:
-        """`certificate` is a file with the one TLS certificate to trust, under whatever name; empty: the system's."""
+        """Create the connection. `certificate` is a file with the only TLS certificate to trust, for any host name;
+        empty: those that the system trusts."""
         self.url = url.rstrip("/")
         self._token = token
         self._certificate = certificate
@@ -65,7 +66,8 @@ class DaemonConnection:
         headers: Mapping[str, str] | None = None,
         repeats: bool = True,
     ) -> bytes:
-        """Return the body of the response; raise the daemon's error. `repeats`: the request may be retried."""
+        """Send a request and return the body of the response; raise the daemon's error. With `repeats`, the request may
+        be retried."""
         content = msgspec.json.encode(json) if json is not None else body
         kind = {"content-type": "application/json"} if json is not None else {}
         waiting = _Waiting(self._patience if repeats else 0.0)
@@ -120,10 +122,11 @@ class DaemonConnection:
                     async for chunk in response.aiter_raw():
                         waiting.begin()
                         for frame in frames.feed(chunk):
-                            seq, event = _event(frame.data)
-                            if event is not None and seq > last:
-                                last = seq
-                                yield seq, event
+                            envelope = msgspec.json.decode(frame.data, type=EventEnvelope)
+                            event = event_of(envelope)
+                            if event is not None and envelope.seq > last:
+                                last = envelope.seq
+                                yield last, event
                 problem: LoomError = self._away(None)
             except self._connection_errors() as error:
                 problem = self._away(error)
@@ -169,7 +172,7 @@ class DaemonConnection:
 
 
 class _Later(Exception):
-    """The daemon asks to retry shortly."""
+    """Raised if the daemon asks to retry shortly."""
 
     def __init__(self, error: LoomError) -> None:
         super().__init__(error.message)
@@ -178,7 +181,7 @@ class _Later(Exception):
 
 def _trust(certificate: str) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=certificate)
-    context.check_hostname = False  # it is reached by its address; the certificate itself says that it is ours
+    context.check_hostname = False  # the daemon is reached by its address, and the pinned certificate identifies it
     return context
 
 
@@ -190,7 +193,7 @@ class _Waiting:
         self.begin()
 
     def begin(self) -> None:
-        """Reset the deadline and the pause after a sign of life."""
+        """Reset the deadline and the pause after data has arrived."""
         self._until = time.monotonic() + self._seconds
         self._pause = _FIRST_WAIT_SECONDS
 
@@ -207,12 +210,6 @@ def _error(content: bytes, status: int) -> LoomError:
     except msgspec.DecodeError:
         return Unreachable(f"The server is not a Loom daemon (status {status}).", hint="Check the URL.")
     return error_of(found.code, found.message, found.hint)
-
-
-def _event(text: str) -> tuple[int, Event | None]:
-    """Return the event of an envelope; None if this version does not know its type."""
-    envelope = msgspec.json.decode(text, type=EventEnvelope)
-    return envelope.seq, event_of(envelope)
 
 
 def event_of(envelope: EventEnvelope) -> Event | None:

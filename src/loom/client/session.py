@@ -67,11 +67,11 @@ class RemoteSession:
         self._tools = None if tools is None else tuple(tools)
         self.id = session_id
 
-    # Say something ---------------------------------------------------------------------------------------------------
+    # Messages --------------------------------------------------------------------------------------------------------
 
     async def stream(self, *content: Content, **how: Unpack[MessageKeywords]) -> AsyncGenerator[Event]:
-        """Send a message and yield the events of its turn; leaving early cancels it. A lost connection is reopened
-        without losing events."""
+        """Send a message and yield the events of its turn; closing it early cancels the turn. A lost connection is
+        reopened without losing events."""
         wanted = options_of(**how, tools=self._tools)
         found = await upload(self._link, content, self._limits)
         message = Message("user", found.blocks)
@@ -128,8 +128,8 @@ class RemoteSession:
     async def post(
         self, *content: Content, key: str = "", models: Sequence[str] = (), **how: Unpack[MessageKeywords]
     ) -> Queued:
-        """Queue a message without waiting for its turn. It is on the daemon's disk when this returns; the same
-        `key` again returns the first one."""
+        """Queue a message without waiting for its turn. It is on the daemon's disk when this returns; a repeated `key`
+        returns the first message."""
         wanted = with_models(options_of(**how, tools=self._tools), models)
         return await self._enqueue(content, {"parent": wanted.parent or None, **_option_fields(wanted)}, key)
 
@@ -152,12 +152,12 @@ class RemoteSession:
         return _queued(await self._post("compact", {"model": model}, key), key)
 
     async def work(self) -> AsyncGenerator[Event]:
-        """Yield nothing: the daemon runs what is queued."""
+        """Yield nothing: the daemon runs queued messages."""
         return
         yield
 
     async def leave(self) -> None:
-        """Do nothing: the daemon's turns go on without this client."""
+        """Do nothing: the daemon's turns continue without this client."""
 
     async def todos(self) -> tuple[Todo, ...]:
         return (await self._get("/todos", TodoList)).todos
@@ -169,7 +169,7 @@ class RemoteSession:
         await self._link.ask("DELETE", self._path(f"/processes/{quote(name, safe='')}"), repeats=False)
 
     async def resume(self) -> AsyncGenerator[Event]:
-        """Yield the pending approvals of a turn, then its events to the end. Leaving early cancels it."""
+        """Yield the pending approvals of a turn, then its events to the end. Closing it early cancels the turn."""
         now = await self._now()
         if now.running is None or not now.approvals:
             return
@@ -181,7 +181,7 @@ class RemoteSession:
             async with aclosing(self._link.events(self.id, now.seq)) as events:
                 async for _, event in events:
                     is_over = isinstance(event, TurnFinished | TurnFailed) and event.turn == turn
-                    # A daemon that takes the turn up asks again, under the same names.
+                    # A daemon that resumes the turn requests the approvals again, with the same ids.
                     if not isinstance(event, ApprovalRequested) or event.approval not in known:
                         yield event
                     if is_over:
@@ -234,14 +234,14 @@ class RemoteSession:
         turn = turns.turn if turns.have_begun else posted.turn
         try:
             await self._link.ask("DELETE", self._path(f"/queue/{posted.message}"), repeats=False)
-        except NotFound:  # it does not wait any more
+        except NotFound:  # it is no longer queued
             turn = turn or await self._wait_for_turn(posted.message, turns.seen)
         if turn:
             await self.cancel(turn)
 
     async def _wait_for_turn(self, queued: str, after: int) -> str:
-        """Return the turn of a message that has left the queue; its event arrives a moment later. Empty if it
-        does not: another client removed the message."""
+        """Return the turn of a message that has left the queue; its start event arrives a moment later. Return an empty
+        string if it does not, because another client removed the message."""
         if (await self.info()).state in ("idle", "queued"):
             return ""
         with suppress(TimeoutError):
@@ -259,7 +259,7 @@ class RemoteSession:
         if not answers:
             raise LoomError(f"the model returned an empty answer (stop: {finished.stop})", hint="Try again.")
         last = answers[-1]
-        receipt = await self._last_receipt(model)
+        receipt = receipt_of(await self.plan_table([model], sent=True), model)
         path = await self._lines(last.node)
         question = next((line for line in reversed(path) if line.role == "user"), None)
         return Reply(
@@ -287,7 +287,7 @@ class RemoteSession:
         await self._link.ask("PATCH", self._path(), json={"model": model})
 
     async def set_options(self, options: Choices = None, *, thinking: str = "") -> None:
-        """Set the options of all later messages; they replace those that were set before."""
+        """Set the options of all later messages; they replace earlier ones."""
         wanted = sampling_of(options, thinking=thinking)
         await self._link.ask("PATCH", self._path(), json={"options": msgspec.to_builtins(wanted)})
 
@@ -365,7 +365,7 @@ class RemoteSession:
     async def files(self, query: str = "") -> tuple[str, ...]:
         return (await self._get("/files", FileList, {"q": query})).files
 
-    async def export(self, format: ExportFormat = "md") -> bytes:  # noqa: A002  the name of the option everywhere
+    async def export(self, format: ExportFormat = "md") -> bytes:  # noqa: A002  the option has this name everywhere
         return await self._link.ask("GET", self._path("/export"), params={"format": format})
 
     async def open_media(self, digest: str, form: str = "full") -> MediaBytes:
@@ -438,10 +438,6 @@ class RemoteSession:
         }
         return msgspec.json.decode(await self._link.ask("POST", self._path("/plan"), json=body), type=PlanView)
 
-    async def _last_receipt(self, model: str) -> Receipt:
-        """Return the receipt of the last request."""
-        return receipt_of(await self.plan_table([model], sent=True), model)
-
     async def cancel(self, turn: str = "") -> None:
         await self._link.ask("POST", self._path("/cancel"), json={"turn": turn})
 
@@ -492,8 +488,8 @@ class _Turns:
         self._message = message
         self._left = n
         self._held: list[Event] = []
-        """Events since the last turn of another message: they may belong to ours."""
-        self._is_told = False
+        """Events since the last turn of another message: they may belong to our turn."""
+        self._is_announced = False
 
     @property
     def are_over(self) -> bool:
@@ -521,7 +517,8 @@ class _Turns:
                 self.turn, self.have_begun = event.turn, True
                 held, self._held = self._held, []
                 return [*held, event]
-            case TurnFailed() if self._is_placed():
+            case TurnFailed() if self._message in [it.message for it in self._held if isinstance(it, MessageStored)]:
+                # our message was stored, and its turn ended without a start event
                 self._left = 0
                 return [*self._held, event]
             case TurnFinished() | TurnFailed():
@@ -535,15 +532,10 @@ class _Turns:
             case _:
                 return self._others()
 
-    def _is_placed(self) -> bool:
-        """Return whether our message was stored and its turn ended without a start event."""
-        said = [event.message for event in self._held if isinstance(event, MessageStored)]
-        return self._message is not None and self._message in said
-
     def _others(self) -> list[Event | None]:
-        if self._is_told or self._message is None:
+        if self._is_announced or self._message is None:
             return []
-        self._is_told = True
+        self._is_announced = True
         return [MessageQueued(message=self._message, id=self._queued)]
 
 
@@ -559,7 +551,7 @@ def _queued(posted: PostedMessage, key: str, message: Message | None = None, not
 
 
 def _option_fields(options: Options) -> dict[str, Any]:
-    """Return the fields of a request body that say how a message is answered."""
+    """Return the fields of a request body with the options of a message."""
     chosen: dict[str, Any] = {} if options.tools is None else {"tools": options.tools}
     if options.sampling != Sampling():
         chosen["options"] = options.sampling

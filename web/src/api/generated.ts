@@ -4,7 +4,7 @@ export interface AgentList {
   agents: AgentView[];
 }
 
-/** A configured agent. `model` empty means the default model; `tools` null means all. */
+/** A configured agent. Empty `model` means the default model; `tools` null means all. */
 export interface AgentView {
   name: string;
   description: string;
@@ -33,7 +33,7 @@ export interface ApprovalOverview {
   sessions: SessionApprovals[];
 }
 
-/** `action` is the exact command or diff, with control characters escaped. */
+/** An approval is pending. `action` is the exact command or diff, with control characters escaped. */
 export interface ApprovalRequested {
   type: "approval_requested";
   approval: string;
@@ -53,12 +53,12 @@ export interface AudioLimits {
   max_size_bytes: number;
 }
 
-/** `password`: whether `POST /v1/login` takes a password or a user's key. */
+/** The supported sign-in methods. `password`: whether `POST /v1/login` accepts a password or a user's key. */
 export interface AuthMethods {
   password: boolean;
 }
 
-/** A block of the provider's own kind, whole: a call of a tool that it runs itself, or its result. */
+/** A complete provider-specific block: a call of a tool that the provider runs itself, or its result. */
 export interface BlockAdded {
   type: "block";
   index: number;
@@ -116,10 +116,10 @@ export interface Children {
   children: MessageView[];
 }
 
-/** Where a statement comes from, in one form for every provider.
+/** The source of a statement, in one form for all providers.
 
-    `start` and `end` count code points of the block's text. `first` and `last` are what `locator` names (pages
-    count from one, inclusive; characters and blocks from zero, end exclusive). */
+    `start` and `end` count code points of the block's text. `first` and `last` are in the unit that `locator` names
+    (pages count from one, inclusive; characters and blocks from zero, end exclusive). */
 export interface Citation {
   quote?: string;
   title?: string;
@@ -147,8 +147,8 @@ export interface CommandQuery {
   workspace?: string;
 }
 
-/** A slash command of the user or of the workspace. `$ARGUMENTS` in `text` stands for what is written behind it,
-    `$1` to `$9` for its words; a session replaces `/NAME` itself. */
+/** A slash command of the user or of the workspace. `$ARGUMENTS` in `text` is replaced with the text after the
+    command, `$1` to `$9` with its words; a session expands `/NAME` itself. */
 export interface CommandView {
   name: string;
   description: string;
@@ -179,7 +179,7 @@ export interface DescriptionView {
   by: string;
 }
 
-/** `pages` is a range such as "21-40", counted from one, inclusive; empty means all of it. */
+/** A document. `pages` is a range such as "21-40", counted from one, inclusive; empty means all pages. */
 export interface DocumentBlock {
   type: "document";
   media: Media;
@@ -213,7 +213,7 @@ export interface EventImage {
   preview?: string;
 }
 
-/** `after`: the number of the last event that was seen, or `now`. */
+/** `after`: the number of the last event that was received, or `now`. */
 export interface EventQuery {
   after?: string;
 }
@@ -222,9 +222,9 @@ export interface ExportQuery {
   format?: "html" | "json" | "md" | "zip";
 }
 
-/** One write: `path` relative to the workspace, and the digests of what was there before and after.
+/** One write: `path` relative to the workspace, and the digests of the content before and after.
 
-    `before` is None for a file that was new; `kept` is None where the bytes before were not kept. */
+    `before` is None for a new file; `kept` is None if the previous bytes were not stored. */
 export interface FileChange {
   path: string;
   before?: string | null;
@@ -284,7 +284,7 @@ export interface GatewayModel {
 }
 
 /** A page of the path to a node, oldest first, and the state of the session. `watch(after=seq)` continues it without
-    a gap. `more`: whether there are older messages; give the first one's node as `before`. */
+    a gap. `more`: whether there are older messages; pass the node of the first one as `before`. */
 export interface History {
   messages: MessageView[];
   more: boolean;
@@ -303,7 +303,7 @@ export interface ImageAdded {
   image: ImageBlock;
 }
 
-/** `alt` is a person's words, `description` a model's; both may stand in for the image. */
+/** An image. `alt` is a text alternative by a person, `description` one by a model; both may replace the image. */
 export interface ImageBlock {
   type: "image";
   media: Media;
@@ -312,7 +312,7 @@ export interface ImageBlock {
   detail?: "auto" | "high" | "low";
 }
 
-/** `data` is base64, or a data: URL. `mime` is not trusted: the bytes say what they are. */
+/** An image. `data` is base64, or a data: URL. `mime` is not trusted: the type is detected from the bytes. */
 export interface ImageInput {
   data?: string;
   url?: string;
@@ -326,7 +326,7 @@ export interface ImageLimits {
   max_per_session: number;
 }
 
-/** A image of the store. */
+/** An image in the store. */
 export interface ImageReference {
   type: "image_ref";
   image_id: string;
@@ -347,21 +347,21 @@ export interface ImageShown {
   image: ImageBlock;
 }
 
-/** `notices` are about the file as a whole. */
+/** The result of an import. `notices` are about the file as a whole. */
 export interface ImportReport {
   sessions: ImportedSession[];
   notices?: string[];
 }
 
-/** `is_new`: whether no session had this conversation at its head; `shared`: how many of its messages, from
-    the first on, were stored already. */
+/** The session of an import. `is_new`: whether no session had this conversation at its head; `shared`: how many of
+    its messages, from the first one, were already stored. */
 export interface ImportView {
   session: SessionView;
   is_new: boolean;
   shared: number;
 }
 
-/** A conversation of a file, and the session that holds it now. */
+/** A conversation of a file, and the session that contains it now. */
 export interface ImportedSession {
   kind: string;
   session: string;
@@ -387,7 +387,7 @@ export interface Joined {
   error?: ProblemText | null;
 }
 
-/** Bytes in the media store. The store finds them under this name (`store.media_references`). */
+/** Bytes in the media store. The field name is significant: the store searches for it (`store.media_references`). */
 export interface KeptBytes {
   digest: string;
 }
@@ -403,7 +403,7 @@ export interface KeyView {
   last4: string;
 }
 
-/** A block as a model was sent it last. */
+/** A block of the last request to a model. */
 export interface LastRow {
   key: string;
   kind: string;
@@ -427,7 +427,7 @@ export interface Login {
   password: string;
 }
 
-/** Opens the web client once. */
+/** A link that opens the web client once. */
 export interface LoginLink {
   url: string;
 }
@@ -436,7 +436,7 @@ export interface LoginList {
   logins: LoginView[];
 }
 
-/** A browser that is signed in. `current` is the one that asks. */
+/** A browser that is signed in. `current` is the one that sent the request. */
 export interface LoginView {
   id: string;
   user: string;
@@ -447,7 +447,8 @@ export interface LoginView {
   current: boolean;
 }
 
-/** `media_type` comes from the bytes, never from a suffix. `source` is provenance and is never read again. */
+/** A reference to bytes. `media_type` is detected from the bytes, never from a suffix. `source` is the origin; it is
+    never read again. */
 export interface Media {
   digest: string;
   media_type: string;
@@ -462,7 +463,8 @@ export interface Media {
   codec?: string;
 }
 
-/** `v`: full, low, thumb, page:N, thumb:N (a small page), sent:MODEL; `session`: whose plan `sent` looks at. */
+/** The form of a medium. `v`: full, low, thumb, page:N, thumb:N (a small page), sent:MODEL; `session`: the session
+    whose plan `sent` uses. */
 export interface MediaForm {
   v?: string;
   session?: string;
@@ -482,7 +484,7 @@ export interface MediaPage {
   page?: number;
 }
 
-/** Any file of the store, of a document perhaps only some pages. */
+/** A file in the store; for a document, possibly only some pages. */
 export interface MediaReference {
   type: "media";
   digest: string;
@@ -495,7 +497,7 @@ export interface MediaText {
   pages: number | null;
 }
 
-/** A file in the store. `block` is what a message that shows it holds. */
+/** A file in the store. `block` is the block that shows it in a message. */
 export interface MediaView {
   id: string;
   digest: string;
@@ -527,7 +529,8 @@ export interface MemberView {
   access: "edit" | "own" | "view";
 }
 
-/** A tool message holds all the results of the calls before it. The system prompt belongs to the root. */
+/** A message of a conversation. A tool message holds all results of the calls before it. The system prompt belongs
+    to the root, not to a message. */
 export interface Message {
   role: "assistant" | "tool" | "user";
   blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | VideoBlock | UnknownBlock | ThinkingBlock | ToolCall | ToolResult)[];
@@ -561,8 +564,8 @@ export interface MessageQuery {
   limit?: number;
 }
 
-/** `id` identifies it in the queue; empty if the sender waits for the turn instead. `steers`: the running turn reads
-    it at its next step. */
+/** A message was queued. `id` identifies it in the queue; empty if the sender waits for the turn instead. `steers`:
+    the running turn reads it at its next step. */
 export interface MessageQueued {
   type: "message_queued";
   message: Message;
@@ -594,7 +597,8 @@ export interface MessageView {
   siblings: string[];
 }
 
-/** `models` is Loom's own list; the other fields are what clients of OpenAI's and Anthropic's APIs read. */
+/** The available models. `models` is Loom's own list; the other fields are for clients of the OpenAI and Anthropic
+    APIs. */
 export interface ModelList {
   models: ModelView[];
   default: string;
@@ -618,7 +622,7 @@ export interface ModelView {
   needs: string;
 }
 
-/** `model` empty means the one that is configured to describe images. */
+/** A request for a description. Empty `model` means the configured describer. */
 export interface NewDescription {
   model?: string;
 }
@@ -632,7 +636,7 @@ export interface NewHead {
   node: string;
 }
 
-/** A conversation of another program. Its media are in the store already. */
+/** A conversation of another program. Its media must be in the store. */
 export interface NewImport {
   messages: ConversationMessage[];
   title?: string;
@@ -645,7 +649,8 @@ export interface NewKey {
   key: string;
 }
 
-/** One of three: bytes in base64, an address to fetch, or the digest of what may be there already. */
+/** A file to store, as one of three: bytes in base64, a URL to fetch, or the digest of bytes that may already be
+    stored. */
 export interface NewMedia {
   base64?: string;
   url?: string;
@@ -694,14 +699,14 @@ export interface NoticeRaised {
   code?: string;
 }
 
-/** Provider data owed back unchanged, and only to the model that produced it. */
+/** Provider data that is sent back unchanged, and only to the model that produced it. */
 export interface Opaque {
   provider: string;
   model: string;
   data: unknown;
 }
 
-/** The JSON that the answer must be: a JSON Schema object, and a name for the services that ask for one. */
+/** The format of the answer: a JSON Schema object, and a name for the services that require one. */
 export interface OutputSchema {
   schema: Record<string, unknown>;
   name?: string;
@@ -778,7 +783,7 @@ export interface PlanView {
   above?: number;
 }
 
-/** It is on disk. `events` is where to watch what becomes of it. */
+/** A message that is on disk. `events` is the path at which to watch its turn. */
 export interface PostedMessage {
   message: string;
   node: string | null;
@@ -788,7 +793,7 @@ export interface PostedMessage {
   notices: string[];
 }
 
-/** A problem after RFC 9457. `title` says what happened, `detail` what to do, `code` is for programs. */
+/** A problem as in RFC 9457: `title` describes the problem, `detail` the next step, `code` is for programs. */
 export interface ProblemBody {
   type?: string;
   title?: string;
@@ -798,7 +803,7 @@ export interface ProblemBody {
   error: ProblemText;
 }
 
-/** `code` is for programs, `message` says what happened, `hint` what to do. */
+/** An error: `code` is for programs, `message` describes the problem, `hint` the next step. */
 export interface ProblemText {
   code: string;
   message: string;
@@ -809,7 +814,7 @@ export interface ProcessList {
   processes: ProcessView[];
 }
 
-/** A background process of a session. `ports` are those on which it answers. */
+/** A background process of a session. `ports` are those on which it listens. */
 export interface ProcessView {
   session: string;
   process: string;
@@ -820,7 +825,7 @@ export interface ProcessView {
   seconds: number;
 }
 
-/** A prompt of the library. `$name` in it is a field; `$input` is what the user says. */
+/** A prompt of the library. `$name` in its text is a field; `$input` is the user's input. */
 export interface PromptBody {
   text: string;
   system?: string;
@@ -863,8 +868,8 @@ export interface RegenerateBody {
   options?: RequestChoices | null;
 }
 
-/** How to answer: what is set wins over the model's settings. What a platform lacks is not sent, and a notice names
-    it. */
+/** Options of an answer; they take precedence over the model's settings. Options that a platform does not support
+    are not sent, and a notice names them. */
 export interface RequestChoices {
   max_tokens?: number | null;
   temperature?: number | null;
@@ -902,7 +907,8 @@ export interface SampleView {
   media: MediaView;
 }
 
-/** How the model is to answer. What a platform lacks is not sent; `unsupported_options` names it. */
+/** The options of an answer. Those that a platform does not support are not sent; `unsupported_options` names
+    them. */
 export interface Sampling {
   max_tokens?: number | null;
   temperature?: number | null;
@@ -969,7 +975,7 @@ export interface ServerView {
   has_key: boolean;
 }
 
-/** A session and the approvals that it waits for. */
+/** A session and its pending approvals. */
 export interface SessionApprovals {
   session: SessionView;
   approvals: ApprovalRequested[];
@@ -1011,8 +1017,8 @@ export interface SessionUsage {
   total: UsageTotals;
 }
 
-/** `title` is the beginning of the first message until the session is renamed; `rev` counts every change, and is the
-    ETag. */
+/** A session. `title` is the beginning of the first message until the session is renamed; `rev` counts every change,
+    and is the ETag. */
 export interface SessionView {
   id: string;
   title: string;
@@ -1071,7 +1077,7 @@ export interface ShareView {
   expires_at: number | null;
 }
 
-/** `degraded` names parts that are away while the daemon works on without them. */
+/** The daemon's health. `degraded` names parts that are unavailable while the daemon works without them. */
 export interface Status {
   status: string;
   degraded?: string[];
@@ -1132,7 +1138,7 @@ export interface TextSealed {
   opaque: Opaque;
 }
 
-/** Reasoning. The text may be empty where the provider keeps it (then `opaque` carries everything). */
+/** A model's reasoning. The text may be empty if the provider keeps it; `opaque` then holds all of it. */
 export interface ThinkingBlock {
   type: "thinking";
   text?: string;
@@ -1154,7 +1160,7 @@ export interface ThinkingSealed {
   redacted?: boolean;
 }
 
-/** One item of the list. */
+/** One item of the to-do list. */
 export interface Todo {
   text: string;
   state?: "done" | "in_progress" | "pending";
@@ -1168,7 +1174,7 @@ export interface Token {
   token: string;
 }
 
-/** `raw_arguments` keeps what the model wrote when it was not a JSON object; `arguments` is then empty. */
+/** A tool call. `raw_arguments` keeps the model's output if it was not a JSON object; `arguments` is then empty. */
 export interface ToolCall {
   type: "tool_call";
   id: string;
@@ -1215,7 +1221,8 @@ export interface ToolProgressed {
   fraction?: number | null;
 }
 
-/** `blocks` go to the model, `data` only to interfaces (a table for a chart, a diff for a viewer). */
+/** The result of a tool call. `blocks` are sent to the model, `data` only to interfaces (a table for a chart, a diff
+    for a viewer). */
 export interface ToolResult {
   type: "tool_result";
   call_id: string;
@@ -1251,7 +1258,8 @@ export interface TreeNode {
   depth: number;
 }
 
-/** A page of the tree, parents before children. `after` is the last node of the page before; `limit` 0 means all. */
+/** A page of the tree, parents before children. `after` is the last node of the previous page; `limit` 0 means
+    all. */
 export interface TreeQuery {
   after?: string;
   limit?: number;
@@ -1292,7 +1300,7 @@ export interface TurnFinished {
   usage: Usage;
 }
 
-/** `message` is the id of the queued message that the turn answers; empty if it was not queued. */
+/** A turn has started. `message` is the id of the queued message that it answers; empty if it was not queued. */
 export interface TurnStarted {
   type: "turn_started";
   turn: string;
@@ -1300,18 +1308,18 @@ export interface TurnStarted {
   message?: string;
 }
 
-/** Without `step`: the last step that is not undone yet. */
+/** The step to undo; without `step`, the last one that is not undone yet. */
 export interface UndoBody {
   step?: number | null;
 }
 
-/** What became of each file, in sentences, and the steps that are undone now. */
+/** The outcome for each file, in sentences, and the steps that are undone now. */
 export interface UndoReport {
   steps: number[];
   files: string[];
 }
 
-/** A block of a kind this version does not know. `data` is the whole object, `type` included. */
+/** A block of a kind that this version does not know. `data` is the whole object, including `type`. */
 export interface UnknownBlock {
   type: "unknown";
   data: Record<string, unknown>;
@@ -1321,7 +1329,7 @@ export interface UploadLimits {
   max_bytes: number;
 }
 
-/** Tokens as billed. `input_tokens` is everything that went in, cached or not, on every provider. */
+/** Tokens as billed. `input_tokens` includes cached tokens, for every provider. */
 export interface Usage {
   input_tokens?: number;
   output_tokens?: number;
@@ -1334,7 +1342,7 @@ export interface UsageQuery {
   days?: number;
 }
 
-/** Today and the days before it, oldest first. */
+/** The usage of today and the days before it, oldest first. */
 export interface UsageReport {
   days: number;
   rows: UsageRow[];
@@ -1346,7 +1354,7 @@ export interface UsageReported {
   usage: Usage;
 }
 
-/** What one model has used in one session on one day, in the time zone of the server. */
+/** The usage of one model in one session on one day, in the time zone of the server. */
 export interface UsageRow {
   day: string;
   model: string;
@@ -1360,7 +1368,7 @@ export interface UsageRow {
   unpriced?: number;
 }
 
-/** What the answers of a path, or of all branches, have used. */
+/** The usage of the answers on a path, or on all branches. */
 export interface UsageTotals {
   answers: number;
   usage: Usage;
@@ -1402,7 +1410,7 @@ export interface Version {
   api: number;
 }
 
-/** `transcript` is what is said in it, where a person or a program has written that down. */
+/** A video. `transcript` is the spoken text, if a person or a program has written it. */
 export interface VideoBlock {
   type: "video";
   media: Media;
