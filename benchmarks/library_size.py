@@ -1,9 +1,9 @@
 """A large library: `python -m benchmarks.library_size [--messages N] [--home FOLDER]`.
 
 Makes a store of a million messages in a thousand sessions, one session of 10,000 messages (rows with true ids, not
-written by Loom, which would take an hour) and one of 2,000 messages with 300 images, indexes it, and measures what a
-person waits for in the page: searching, listing, opening a conversation, the inspector (a plan for one model) and the
-model switcher (a plan for three). With `--home` the store is kept and used again.
+written by Loom, which would take an hour) and one of 2,000 messages with 300 images, indexes it, and measures what
+users wait for in the web client: searching, listing, opening a conversation, the inspector (a plan for one model) and
+the model switcher (a plan for three). With `--home` the store is kept and used again.
 """
 
 from __future__ import annotations

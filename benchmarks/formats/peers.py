@@ -1,8 +1,8 @@
-"""What a model gets of each kind of file, beside other readers: `python -m benchmarks.formats.peers`.
+"""What a model gets from each kind of file, compared with other readers: `python -m benchmarks.formats.peers`.
 
 Characters, the share of the written words that are in them, and the time of a call, the best of some rounds. All
 readers (markitdown, kreuzberg, docling; one that is not installed is left out) read the same bytes in turn. Loom's
-times include letting the file in, which reads it once before, and its worker processes. `--write` keeps the figures
+times include the intake check, which reads it once before, and its worker processes. `--write` keeps the figures
 in `peers.json`, from which `docs/formats.md` is made.
 
 The files are small ones of each kind, larger office files (forty pages, thirty slides, 2,000 rows), and what
