@@ -1,1 +1,1 @@
-"""Measured side by side with peers, in one interleaved run, as ratios. `make bench` runs them all."""
+"""Benchmarks that compare Loom with similar programs in one interleaved run, as ratios. `make bench` runs them all."""

@@ -1,7 +1,7 @@
 """P4: a 60-turn session of screenshots, in cache-weighted tokens at each provider's prices.
 
 Never age, age every turn, and stepped: the sum over all requests of what is read from the cache, written to it or read
-anew, in units of the price of one fresh input token. Every prompt is compared with the one before it, block by block.
+again, in units of the price of one fresh input token. Every prompt is compared with the one before it, block by block.
 """
 
 from __future__ import annotations

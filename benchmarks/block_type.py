@@ -1,7 +1,7 @@
-"""What adding a kind of block takes: `python -m benchmarks.block_type`.
+"""List the files that must change for a new kind of block: `python -m benchmarks.block_type`.
 
 Adds a block class to the unions of `content/blocks.py`, and its row to `MediaKindName`, in a copy of `src`, runs the
-type checker there and lists the files that it names. Everything else follows from the unions and from `MEDIA_KINDS`.
+type checker there and lists the files with errors. Everything else follows from the unions and from `MEDIA_KINDS`.
 """
 
 from __future__ import annotations

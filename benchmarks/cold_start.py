@@ -1,9 +1,9 @@
-"""How long `loom --version`, `loom --help` and a first answer take beside Python itself, as ratios to `python -c pass`.
+"""Startup time of `loom --version`, `loom --help` and a first answer, as ratios to `python -c pass`.
 
 python -m benchmarks.cold_start
 
-Budgets: --version at most 80 ms and --help at most 150 ms above Python's own start. `llm --help` is measured beside
-them where it is installed.
+Budgets: --version at most 80 ms and --help at most 150 ms above Python's own start. `llm --help` is measured, too,
+if it is installed.
 """
 
 from __future__ import annotations

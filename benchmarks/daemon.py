@@ -1,12 +1,12 @@
 """The daemon: `python -m benchmarks.daemon`.
 
-F11: 200 sessions at once, each with a picture, on the built-in model at 20 tokens a second: how soon a message is
-accepted (beside 200 requests that only ask for the version), how late its events are, how many events a second, and
+F11: 200 sessions at once, each with an image, on the built-in model at 20 tokens a second: the time to accept a message
+(compared with 200 requests for the version), the latency of its events, how many events a second, and
 whether anything failed.
-Memory: many short turns with pictures, one after the other in each of 20 sessions; what the daemon holds on the way.
+Memory: many short turns with images, one after the other in each of 20 sessions; the memory of the daemon over time.
 F13: the official client loses its connection 1,000 times, and the daemon is killed while it watches.
-P16: events with a picture to 10 and 40 clients, sent as a reference with a preview, as bytes, and as base64 in JSON
-(the way it is usually done, by plain python-socketio); the longest time that the server's loop stood still.
+P16: events with an image to 10 and 40 clients, sent as a reference with a preview, as bytes, and as base64 in JSON
+(the usual way, with plain python-socketio); the longest stall of the server's event loop.
 
 `--turns 10000` makes the memory run longer. The long run is `benchmarks.soak`; `benchmarks.kills` kills daemons.
 """

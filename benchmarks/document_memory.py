@@ -2,7 +2,7 @@
 
 python -m benchmarks.document_memory [--documents 1000]
 
-Each document has text of its own, is sent in a session of its own and deleted with it. The resident memory of the
+Each document has its own text and session, and is deleted with the session. The resident memory of the
 daemon, and of its reader processes, which hold the last few documents, is printed ten times.
 """
 

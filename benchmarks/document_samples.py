@@ -1,4 +1,4 @@
-"""One small file of each kind that people drop, made here, with the words that a reader must find in it."""
+"""Generate one small file of each kind that people attach, with the words that a reader must find in it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Documents: characters, recall and time of what a model gets, beside markitdown and kreuzberg (if installed).
+"""Documents: characters, recall and time of what a model gets, compared with markitdown and kreuzberg (if installed).
 
     python -m benchmarks.documents [FILE …]
 
-Without files, samples of each kind are made; recall is the share of their words that stand in the text. For files the
-words of all readers together are what must be found.
+Without files, samples of each kind are made; recall is the share of their words in the text. For your own files,
+the reference is the words that any reader finds.
 """
 
 from __future__ import annotations

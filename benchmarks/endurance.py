@@ -1,4 +1,4 @@
-"""A session of 10,000 turns with 2,000 images and 200 planted facts: flat cost, and nothing is out of reach.
+"""A session of 10,000 turns with 2,000 images and 200 planted facts: constant cost, and every fact can be recalled.
 
 python -m benchmarks.endurance [TURNS [FOLDER]]
 

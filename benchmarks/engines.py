@@ -2,7 +2,7 @@
 
 python -m benchmarks.engines [--steps 100]
 
-Every step is an answer of a scripted model that calls one tool, which returns a picture. The wait for a model is not in
+Every step is an answer of a scripted model that calls one tool, which returns an image. The wait for a model is not in
 the figures. Also printed: how large the engine's record of the turn is.
 """
 

@@ -1,11 +1,11 @@
-"""200 hostile images at once, uploaded to a daemon: what they cost it, and how soon it answers others meanwhile.
+"""200 hostile images at once, uploaded to a daemon: its memory, and its response time for other requests meanwhile.
 
     python -m benchmarks.hostile_uploads [--count 200]
 
 Half are WebP files of a few bytes that take a gigabyte to decode, half are JPEG files that take seconds. Each is sent
-to `POST /v1/media` by a client of its own; a thread asks `/healthz` all the while. Wanted: the daemon grows by less
-than 200 MB, and answers within 100 ms (median and 95th percentile). On a busy machine the second figure is that of the
-machine too, so the load, and the same figure without uploads, stand beside it.
+to `POST /v1/media` by a client of its own; a thread asks `/healthz` all the while. Target: the daemon grows by less
+than 200 MB, and answers within 100 ms (median and 95th percentile). The second figure depends on
+the load of the machine, so the load and the same figure without uploads are printed, too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kill, stop and starve daemons while sessions talk, and check that nothing is lost or repeated.
+"""Kill, stop and starve daemons during turns, and check that nothing is lost or repeated.
 
 python -m benchmarks.kills [--kills 1000] [--only NAME] [--seed 1]
 
@@ -8,11 +8,11 @@ python -m benchmarks.kills [--kills 1000] [--only NAME] [--seed 1]
     dbos     the same as `two`, a tenth as often, with `turn.engine = "dbos"`
     term     SIGTERM to one of two every few seconds, a tenth as often
     away     PostgreSQL is stopped for five seconds, a fiftieth as often
-    around   an S3 bucket and Redis hang or are away, and daemons are killed meanwhile, a twentieth as often
-    paused   a daemon stands still until another has taken its session over, and must not write when it wakes up, twice
+    around   an S3 bucket and Redis hang or are unreachable, and daemons are killed meanwhile, a twentieth as often
+    paused   a daemon is paused until another has taken its session over, and must not write when it wakes up, twice
 
-A run that ends has passed: every turn ended by itself, no call that may not be repeated ran twice, nothing that was
-acknowledged and no word that a watcher saw was lost, and a kill cost a turn at most one request.
+A run that ends has passed: every turn ended by itself, no call that may not be repeated ran twice, no acknowledged
+message and no text that a client received was lost, and a kill cost a turn at most one request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A turn of 300 steps with 100 pictures whose process dies thirty times: does it end with the same tree?
+"""A turn of 300 steps with 100 images whose process dies thirty times: does it end with the same tree?
 
 python -m benchmarks.long_turn [--steps 300] [--pictures 100] [--deaths 30] [--seed 1]
 """

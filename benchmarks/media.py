@@ -1,7 +1,7 @@
 """The media store and the cache of derived bytes: `python -m benchmarks.media`.
 
-A 1.3 MB picture is put (synced to disk), put again, loaded and streamed; a derived form of it is looked up for the
-first and the second time. Beside it, in every round, stands the floor: what the disk itself needs to write the same
+A 1.3 MB image is put (synced to disk), put again, loaded and streamed; a derived form of it is looked up for the
+first and the second time. Each round also measures the floor: the time that the disk needs to write the same
 bytes to a temporary file, sync, rename, and sync the directory.
 """
 

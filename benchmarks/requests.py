@@ -1,13 +1,13 @@
 """P1–P3: build a request with 30 screenshots and 3 PDFs and send it: `python -m benchmarks.requests`.
 
-P1  over HTTP to a local server, beside the usual ways and other libraries: time, worst stall of the event loop, peak
-    memory above idle. Every case is a process of its own; they take turns, and medians are shown.
-P2  the body alone on a UNIX socket, against sending bytes that lie ready.
+P1  over HTTP to a local server, compared with the usual ways and other libraries: time, worst stall of the event loop,
+    peak memory above idle. Every case is a process of its own; they take turns, and medians are shown.
+P2  the body alone on a UNIX socket, compared with sending prepared bytes.
 P3  the same conversation after its old media have aged.
 
 Other libraries are measured where they can be imported: here, or by another Python (their pins exclude ours):
 `--peers-python PATH`, else `.cache/peers/venv`. There: pip install anthropic pydantic-ai-slim[anthropic]
-langchain-anthropic litellm. One that is missing is named. Processor time stands beside the clock, for busy machines.
+langchain-anthropic litellm. Missing ones are listed. Processor time is printed next to wall time, for busy machines.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Salvage and backup, many times: `python -m benchmarks.salvage`.
 
-Damages 1,000 copies of a store in nine ways, saves what is left of each, and checks that every message which was not
-hit is there, that none is there which nobody wrote, and that the new store is sound; tells how many were lost and how
-long one takes. Then takes 200 backups of a store that is being written by four sessions, and checks each of them.
+Damages 1,000 copies of a store in nine ways, recovers each, and checks that every undamaged message is there, that no
+other message is there, and that the new store is sound; prints how many messages were lost and the time per store.
+Then takes 200 backups of a store that is being written by four sessions, and checks each of them.
 
 `--count`, `--rounds` set how many.
 """

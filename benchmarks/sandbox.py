@@ -1,4 +1,4 @@
-"""What the fence around commands costs: `run_command` with `true` beside a bare shell, as ratios.
+"""The cost of the sandbox: `run_command` with `true` compared with a bare shell, as ratios.
 
 python -m benchmarks.sandbox
 """

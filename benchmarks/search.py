@@ -1,7 +1,7 @@
 """Search at a million messages: `python -m benchmarks.search [--messages N] [--postgres]`.
 
 Makes the rows without Loom's own writing (which would take an hour), indexes them, and measures searches: for a word
-that stands in one message, in a thousand, in nearly all, for two words, for the beginning of words, for nothing; then
+in one message, in a thousand, in nearly all, for two words, for the beginning of words, for nothing; then
 how long listing sessions takes, alone and while four searches run.
 """
 

@@ -1,4 +1,4 @@
-"""`search_files` beside ripgrep and git grep on 50,000 files, as ratios to ripgrep.
+"""`search_files` compared with ripgrep and git grep on 50,000 files, as ratios to ripgrep.
 
 python -m benchmarks.search_files [FILES]
 """

@@ -1,8 +1,8 @@
-"""F11: two hundred sessions that talk all the time: `python -m benchmarks.soak --minutes 60`.
+"""F11: two hundred sessions with continuous turns: `python -m benchmarks.soak --minutes 60`.
 
-A provider within the daemon says 20 words a second to each of them; every word is the number of the session that asked
-and the time at which it was said. So the client knows of every word how late it came (through the turn, the disk and
-the event stream) and whether it is its own. Beside it: memory and open files of the daemon on the way, turns that
+A provider inside the daemon sends 20 words a second to each of them; every word is the number of the session and the
+time at which it was sent. So the client knows the latency of every word (through the turn, the disk and the event
+stream) and whether it belongs to its session. Also measured: memory and open files of the daemon on the way, turns that
 failed, and what its log says.
 """
 

@@ -1,10 +1,10 @@
 """P5 and P6, the database: `python -m benchmarks.store`.
 
-P5: append a message to sessions of 10 to 10,000 messages and load their paths; append with a new picture; bytes per
+P5: append a message to sessions of 10 to 10,000 messages and load their paths; append with a new image; bytes per
 turn; the same conversation kept as others keep it. Disks and machines are noisy, so the floor (the syncs that
-durability needs, without Loom) runs in every round, and the ratio to it stands beside the milliseconds.
-P6: rows per second with 16 producers, each row durable before the next, beside aiosqlite and plain sqlite3 in one
-interleaved run; then one producer alone, with `synchronous = NORMAL` as its peers have it.
+durability needs, without Loom) runs in every round, and the ratio to it is printed next to the milliseconds.
+P6: rows per second with 16 producers, each row durable before the next, compared with aiosqlite and plain sqlite3 in
+one interleaved run; then one producer alone, with `synchronous = NORMAL` as its peers have it.
 
 `--kills 1000` runs the kill test of the suite for longer.
 """

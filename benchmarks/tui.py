@@ -3,8 +3,8 @@
 python -m benchmarks.tui
 
 Budgets: first paint at most 400 ms above Python's own start; a keystroke at most 16 ms at the median while 100 tokens a
-second arrive; 2,000 messages open within a second. All figures are medians. Beside each stands the processor time of
-the program alone: on a machine that does other work it is the time that the program would take on a free core.
+second arrive; 2,000 messages open within a second. All figures are medians. Each is printed with the processor time of
+the program: on a machine that does other work it is the time that the program would take on a free core.
 """
 
 from __future__ import annotations

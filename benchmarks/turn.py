@@ -1,11 +1,11 @@
-"""What one short turn costs: modules and functions that it crosses, hops per token, database jobs, commits, CPU, and
-how often a picture is decoded and hashed.
+"""The cost of one short turn: modules and functions that it crosses, hops per token, database jobs, commits, CPU, and
+how often an image is decoded and hashed.
 
 python -m benchmarks.turn [--turns 20]
 
 `before` is what was measured before the middle was rebuilt (another machine: compare counts, not milliseconds).
 Functions are counted once each, of all threads, with a profile hook; those of processes that decode are not. A hop is a
-function that is entered anew for every further token. CPU is that of a daemon on PostgreSQL, and of PostgreSQL.
+function that is called again for every further token. CPU is that of a daemon on PostgreSQL, and of PostgreSQL.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The web client on a long session: 2,000 messages with 300 pictures in a real Chromium, by the browser's own traces.
+"""The web client on a long session: 2,000 messages with 300 images in a real Chromium, by the browser's own traces.
 
     python -m benchmarks.web
 
 Opening: from following the link of a session to the newest answer on the screen.
 Scrolling: to the very top through every page of the history, frame by frame; what is long between two frames is jank.
 A task of the main thread holds up every frame that is due meanwhile: the trace tells how long each took, and how much
-of that was its own processor time, which does not depend on who else uses the machine.
+of that was its own processor time, which does not depend on other load.
 """
 
 from __future__ import annotations

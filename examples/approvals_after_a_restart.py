@@ -1,4 +1,4 @@
-"""What waits for your word outlives the program that asked: another one answers, and the turn goes on."""
+"""A pending approval survives a crash: another process answers it, and the turn continues."""
 
 import os
 import subprocess
@@ -19,11 +19,11 @@ with loom.Loom(model="spark", tools=[publish]) as lm:
         for event in session.stream('!tool publish {"page": "index.html"}'):
             if event.type == "approval_requested":
                 print(session.id, flush=True)
-                os._exit(1)  # as if it had crashed
+                os._exit(1)  # simulate a crash
 
     asked = subprocess.run([sys.executable, __file__, "asks"], stdout=subprocess.PIPE, text=True, check=False)
     session = lm.session(session_id=asked.stdout.strip())
-    print([waiting.action for waiting in session.approvals()])
+    print([pending.action for pending in session.approvals()])
     for event in session.resume():
         if event.type == "approval_requested":
             session.answer(event.approval, "once")

@@ -1,4 +1,4 @@
-"""A function instead of a person: it sees every call once, and allows, changes or denies it."""
+"""Approve, change or deny tool calls with a function. It is called once for every call."""
 
 import loom
 from loom import Allow, ApprovalRequest, Deny

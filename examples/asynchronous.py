@@ -1,4 +1,4 @@
-"""The same with `await`: compare two images, and see in which form each was shown."""
+"""Use `async`: compare two images, and check the form in which each was sent."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Two ways to go on from one place. Neither overwrites the other, and the session goes on with the one you choose."""
+"""Continue from one message in two ways. Both branches are kept; you choose the one to continue."""
 
 import loom
 
@@ -11,5 +11,5 @@ with loom.Loom(model="spark") as lm:
     session.head = first
     print([message.text for message in session.path()])
     assert session.path()[-1].text == first.text != second.text
-    fork = session.fork(second.node)  # a session of its own on the same messages
+    fork = session.fork(second.node)  # a new session with the same messages
     assert fork.path()[:2] == session.path()[:2]

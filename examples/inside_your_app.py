@@ -1,4 +1,4 @@
-"""The daemon inside an application of your own: sessions, media and events under /loom, with your tools."""
+"""Mount the daemon in your own application: sessions, media and events under /loom, with your tools."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ def opening_hours() -> str:
     return "from nine to five"
 
 
-lm = loom.Loom(model="spark", tools=[opening_hours])  # and store="postgresql://…", media="s3://bucket/prefix"
+lm = loom.Loom(model="spark", tools=[opening_hours])  # also store="postgresql://…", media="s3://bucket/prefix"
 daemon = loom.asgi(lm)
 app = Starlette(routes=[Mount("/loom", daemon)])
 
@@ -23,7 +23,7 @@ app = Starlette(routes=[Mount("/loom", daemon)])
 async def main() -> None:
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://localhost") as client:
         print((await client.get("/loom/v1/health")).json())
-        assert (await client.get("/loom/v1/sessions")).status_code == 401  # nobody has shown a token
+        assert (await client.get("/loom/v1/sessions")).status_code == 401  # no token was sent
     await daemon.close()
 
 

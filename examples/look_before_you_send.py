@@ -1,4 +1,4 @@
-"""What each model would be shown, before anything is sent."""
+"""Preview what each model would receive, without sending anything."""
 
 import loom
 from loom.testing import sample_png
@@ -9,5 +9,5 @@ with loom.Loom(model="spark") as lm:
     plan = session.plan(["anthropic/claude-opus-5-5", "openai/gpt-5.5", "ollama/llama3.2"])
     print(plan.table())
     assert plan["ollama/llama3.2"].row("login.png").rendition == "text"
-    request = plan["anthropic/claude-opus-5-5"].wire()  # the exact JSON, each medium as its digest and size
+    request = plan["anthropic/claude-opus-5-5"].wire()  # the exact JSON, with digest and size for each medium
     print(request["messages"][0]["content"])

@@ -1,4 +1,4 @@
-"""One question about one image, on the built-in model: no key, no network."""
+"""Ask one question about one image, with the built-in demo model: no API key, no network."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A session that remembers, streams, and takes one page of a document."""
+"""Use a session: stream an answer, then ask about one page of a document."""
 
 import loom
 from loom.testing import sample_pdf, sample_png

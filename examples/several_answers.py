@@ -1,4 +1,4 @@
-"""Three answers to one question, side by side; and one more, later."""
+"""Generate three alternative answers to one question, and regenerate one more."""
 
 import loom
 from loom.testing import FakeModel

@@ -1,4 +1,4 @@
-"""Your own code, tested against a model that follows a script and remembers what it was shown."""
+"""Test your code with a fake model: it returns scripted answers and records its requests."""
 
 from pathlib import Path
 
@@ -9,4 +9,4 @@ Path("login.png").write_bytes(sample_png(900, 500))
 model = FakeModel(["it says 502"])
 assert loom.ask("what does it say?", "login.png", model=model).text == "it says 502"
 assert model.requests[0].images[0].size == (900, 500)
-print("the model was shown", model.requests[0].images[0])
+print("the model received", model.requests[0].images[0])

@@ -1,4 +1,4 @@
-"""A tool that returns an image, which the model sees in its next step."""
+"""Write a tool that returns an image; the model sees it in its next step."""
 
 from PIL import Image
 

@@ -1,4 +1,4 @@
-"""A block of your own: every model reads its text, those that see are shown its image, and it is kept as it is."""
+"""Define your own block type: every model gets its text, models that support images get its image."""
 
 from dataclasses import dataclass
 

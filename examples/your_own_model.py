@@ -1,4 +1,4 @@
-"""A model of your own: it is asked like any other, and what it cannot take it is told in words."""
+"""Add your own model. Loom sends text in place of content that it does not support."""
 
 from collections.abc import AsyncIterator
 
@@ -8,7 +8,7 @@ from loom.testing import sample_png
 
 class Echo:
     name = "echo"
-    capabilities = loom.Capabilities()  # no eyes: images come as text
+    capabilities = loom.Capabilities()  # text-only: images arrive as text
 
     async def stream(self, prompt: loom.Prompt) -> AsyncIterator[str]:
         for block in prompt.messages[-1].blocks:

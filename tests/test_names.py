@@ -150,6 +150,29 @@ def test_users_read_no_retired_words() -> None:
     assert found == []
 
 
+RETIRED_ON_PAGES: Final = re.compile(
+    r"\b(?:pictures?|blind|faces?|anew|mend(?:s|ed)?)\b|\b(?:is|are|was|were) told\b"
+    r"|\bgoes on (?:with|where|from|behind)\b",
+    re.IGNORECASE,
+)
+"""Words that pages do not use. They say: image, text-only, interface, again, repair, continue."""
+
+GENERATED_PAGES: Final = frozenset({"cli.md", "config.md", "errors.md", "events.md", "reference.md"})
+"""Pages with texts of the code, which has tests of its own. Decisions are dated and stay as they were written."""
+
+
+def test_pages_use_common_words() -> None:
+    pages = [path for path in (ROOT / "docs").glob("*.md") if path.name not in GENERATED_PAGES]
+    pages += [ROOT / name for name in (*USER_DOCUMENTS, "CHANGELOG.md", "tests/README.md", "web/README.md")]
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {word.group(0)}"
+        for path in pages
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if (word := RETIRED_ON_PAGES.search(re.sub(r"`[^`]*`", "", line)))
+    ]
+    assert found == []
+
+
 BANNED_IN_DOCSTRINGS: Final = re.compile(
     r"\b(?:whoever|whomever|whom|nobody|somebody|so many)\b|\b(?:is|are|was|were|be|been) told\b", re.IGNORECASE
 )

@@ -204,7 +204,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         "providers/test_http.py::test_a_redirect_is_not_followed_and_the_other_host_never_sees_the_key",
     ),
     # below the table
-    "Nothing is sent anywhere except to the providers that you configure; there is no telemetry.": (
+    "Loom sends data only to the providers that you configure; there is no telemetry.": (
         "flow/test_promises_quiet.py::test_46_a_first_run_calls_nobody",
         "daemon/test_promises_faults.py::test_46_a_daemon_that_starts_and_answers_calls_nobody",
     ),
@@ -215,7 +215,7 @@ def claims() -> list[str]:
     found: list[str] = []
     lines = (ROOT / "SECURITY.md").read_text("utf-8").splitlines()
     for line in lines:
-        if line.startswith("| ") and not line.startswith("| against"):
+        if line.startswith("| ") and not line.startswith("| threat"):
             found += line.strip("|").split("|")[1].strip().split("; ")
     return [*found, re.split(r"(?<=\.) ", lines[-1], maxsplit=1)[1]]
 

@@ -1,1 +1,1 @@
-"""Costs of detection, headers, resizing and documents, beside other libraries in one interleaved run."""
+"""Costs of detection, headers, resizing and documents, compared with other libraries in one interleaved run."""

@@ -1,10 +1,10 @@
-"""Decompression bombs at the door: what each costs until it is refused, or shown in a form that is harmless.
+"""Decompression bombs: the cost of each until it is refused, or converted to a harmless form.
 
     python -m benchmarks.formats.bombs
 
-Each is built and let in by a process of its own, with the worker of its kind running, as in a daemon. Counted are the
-seconds on the clock, the processor time of the process and its workers, and the most memory that each of them ever
-held, all that they hold anyway included. Wanted: under a second and under 200 MB.
+Each is built and accepted in its own process, with its worker running, as in a daemon. Measured: wall time, the
+processor time of the process and its workers, and their peak memory, idle memory included. Target: under a second and
+under 200 MB.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Row 161: a clip of ten minutes, asked about by three kinds of model: `python -m benchmarks.formats.clip`.
+"""Row 161: a clip of ten minutes, for three kinds of model: `python -m benchmarks.formats.clip`.
 
-ffmpeg makes a clip of ten scenes of a minute each, with words on the screen and sound. The command takes it in; then
-the request for a model that only reads, one that sees and one that takes video is compiled. Each step has its time and
-the largest process that took part. Clips that attack their reader are refused, each within its deadline.
+ffmpeg makes a clip of ten scenes of a minute each, with words on the screen and sound. The command attaches it; then
+the request for a text-only model, one with images and one with video is compiled. Each step has its time and
+the largest process that took part. Hostile clips are refused, each within its deadline.
 """
 
 from __future__ import annotations

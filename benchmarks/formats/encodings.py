@@ -2,8 +2,8 @@
 
 The texts are what translators wrote: the catalogues that the programs of this system carry (gettext's `.mo` files), cut
 to about 2 KB and encoded as such files really are. Each language gives up to ten texts from different programs. A text
-counts as read where every character is the right one, whatever the encoding was called. Beside Loom stand the two
-detectors that Python programs use, and markitdown, which is what other runtimes give their models.
+counts as read where every character is the right one, regardless of the name of the encoding. Loom is compared with
+the two detectors that Python programs use, and with markitdown, which other runtimes use.
 
 Source files are taken from this system by chance with a fixed seed. For those that are valid UTF-8 the truth is known;
 files that are not count as read where what they say of themselves, or the name that vim's files end in, tells how.

@@ -1,9 +1,9 @@
-"""P24: decode and fit in the fenced worker against the same work in this process.
+"""P24: decode and resize in the sandboxed worker, compared with the same work in this process.
 
     python -m benchmarks.formats.fenced
 
 A 1080p PNG, a 12-megapixel JPEG and a 12-megapixel HEIC, each rendered for a model (`Fit(1568)`), and the intake of a
-picture: check and fit in two calls, and in one that decodes once.
+image: check and fit in two calls, and in one that decodes once.
 """
 
 from __future__ import annotations

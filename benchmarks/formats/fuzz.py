@@ -1,8 +1,8 @@
-"""The fuzzing of the tests, for longer: `python -m benchmarks.formats.fuzz [seconds] [seed]` (a minute, unless told).
+"""The fuzzing of the tests, for longer: `python -m benchmarks.formats.fuzz [seconds] [seed]` (default: a minute).
 
-Samples made by real programs are damaged at random and go through the sniffer, the readers of picture headers, the
-door with its recipes, and the readers of office files, in turn. Printed are the outcomes and the slowest file; what
-broke the promise (anything but a typed error, or a reading beyond its deadline) is printed with the seed that makes it
+Samples made by real programs are damaged at random and go through the sniffer, the readers of image headers, intake
+with its recipes, and the readers of office files, in turn. Printed are the outcomes and the slowest file; what broke
+the promise (anything but a typed error, or a reading beyond its deadline) is printed with the seed that makes it
 again, and the exit code is then 1.
 """
 

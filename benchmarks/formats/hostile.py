@@ -1,9 +1,9 @@
-"""200 hostile pictures at once: what they cost the process that lets them in, and how long its event loop is held up.
+"""200 hostile images at once: memory of the accepting process, and stalls of its event loop.
 
     python -m benchmarks.formats.hostile [pictures]
 
-Half are WebP files of a few bytes that take a gigabyte to decode, half are JPEG files that take seconds. Wanted: this
-process grows by less than 200 MB, and its event loop answers within 100 ms. The deadline of a picture is two seconds
+Half are WebP files of a few bytes that take a gigabyte to decode, half are JPEG files that take seconds. Target: this
+process grows by less than 200 MB, and its event loop answers within 100 ms. The deadline of an image is two seconds
 here, so that the run ends.
 """
 

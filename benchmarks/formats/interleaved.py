@@ -1,4 +1,4 @@
-"""Times several ways to do the same work, all of them in every round, so that a busy machine hurts all alike."""
+"""Time several ways to do the same work, all of them in every round, so that a busy machine slows all equally."""
 
 from __future__ import annotations
 

@@ -4,10 +4,10 @@ Each file is read in turn by Loom, by the library of its kind and by markitdown,
 machine slows all of them alike. A ratio of 6 means that Loom needs a sixth of the library's time: medians over the
 rounds, and the best of the rounds. The latter is the one to trust where a core changes its speed from one call to the
 next, as virtual ones do: a long call meets both speeds, a short one mostly one of them. Libraries are used as such;
-openpyxl also has a faster mode for reading, which stands beside it. Recall is the share of the words that were written
-into the file. Files come from two makers: the libraries themselves, and LibreOffice, which opens those and saves them
-again. Loom's times include the worker process and the way to it. Each call gets bytes that were not seen before. The
-floor is what the library below Loom's reader needs.
+openpyxl also has a faster mode for reading, which is measured, too. Recall is the share of the words that were
+written into the file. Files come from two makers: the libraries themselves, and LibreOffice, which opens those and
+saves them again. Loom's times include the worker process and the communication with it. Each call gets bytes that
+were not seen before. The floor is what the library below Loom's reader needs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""PDF text, page pictures and slices beside the peers (P9, P10, P11): `python -m benchmarks.formats.pdf [folder]`.
+"""PDF text, page images and slices beside other libraries (P9, P10, P11): `python -m benchmarks.formats.pdf [folder]`.
 
 Cases run interleaved, round by round; a case's time is the best of its rounds for each file, summed over the files.
-Loom's times include the worker process and the way to it, by the clock and by processor time. A folder with PDFs of
-one's own widens P9.
+Loom's times include the worker process and the communication with it, by the clock and by processor time. Pass a
+folder with your own PDFs to extend P9.
 """
 
 from __future__ import annotations

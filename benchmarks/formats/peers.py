@@ -1,4 +1,4 @@
-"""What a model gets of each kind of file, beside other readers: `python -m benchmarks.formats.peers`.
+"""What a model gets from each kind of file, compared with other readers: `python -m benchmarks.formats.peers`.
 
 Characters, the share of the written words that are in them, and the time of a call, the best of some rounds. All
 readers (markitdown, kreuzberg, docling; one that is not installed is left out) read the same bytes in turn. Loom's

@@ -1,8 +1,8 @@
-"""F6: scanned pages that lie askew, in one and two columns: `python -m benchmarks.formats.scans`.
+"""F6: skewed scanned pages, in one and two columns: `python -m benchmarks.formats.scans`.
 
 A page of our changelog is drawn at 200 dpi, turned, and given the grain of paper. The score compares the sequence
-of words with the one that was written (1: all of them, in order, and nothing else). Beside Loom stands tesseract by
-itself.
+of words with the one that was written (1: all of them, in order, and nothing else). Loom is compared with tesseract
+alone.
 """
 
 from __future__ import annotations

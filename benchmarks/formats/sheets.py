@@ -1,7 +1,7 @@
 """F2, F3: workbooks as people see them: `python -m benchmarks.formats.sheets FOLDER…` (folders of real workbooks).
 
-Eighty workbooks are chosen by chance with a fixed seed, of each kind a share. What Loom shows of every cell stands
-beside what LibreOffice writes when it exports each sheet as CSV "as shown". A cell counts as
+Eighty workbooks are chosen by chance with a fixed seed, of each kind a share. Every cell that Loom shows is compared
+with what LibreOffice writes when it exports each sheet as CSV "as shown". A cell counts as
 
 - equal, where the strings are the same (white space counts as one space);
 - more digits, where both are bare numbers, and LibreOffice shows the first nine digits or more of Loom's (no format);

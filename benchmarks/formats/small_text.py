@@ -2,9 +2,9 @@
 
     python -m benchmarks.formats.small_text
 
-A 5K screenshot full of numbers is shrunk to 2048 px and a 4K one to 1568 px, by Loom and by Pillow's LANCZOS, and read
-by tesseract. `low` of a screenshot stands beside LANCZOS and JPEG at the same length: decibels against the picture that
-LANCZOS gives.
+A 5K screenshot full of numbers is shrunk to 2048 px and a 4K one to 1568 px, by Loom and by Pillow's LANCZOS, and
+read by tesseract. `low` of a screenshot is compared with LANCZOS and JPEG at the same length: decibels against the
+image that LANCZOS gives.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Every readable file of a machine through the door: none may crash, hang or fail without a typed error.
+"""Send every readable file of a machine through intake: none may crash, hang or fail without a typed error.
 
     python -m benchmarks.formats.sweep [folder ...]
 
 Each file is inspected and rendered in the form in which a model would first see it. Printed are what the files were,
-how they were refused, the slowest ones, and whatever broke the promise; the exit code is 1 if anything did.
+how they were refused, the slowest ones, and every violation; the exit code is 1 if there is one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What gateways make of content: the rows of `python -m benchmarks.gateway.proxy`, and conversations that brick."""
+"""How gateways convert content: the rows of `python -m benchmarks.gateway.proxy`, and conversations that brick."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """30 hostile conversations × 3 protocols in × 12 models out: `python -m benchmarks.gateway.matrix`.
 
 Every request goes over a socket to a server that enforces its platform's rules. Prints a line per conversation and
-fails where an answer is no 200 or a block has no row in its receipt.
+fails if an answer is not 200 or a block has no row in its receipt.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Loom's gateway beside LiteLLM's proxy, in one run: `python -m benchmarks.gateway.proxy`.
+"""Loom's gateway compared with LiteLLM's proxy, in one run: `python -m benchmarks.gateway.proxy`.
 
-rows      what each makes of content in an Anthropic request, for a Responses server and a Chat server
+rows      how each converts content of an Anthropic request, for a Responses server and a Chat server
 bricks    conversations of three turns against servers that enforce their rules
 time      to the first byte, above a direct request: 100 KB, streamed, the medians of requests that take turns
 memory    the peak above idle while a request of 50 MB passes through

@@ -227,7 +227,7 @@ def wire_command(sources: tuple[str, ...], references: str, full: bool) -> int:
     """Print the exact body for each model, offline and without a key: one JSON object a line.
 
     Each has "file", "provider", "model", "receipt" and "request". With several files or models, one that cannot be
-    compiled has "error" instead, and the others go on.
+    compiled has "error" instead; the others are still printed.
 
     FILE is a conversation: Loom's own JSON, a request body or messages in the style of OpenAI, Anthropic, Gemini or
     Ollama, or a transcript of Claude Code, Codex or llm. Tools and options of a request body are used, and a body in

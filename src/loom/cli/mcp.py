@@ -77,7 +77,7 @@ def import_(file: Path | None) -> int:
     """Import the servers of another program from its file: Claude Desktop, Claude Code, Cursor, VS Code.
 
     Without FILE, the usual places of these programs are read. A server whose name you have already is left out. Check
-    the file afterwards: secrets are copied as they stand there.
+    the file afterwards: secrets are copied unchanged.
     """
     files = [file] if file is not None else [found for found in foreign_files(Path.home()) if found.is_file()]
     if not files:
@@ -185,7 +185,7 @@ def _count(state: dict[str, Any]) -> str:
 @click.argument("name")
 @click.option("--no-browser", is_flag=True, help="Only print the address to open.")
 def login(name: str, no_browser: bool) -> None:
-    """Log in at a server that uses OAuth. The tokens are stored beside your API keys, readable by you alone."""
+    """Log in to a server that uses OAuth. The tokens are stored next to your API keys, readable by you only."""
     count = asyncio.run(_login(name, no_browser))
     click.echo(f"✔ logged in at {safe_text(name)}: {count_text(count, 'tool')}")
 

@@ -69,7 +69,7 @@ async def refuse_while_in_use(config: Config) -> None:
 
 @click.command("restore")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--replace", is_flag=True, help="Put the present conversations aside, in a file beside the new one.")
+@click.option("--replace", is_flag=True, help="Move the current conversations to a file next to the new one.")
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
 def restore_command(folder: Path, replace: bool, as_json: bool) -> None:
     """Put the conversations and media of a backup in FOLDER back in place.
@@ -114,7 +114,7 @@ async def _restore(config: Config, folder: Path, *, replace: bool) -> tuple[Back
 def sweep_command(max_bytes: int | None, as_json: bool) -> None:
     """Delete media that no conversation refers to and that are older than `cleanup_after_days`.
 
-    What a conversation refers to is never deleted. A daemon does this once a day by itself, and so do `loom`,
+    What a conversation refers to is never deleted. A daemon does this once a day automatically, and so do `loom`,
     `loom ask` and `loom chat` when they end.
     """
     asyncio.run(_sweep(max_bytes, as_json))
