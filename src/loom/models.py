@@ -250,6 +250,10 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """What `wire/openai_chat` does differently for this service."""
     user_after_tool: bool = True
     """Whether a user's message may directly follow tool results."""
+    max_tool_name: int = 64
+    """How many characters the name of a tool may have."""
+    tool_name_start: Literal["any", "letter"] = "any"
+    """`letter`: the name of a tool begins with a letter or `_`."""
     system_messages: Literal["none", "anywhere", "after_user"] = "none"
     """Where system messages may stand inside a conversation: `after_user` is at the end of a user's turn."""
     calls_need_tools: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from loom.compile.assemble_ids import legal_ids, tool_name
+from loom.compile.assemble_ids import legal_ids
 from loom.compile.layout import MEDIA, Layout, PlacedBlock
 from loom.compile.measure import Measure
 from loom.compile.policy import Watermark
@@ -118,7 +118,7 @@ class _Check:
             # A summary of thoughts without a signature binds nothing; only Gemini has a place for it.
             return self._survey.target.model.wire == "gemini" and measure.reason == "other-model"
         if isinstance(block, ToolCall) and (
-            self._ids[item.message, block.id] != block.id or tool_name(block.name) != block.name
+            self._ids[item.message, block.id] != block.id or self._survey.target.tool_name(block.name) != block.name
         ):
             return False
         if isinstance(block, ToolCall) and block.raw_arguments is not None:
