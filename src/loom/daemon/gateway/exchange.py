@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -148,11 +148,10 @@ class Exchange:
         return self.placed
 
     async def _store(self, history: PlacedHistory) -> None:
-        jobs: list[Awaitable[None]] = [history.stored]
+        session = await history.stored
         if self._client.account:
-            jobs.append(self._runtime.session_users.members.set(history.session, self._client.account, "own"))
-        await asyncio.gather(*jobs)
-        await self._daemon.turns.announce_change(history.session)
+            await self._runtime.session_users.members.set(session, self._client.account, "own")
+        await self._daemon.turns.announce_change(session)
 
     async def finish_storing(self) -> None:
         """Wait until what is new of the conversation is on disk, also where the client has left. Raise what the store
