@@ -53,6 +53,8 @@ class PlacedConversation(msgspec.Struct, frozen=True, kw_only=True):
 
     history: PlacedHistory | None = None
     """None where nothing is stored."""
+    snapshot: Snapshot
+    """The session down to the last message of the request."""
     system: str
     messages: tuple[Message, ...]
     notices: tuple[str, ...]
@@ -60,11 +62,6 @@ class PlacedConversation(msgspec.Struct, frozen=True, kw_only=True):
     """Messages as they came, by the position of the first message of each."""
     head: tuple[Any, ...]
     """System prompts that stood among the messages, as they came."""
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The session down to the last message of the request."""
-        return self.history.snapshot if self.history is not None else Snapshot()
 
 
 class GatewayCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,6 +128,7 @@ class Exchange:
         if not own.messages and not before:
             raise GatewayFault(make_fault(400, "The conversation holds no message."))
         return PlacedConversation(
+            snapshot=Snapshot(calibrations=await self._runtime.models.calibrations.load()),
             system=found.system,
             messages=(*before, *own.messages),
             notices=(*found.notices, *self._body.notices, *([FORGED] if own.is_forged else [])),
@@ -143,7 +141,7 @@ class Exchange:
         found = await self.read()
         key = self._key(found.messages)
         history = await self._conversations.place(key, found.system, found.messages, model=self._body.model)
-        self.placed = msgspec.structs.replace(found, history=history)
+        self.placed = msgspec.structs.replace(found, history=history, snapshot=history.snapshot)
         self._storing = asyncio.create_task(self._store(history))
         return self.placed
 
