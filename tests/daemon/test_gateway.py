@@ -302,3 +302,32 @@ async def test_a_tool_with_a_name_that_its_model_refuses_is_called_by_its_own(wi
         (await door.http.post("/v1/messages", json=body)).raise_for_status()
         assert len(set(called)) == 1, "the definition, the call and its result have one name"
         assert len(called[0]) == 64
+
+
+LOOK = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+FIND = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "openai_responses", "gemini"])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"oneOf": [LOOK, FIND]},
+        {"type": "object", "anyOf": [LOOK, FIND]},
+        {"allOf": [LOOK, FIND]},
+        {"$ref": "#/$defs/both", "$defs": {"both": {"oneOf": [LOOK, FIND]}}},
+    ],
+)
+async def test_a_tool_of_alternatives_is_one_object_for_a_foreign_model(wire: str, schema: dict[str, Any]) -> None:
+    """A chat server may take them at the root of a schema; others refuse every request with such a tool."""
+    function = {"name": "look", "description": "d", "parameters": schema}
+    body = {"model": "far", "messages": [{"role": "user", "content": "hi"}]}
+    async with gateway(wire, "fine") as door:
+        tools = [{"type": "function", "function": function}]
+        (await door.http.post("/v1/chat/completions", json={**body, "tools": tools})).raise_for_status()
+        (tool,) = door.far.requests[0]["tools"]
+        tool = tool.get("functionDeclarations", [tool])[0]
+        sent = next(tool[key] for key in ("input_schema", "parameters", "parametersJsonSchema") if key in tool)
+        assert sent["type"] == "object"
+        assert not sent.keys() & {"oneOf", "anyOf", "allOf", "$ref"}
+        assert sent["properties"].keys() == {"path", "query"}

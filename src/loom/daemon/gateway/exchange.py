@@ -30,12 +30,13 @@ from loom.errors import ContentError, LoomError, ProviderError
 from loom.events import Event, Folded, TextDelta, is_model_event
 from loom.importers.request_body import RequestBody, server_tool_names
 from loom.models import Model, Usage
-from loom.prompt import Receipt
+from loom.prompt import Receipt, ToolSpec
 from loom.runtime.conversations import INLINE_NOTICE, PlacedHistory
 from loom.runtime.inline_media import InlineMedia, StoredPart
 from loom.sampling import Sampling
 from loom.session import SessionChange
 from loom.store.gateway import GatewayAnswer
+from loom.tools.mcp.input_schema import flatten_root
 from loom.wire.answer import AnswerHead, AnswerWriter
 from loom.wire.answer_errors import AnswerFault, fault_of, make_fault
 
@@ -221,10 +222,12 @@ class Exchange:
 
     def _input(self, placed: PlacedConversation, model: Model) -> RequestInput:
         policy = self._runtime.gateway_services().policy
-        options = RequestOptions(policy=policy, tools=self._body.tools, sampling=self._sampling(model))
+        is_own = (model.wire, model.opaque_owner) == (self._protocol.name, self._protocol.owner)
+        tools = self._body.tools if is_own else tuple(map(_with_plain_schema, self._body.tools))
+        options = RequestOptions(policy=policy, tools=tools, sampling=self._sampling(model))
         draft = () if placed.history is not None else placed.messages
         made = request_input(placed.snapshot, model, options, draft=draft)
-        if (model.wire, model.opaque_owner) != (self._protocol.name, self._protocol.owner):
+        if not is_own:
             return msgspec.structs.replace(made, system=placed.system)
         form = self._body.form(placed.head)
         body = msgspec.structs.replace(form, fields=own_fields(form.fields))
@@ -481,6 +484,12 @@ class Exchange:
                 f"{name}: a tool of {owner}'s own, left out" for name in server_tool_names(self._body.server_tools)
             ]
         return left_out
+
+
+def _with_plain_schema(tool: ToolSpec) -> ToolSpec:
+    """A platform that refuses the schema of one tool refuses every request."""
+    schema = flatten_root(tool.parameters)
+    return tool if schema is tool.parameters else msgspec.structs.replace(tool, parameters=schema)
 
 
 def _learned(snapshot: Snapshot, answer: ModelAnswer) -> SessionChange | None:
