@@ -90,6 +90,14 @@ def _has(*words: str) -> Check:
     return lambda _, sent: all(word in sent for word in words)
 
 
+def _as_system(body: dict[str, Any], _: str) -> bool:
+    """A message of the system or the developer for OpenAI; such a one, or text that says what it was, elsewhere."""
+    items = body.get("input") or body["messages"]
+    found = [item for item in items if "BE SHORT" in str(item.get("content"))]
+    is_marked = "input" not in body and any("[system]" in str(item) for item in found)
+    return bool(found) and (is_marked or all(item.get("role") in ("developer", "system") for item in found))
+
+
 def _order(_: dict[str, Any], sent: str) -> bool:
     return -1 < sent.find("Looking first.") < sent.find('"look"', sent.find("Looking first."))
 
@@ -159,7 +167,7 @@ ROWS: dict[str, tuple[dict[str, Any], Check]] = {
                 {"role": "user", "content": "c"},
             ]
         },
-        _has("BE SHORT"),
+        _as_system,
     ),
 }
 

@@ -233,7 +233,7 @@ async def _first_byte(http: httpx2.AsyncClient, url: str, body: bytes, headers: 
 
 async def compare_time(gateways: list[Gateway], far: str) -> None:
     print(f"\nTime to the first byte of a streamed answer to 100 KB, {ROUNDS} rounds, ms above a direct request")
-    for model, title in (("chat", "Anthropic → Chat"), ("claude", "Anthropic → Anthropic")):
+    for model, title in (("chat", "Anthropic → Chat"), ("claude", "Anthropic → Anthropic"), ("chat", "new each time")):
         body = _large(100_000, model)
         data = json.dumps(body).encode()
         places = {"direct": f"{far}/{model}/v1/messages", **{it.name: f"{it.url}/v1/messages" for it in gateways}}
@@ -248,11 +248,14 @@ async def compare_time(gateways: list[Gateway], far: str) -> None:
                     taken = await _first_byte(http, url, data, headers[name])
                     if number >= 5:
                         times[name].append(taken * 1_000)
-                # The conversation grows, as an agent's does.
-                body["messages"] += [
-                    {"role": "assistant", "content": [{"type": "text", "text": "fine"}]},
-                    {"role": "user", "content": f"message {number}"},
-                ]
+                # The conversation grows, as an agent's does, or another one begins.
+                if title == "new each time":
+                    body = _large(100_000, model, turn=number + 1)
+                else:
+                    body["messages"] += [
+                        {"role": "assistant", "content": [{"type": "text", "text": "fine"}]},
+                        {"role": "user", "content": f"message {number}"},
+                    ]
                 data = json.dumps(body).encode()
         spent = {it.name: (it.cpu_seconds() - begun[it.name]) * 1_000 / (ROUNDS + 5) for it in gateways}
         base = statistics.median(times["direct"])

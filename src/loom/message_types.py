@@ -298,7 +298,7 @@ class LastRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanCalibration(msgspec.Struct, frozen=True, kw_only=True):
-    """How billed tokens compare with the estimates of a model: billed = estimated × `ratio`, over so many answers."""
+    """Billed tokens of a model divided by the estimated ones, and the number of answers that this was learned from."""
 
     ratio: float
     answers: int

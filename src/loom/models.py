@@ -256,6 +256,10 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """How `wire/openai_chat` differs for this service."""
     user_after_tool: bool = True
     """Whether a user message may directly follow tool results."""
+    max_tool_name: int = 64
+    """The maximum length of a tool name, in characters."""
+    tool_name_start: Literal["any", "letter"] = "any"
+    """`letter`: a tool name must start with a letter or `_`."""
     system_messages: Literal["none", "anywhere", "after_user"] = "none"
     """Where system messages may stand inside a conversation: `after_user` is at the end of a user's turn."""
     calls_need_tools: bool = False

@@ -6,7 +6,7 @@ encoding. Every block of a prompt is one that the model accepts; media are refer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, Final, Literal, TypeAlias, final
 
@@ -112,6 +112,8 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
     sampling: Sampling = Sampling()
+    tool_names: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    """The own names of tools whose names this platform would refuse, by those that it is shown."""
     body: BodyForm | None = None
     """The fields of the original request, for this provider and protocol."""
     stable_messages: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +17,7 @@ from daemon.running import TOKEN, serving
 from flow.far_models import settings, speak
 from loom.content.blocks import ToolCall
 from loom.testing import memory_runtime
-from providers.far_side import Reply, far_side, refusal
+from providers.far_side import Reply, Request, far_side, refusal
 
 
 @pytest.mark.parametrize("wire", ["anthropic", "openai_chat", "openai_responses", "gemini"])
@@ -276,3 +277,57 @@ async def test_a_system_message_in_mid_conversation_stays_one_where_there_is_suc
         assert found["role"] == role
         assert ("[system] Be brief." in str(found["content"])) == (role == "user")
         assert answer.headers["x-loom-losses"] == ("1" if role == "user" else "0")
+
+
+@pytest.mark.parametrize("wire", ["openai_chat", "openai_responses", "gemini"])
+async def test_a_tool_with_a_name_that_its_model_refuses_is_called_by_its_own(wire: str) -> None:
+    """Names of 128 characters are legal for Anthropic, and MCP servers make them."""
+    name = f"mcp__{'x' * 100}"
+    spec = {"name": name, "description": "d", "input_schema": {"type": "object"}}
+    history: list[Any] = [{"role": "user", "content": "go"}]
+    called: list[str] = []
+
+    def answer(request: Request) -> Reply:
+        found = re.findall(rb'"name": ?"(mcp__x[^"]*)"', request.body)
+        called.extend(name.decode() for name in found)
+        return speak(wire, [ToolCall("call_1", found[0].decode(), {})] if len(called) == 1 else "fine")
+
+    async with gateway(wire, answer) as door:
+        body = {"model": "far", "max_tokens": 9, "tools": [spec], "messages": history}
+        said = (await door.http.post("/v1/messages", json=body)).raise_for_status().json()
+        (use,) = [block for block in said["content"] if block["type"] == "tool_use"]
+        assert use["name"] == name
+        done = {"type": "tool_result", "tool_use_id": use["id"], "content": "ok"}
+        history += [{"role": "assistant", "content": said["content"]}, {"role": "user", "content": [done]}]
+        (await door.http.post("/v1/messages", json=body)).raise_for_status()
+        assert len(set(called)) == 1, "the definition, the call and its result have one name"
+        assert len(called[0]) == 64
+
+
+LOOK = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+FIND = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "openai_responses", "gemini"])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"oneOf": [LOOK, FIND]},
+        {"type": "object", "anyOf": [LOOK, FIND]},
+        {"allOf": [LOOK, FIND]},
+        {"$ref": "#/$defs/both", "$defs": {"both": {"oneOf": [LOOK, FIND]}}},
+    ],
+)
+async def test_a_tool_of_alternatives_is_one_object_for_a_foreign_model(wire: str, schema: dict[str, Any]) -> None:
+    """A chat server may take them at the root of a schema; others refuse every request with such a tool."""
+    function = {"name": "look", "description": "d", "parameters": schema}
+    body = {"model": "far", "messages": [{"role": "user", "content": "hi"}]}
+    async with gateway(wire, "fine") as door:
+        tools = [{"type": "function", "function": function}]
+        (await door.http.post("/v1/chat/completions", json={**body, "tools": tools})).raise_for_status()
+        (tool,) = door.far.requests[0]["tools"]
+        tool = tool.get("functionDeclarations", [tool])[0]
+        sent = next(tool[key] for key in ("input_schema", "parameters", "parametersJsonSchema") if key in tool)
+        assert sent["type"] == "object"
+        assert not sent.keys() & {"oneOf", "anyOf", "allOf", "$ref"}
+        assert sent["properties"].keys() == {"path", "query"}

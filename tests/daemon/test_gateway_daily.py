@@ -217,3 +217,21 @@ async def test_a_store_that_is_full_is_an_error_before_the_first_word(*, stream:
         assert (await door.http.post("/v1/messages", json=body)).status_code == 200
         (stored,) = await stored_messages(door.runtime)
         assert [message.role for message in stored] == ["user", "assistant", "user", "assistant"]
+
+
+async def test_requests_that_begin_one_conversation_together_share_its_session() -> None:
+    async with gateway("anthropic", lambda _: speak("anthropic", "fine")) as door:
+        bodies = [
+            {"model": "far", "max_tokens": 9, "messages": [{"role": "user", "content": f"question {number % 3}"}]}
+            for number in range(9)
+        ]
+        headers = {"x-session-id": "together"}
+        answers = await asyncio.gather(*(door.http.post("/v1/messages", json=body, headers=headers) for body in bodies))
+        assert [answer.status_code for answer in answers] == [200] * 9
+        (session,) = await door.runtime.stores.sessions.list()
+        forest = door.runtime.stores.forest
+        asked = await forest.children(session.root_id, session_id=session.id)
+        assert sorted(node.message.text for node in asked if node.message) == ["question 0", "question 1", "question 2"]
+        for node in asked:
+            (said,) = await forest.children(node.id, session_id=session.id)
+            assert said.message is not None and said.message.text == "fine"

@@ -101,6 +101,8 @@ async def test_requests_of_the_gateway_teach_and_use_what_is_billed() -> None:
         ]
         found = (await http.get(f"/v1/receipts/{receipt}")).json()["receipt"]["totals"]["tokens"]
         assert found == pytest.approx(biller.billed[-1], rel=0.1)
+        counted = (await http.post("/v1/messages/count_tokens", json=body)).json()["input_tokens"]
+        assert counted == pytest.approx(biller.billed[-1], rel=0.1)
 
 
 def vllm(url: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def anthropic(provider: str, name: str, request: JSON) -> Found:
     yield from _claude_roles(messages)
     for message in messages:
         yield from _claude_message(message)
-    yield from _claude_pairs(messages, request)
+    yield from _claude_pairs(messages, request, 64 if bedrock else 128)
     yield from _claude_server_pairs(messages, bedrock)
     yield from _claude_thinking(messages, request)
     yield from _claude_media(name, request, bedrock)
@@ -77,7 +77,7 @@ def _claude_body(name: str, request: JSON, bedrock: bool) -> Found:
     if any(block.get("type") in _THOUGHTS for block in marks):
         yield "thinking carries a cache mark"
     for tool in request.get("tools", []):
-        if not legal_name(tool["name"]):
+        if not legal_name(tool["name"], 64 if bedrock else 128):
             yield f"the tool name {tool['name']!r} is not legal"
 
 
@@ -141,7 +141,7 @@ def _claude_result(block: JSON) -> Found:
             yield "a text is blank"
 
 
-def _claude_pairs(messages: list[JSON], request: JSON) -> Found:
+def _claude_pairs(messages: list[JSON], request: JSON, most: int) -> Found:
     ids: list[str] = []
     asked: list[str] = []
     for message in messages:
@@ -154,7 +154,7 @@ def _claude_pairs(messages: list[JSON], request: JSON) -> Found:
         for call in calls:
             if not re.fullmatch(r"[a-zA-Z0-9_-]+", call["id"]):
                 yield f"the id {call['id']!r} is not legal"
-            if not legal_name(call["name"]):
+            if not legal_name(call["name"], most):
                 yield f"the name {call['name']!r} is not legal"
             if not isinstance(call["input"], dict):
                 yield "a call's input is not an object"

@@ -65,8 +65,8 @@ def blank(text: Any) -> bool:
     return not isinstance(text, str) or not text.strip()
 
 
-def legal_name(name: Any) -> bool:
-    return isinstance(name, str) and re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) is not None
+def legal_name(name: Any, most: int = 64) -> bool:
+    return isinstance(name, str) and re.fullmatch(rf"[a-zA-Z0-9_-]{{1,{most}}}", name) is not None
 
 
 def is_object(text: Any) -> bool:

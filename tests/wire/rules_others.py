@@ -75,7 +75,7 @@ def _gemini_parts(content: JSON, old: bool) -> Found:
     for part in calls:
         if content["role"] != "model" or not isinstance(part["functionCall"]["args"], dict):
             yield "a call is not the model's, or its args are not an object"
-        if not re.fullmatch(r"[a-zA-Z0-9_.:-]{1,64}", part["functionCall"]["name"]):
+        if not re.fullmatch(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}", part["functionCall"]["name"]):
             yield f"the name {part['functionCall']['name']!r} is not legal"
 
 

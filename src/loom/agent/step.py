@@ -33,6 +33,7 @@ from loom.errors import (
 )
 from loom.events import (
     CallDelta,
+    CallStarted,
     DecoderEvent,
     Event,
     Fold,
@@ -202,6 +203,8 @@ class _AnswerReader:
             case RetryScheduled():
                 await self._emit(NoticeRaised(text=retry_notice(event), code=event.error.code))
                 return
+            case CallStarted(name=name) if name in self._prompt.tool_names:
+                shown = msgspec.structs.replace(event, name=self._prompt.tool_names[name])
             case TextDelta(text=text) | ThinkingDelta(text=text) | CallDelta(arguments=text):
                 self._left_bytes -= len(text)
                 shown = event

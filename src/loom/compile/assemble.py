@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from loom.compile.assemble_ids import legal_ids, tool_name
+from loom.compile.assemble_ids import legal_ids
 from loom.compile.forms import unchanged_messages
 from loom.compile.layout import Layout, PlacedBlock
 from loom.compile.measure import Measure
@@ -152,13 +152,15 @@ class _Assembly:
                 blocks += inside
                 hoisted += moved
             else:
-                self.repairs.append(f"the call {tool_name(call.name)} had no result: it is shown as interrupted")
+                self.repairs.append(
+                    f"the call {self.layout.target.tool_name(call.name)} had no result: it is shown as interrupted"
+                )
                 blocks.append(TextBlock(INTERRUPTED))
                 is_error = True
             results.append(
                 ShownResult(
                     call_id=self.ids[position, call.id],
-                    name=tool_name(call.name),
+                    name=self.layout.target.tool_name(call.name),
                     blocks=tuple(blocks) or (TextBlock(NO_OUTPUT),),
                     is_error=is_error,
                 )
@@ -176,7 +178,7 @@ class _Assembly:
             kept = [shown for shown in measure.shown if isinstance(shown, TextBlock | ShownMedia)]
             if measure.hoisted:
                 blocks.append(TextBlock(f"[{_what(kept)} of this result follows after the results]"))
-                moved += [TextBlock(f"[from the result of {tool_name(call.name)}]"), *kept]
+                moved += [TextBlock(f"[from the result of {self.layout.target.tool_name(call.name)}]"), *kept]
             else:
                 blocks += kept
         return blocks, moved
@@ -190,7 +192,7 @@ class _Assembly:
                 continue
             parts = [part for item in self._at(position, at) for part in self._measure(item).shown]
             if isinstance(block, ToolResult) and parts:
-                name = tool_name(block.name or "a tool")
+                name = self.layout.target.tool_name(block.name or "a tool")
                 if called:
                     self.repairs.append(f"a result without its call ({name}) is shown as text")
                 where = ", without its call" if called else ", an error" if block.is_error else ""
@@ -251,7 +253,7 @@ class _Assembly:
         match shown:
             case ToolCall():
                 call_id = self.ids[item.message, shown.id]
-                return msgspec.structs.replace(shown, id=call_id, name=tool_name(shown.name))
+                return msgspec.structs.replace(shown, id=call_id, name=self.layout.target.tool_name(shown.name))
             case TextBlock() if shown.citations:
                 return TextBlock(shown.text, tuple(filter(self._holds, shown.citations)), shown.opaque)
             case _:

@@ -4,18 +4,42 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from loom.content.messages import Message
-from loom.models import IdRule
+from loom.models import IdRule, Model
 
 _NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_CODE_CHARS: Final = 8
 
 
-def tool_name(name: str) -> str:
-    """Return the tool's name in a form that every platform accepts."""
-    return _NAME.sub("_", name)[:64] or "tool"
+def tool_name(name: str, model: Model) -> str:
+    """Return the tool's name in a form that the model's platform accepts, the same on every request."""
+    legal = _NAME.sub("_", name) or "tool"
+    if model.tool_name_start == "letter" and not (legal[0].isalpha() or legal[0] == "_"):
+        legal = f"_{legal}"
+    return _coded(legal, name, model) if len(legal) > model.max_tool_name else legal
+
+
+def declared_names(names: Iterable[str], model: Model) -> dict[str, str]:
+    """Return names that the platform accepts for declared tools. They are unique, and a legal name is unchanged."""
+    declared = dict.fromkeys(names)
+    found = {name: name for name in declared if tool_name(name, model) == name}
+    used = set(found)
+    for name in declared:
+        if name in found:
+            continue
+        legal = tool_name(name, model)
+        found[name] = _coded(legal, name, model) if legal in used else legal
+        used.add(found[name])
+    return found
+
+
+def _coded(legal: str, name: str, model: Model) -> str:
+    """Return a name that is cut to make room for a code of the whole one."""
+    code = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_CODE_CHARS]
+    return f"{legal[: model.max_tool_name - _CODE_CHARS - 1]}_{code}"
 
 
 def legal_ids(messages: Sequence[Message], rule: IdRule) -> dict[tuple[int, str], str]:

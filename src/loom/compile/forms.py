@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from loom.compile.assemble_ids import legal_ids, tool_name
+from loom.compile.assemble_ids import legal_ids
 from loom.compile.layout import MEDIA, Layout, PlacedBlock
 from loom.compile.measure import Measure
 from loom.compile.policy import Watermark
@@ -120,7 +120,7 @@ class _Check:
             # A summary of thinking without a signature is not bound to anything; only Gemini has a field for it.
             return self._layout.target.model.wire == "gemini" and measure.reason == "other-model"
         if isinstance(block, ToolCall) and (
-            self._ids[item.message, block.id] != block.id or tool_name(block.name) != block.name
+            self._ids[item.message, block.id] != block.id or self._layout.target.tool_name(block.name) != block.name
         ):
             return False
         if isinstance(block, ToolCall) and block.raw_arguments is not None:

@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from loom.compile import cost
+from loom.compile.assemble_ids import tool_name
 from loom.compile.policy import Known, Need, Policy, Request
 from loom.content.blocks import Opaque, TextBlock, ThinkingBlock, ToolCall
 from loom.models import Model
@@ -44,7 +45,12 @@ class RenderTarget(msgspec.Struct, frozen=True, kw_only=True):
     request: Request
     quarantine: frozenset[str] = frozenset()
     alts: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
-    """The user's text alternatives by digest; they take precedence over all others."""
+    """A person's words for a medium, by digest: they stand before all others."""
+    names: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    """Declared tools by their own names, as the platform takes them."""
+
+    def tool_name(self, name: str) -> str:
+        return self.names.get(name) or tool_name(name, self.model)
 
     @property
     def has_look(self) -> bool:

@@ -17,7 +17,7 @@ import msgspec
 from loom.compile import cost, receipt
 from loom.compile.age import advance_watermark, every_turn
 from loom.compile.assemble import SEEN_AGAIN, assemble
-from loom.compile.assemble_ids import tool_name
+from loom.compile.assemble_ids import declared_names, tool_name
 from loom.compile.cost import Calibration
 from loom.compile.forms import unchanged_messages
 from loom.compile.layout import Layout
@@ -70,8 +70,9 @@ def prepare(
         raise ContentError("there is nothing to prepare: the path is empty")
     policy, request, known = policy or Policy(), request or Request(), known or Known()
     request = _with_tools(request, path, model)
+    names = declared_names((tool.name for tool in request.tools), model)
     target = RenderTarget(
-        model=model, policy=policy, known=known, request=request, quarantine=quarantine, alts=alts or {}
+        model=model, policy=policy, known=known, request=request, quarantine=quarantine, alts=alts or {}, names=names
     )
     layout = Layout(path, target, overrides or {})
     costs = RequestCost(layout, _fixed_cost(request, layout), (calibration or Calibration()).ratio)
@@ -97,8 +98,9 @@ def prepare(
             model=model,
             messages=tuple(messages),
             system=request.system,
-            tools=request.tools,
-            sampling=sampling,
+            tools=tuple(_renamed(tool, names) for tool in request.tools),
+            sampling=msgspec.structs.replace(sampling, tool_name=names.get(sampling.tool_name, sampling.tool_name)),
+            tool_names={legal: name for name, legal in names.items() if legal != name},
             body=body if is_own_body else None,
             stable_messages=_stable(messages),
         ),
@@ -118,6 +120,11 @@ def prepare(
         needs=_needs(layout, mark, by_age),
         undescribed=_find_undescribed(layout, mark) if known.describes else (),
     )
+
+
+def _renamed(tool: ToolSpec, names: Mapping[str, str]) -> ToolSpec:
+    legal = names[tool.name]
+    return tool if legal == tool.name else msgspec.structs.replace(tool, name=legal)
 
 
 def _drawn_here(mark: Watermark, layout: Layout, path: Sequence[Placed]) -> Watermark:
@@ -148,7 +155,7 @@ def _with_tools(request: Request, path: Sequence[Placed], model: Model) -> Reque
         return msgspec.structs.replace(request, tools=())
     if request.tools or not model.calls_need_tools:
         return request
-    names = dict.fromkeys(tool_name(call.name) for placed in path for call in placed.message.calls)
+    names = dict.fromkeys(tool_name(call.name, model) for placed in path for call in placed.message.calls)
     if not names:
         return request
     schema = {"type": "object"}

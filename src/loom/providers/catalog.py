@@ -30,6 +30,8 @@ _FIELDS: Final = (
     "sampling",
     "user_after_tool",
     "system_messages",
+    "max_tool_name",
+    "tool_name_start",
     "calls_need_tools",
     "options",
     "schema_with_tools",

@@ -34,7 +34,7 @@ from loom.runtime.session_settings import SYSTEM
 from loom.runtime.stores import Stores
 from loom.session import SessionChange
 from loom.store.gateway import GatewayAnswer, GatewayRecords
-from loom.store.nodes import Node, drafts_of, nodes_of_drafts
+from loom.store.nodes import Node, drafts_of, nodes_of_drafts, root_node
 from loom.store.session_rows import StoredSession
 
 INLINE_NOTICE: Final = "[Loom: {}]\n\n"
@@ -59,11 +59,15 @@ class ReadConversation(msgspec.Struct, frozen=True, kw_only=True):
 class PlacedHistory(msgspec.Struct, frozen=True):
     """A client's history in its session. `path` is that of its last message, the root first."""
 
-    session: str
     snapshot: Snapshot
     path: tuple[Node, ...]
-    stored: asyncio.Task[None]
-    """Ends when everything on the path is on disk. Await it before anything is acknowledged."""
+    stored: asyncio.Task[str]
+    """Returns the session when everything on the path is on disk. Await it before anything is acknowledged."""
+
+    @property
+    def session(self) -> str:
+        """The session, once it is stored."""
+        return self.stored.result()
 
 
 class _AppendPlan(msgspec.Struct, frozen=True):
@@ -148,24 +152,67 @@ class ClientConversations:
     async def place(self, key: str, system: str, messages: Sequence[Message], *, model: str) -> PlacedHistory:
         """Find the conversation `key` in the store, and begin to store what is new of it: the request can be compiled
         meanwhile. The session continues with the system prompt of the newest request."""
-        stored = await self._session(key) or await self._create(key, system, messages, model)
+        stored = await self._session(key)
+        if stored is None:
+            return await self._begin(key, system, messages, model)
         is_new_system = stored.settings.get(SYSTEM) != system
         if is_new_system:
             stored = msgspec.structs.replace(stored, settings={**stored.settings, SYSTEM: system})
         plan = await self._locate(stored, messages)
-        root, *nodes = self._remember(plan.path)
-        snapshot = snapshot_of(
-            stored, root.system or "", tuple(map(placed_node, nodes)), await self._calibrations.load()
-        )
 
-        async def write() -> None:
+        async def write() -> str:
             # Both are queued at once: they share a commit.
             jobs = [self._write(plan)]
             if is_new_system:
                 jobs.append(self.learn(stored.id, SessionChange(settings={SYSTEM: system})))
             await asyncio.gather(*jobs)
+            return stored.id
 
-        return PlacedHistory(stored.id, snapshot, plan.path, asyncio.create_task(write()))
+        return await self._placed(stored, self._remember(plan.path), write())
+
+    async def _begin(self, key: str, system: str, messages: Sequence[Message], model: str) -> PlacedHistory:
+        """Begin a conversation: its session, its name and its messages are one commit."""
+        now = time.time()
+        root = root_node(system, now)
+        title, settings = _title(messages), {"origin": "gateway", SYSTEM: system}
+        path = (root, *nodes_of_drafts(root, drafts_of(messages, None, None), now))
+        create = self._sessions.creation(system=system, title=title, model=model, settings=settings, messages=messages)
+
+        async def write() -> str:
+            try:
+                session = await self.records.begin_session(key, create)
+            except Conflict:
+                session = await self.records.session_of(key)
+                await self.append(session, messages)
+            self._remember_session(key, session)
+            return session
+
+        begun = StoredSession(
+            id="",
+            title=title,
+            root_id=root.id,
+            head_id=path[-1].id,
+            model=model,
+            workspace="",
+            overrides={},
+            watermark={},
+            quarantine={},
+            settings=settings,
+            archived=False,
+            last_seq=0,
+            rev=0,
+            created_at=now,
+            updated_at=now,
+        )
+        return await self._placed(begun, self._remember(path), write())
+
+    async def _placed(
+        self, stored: StoredSession, path: tuple[Node, ...], write: Coroutine[Any, Any, str]
+    ) -> PlacedHistory:
+        root, *nodes = path
+        calibrations = await self._calibrations.load()
+        snapshot = snapshot_of(stored, root.system or "", tuple(map(placed_node, nodes)), calibrations)
+        return PlacedHistory(snapshot, path, asyncio.create_task(write))
 
     async def _session(self, key: str) -> StoredSession | None:
         """Return the session of a conversation; None if there is none, or it was deleted."""
@@ -178,14 +225,6 @@ class ClientConversations:
             return None
         self._remember_session(key, session)
         return await self._sessions.get(session)
-
-    async def _create(self, key: str, system: str, messages: Sequence[Message], model: str) -> StoredSession:
-        created = await self._sessions.create(
-            system=system, title=_title(messages), model=model, settings={"origin": "gateway", SYSTEM: system}
-        )
-        session = await self.records.keep_session(key, created.id)
-        self._remember_session(key, session)
-        return created if session == created.id else await self._sessions.get(session)
 
     def _remember_session(self, key: str, session: str) -> None:
         self._session_ids[key] = session

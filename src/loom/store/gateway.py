@@ -9,9 +9,11 @@ from typing import Final
 
 import msgspec
 
-from loom.store.database import Database, Params, Row, Transaction, row_as
+from loom.errors import Conflict
+from loom.store.database import Database, Params, Row, Transaction, Work, row_as
 from loom.store.forest import Clock
 from loom.store.nodes import plain_text
+from loom.store.session_rows import StoredSession
 
 MAX_ANSWERS: Final = 20_000
 """Receipts and answers beyond this number are deleted, oldest first."""
@@ -60,9 +62,10 @@ class GatewayRecords:
         rows = await self._database.read(lambda tx: tx.execute(sql, {"key": plain_text(key, "a key")}))
         return str(rows[0][0]) if rows else ""
 
-    async def keep_session(self, key: str, session_id: str) -> str:
-        """Store the session of a conversation and return it. If another request stored one first, return that."""
-        values: Params = {"key": plain_text(key, "a key"), "session_id": session_id, "now": self._clock()}
+    async def begin_session(self, key: str, create: Work[StoredSession]) -> str:
+        """Create the session of a conversation and return its id. Raise `Conflict` if another request did so first:
+        then nothing is written."""
+        values: Params = {"key": plain_text(key, "a key"), "now": self._clock()}
 
         def work(tx: Transaction) -> str:
             tx.execute(
@@ -70,13 +73,15 @@ class GatewayRecords:
                 " AND NOT EXISTS (SELECT 1 FROM session s WHERE s.id = gateway_session.session_id)",
                 {"key": values["key"]},
             )
-            tx.execute(
+            session = create(tx).id
+            written = tx.execute(
                 "INSERT INTO gateway_session (key, session_id, created_at) VALUES (:key, :session_id, :now)"
-                " ON CONFLICT (key) DO NOTHING",
-                values,
+                " ON CONFLICT (key) DO NOTHING RETURNING key",
+                {**values, "session_id": session},
             )
-            found = tx.execute("SELECT session_id FROM gateway_session WHERE key = :key", {"key": values["key"]})
-            return str(found[0][0])
+            if not written:
+                raise Conflict("Another request began this conversation at the same time.", hint="Try again.")
+            return session
 
         return await self._database.write(work)
 

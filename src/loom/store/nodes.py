@@ -279,6 +279,22 @@ def insert_path(
     return tuple(nodes), parent, all_new
 
 
+def root_node(system: str, now: float) -> Node:
+    """Return the root of a conversation with this system prompt, before any row is written."""
+    return Node(
+        id=root_id_of(encode_root(system)),
+        parent_id=None,
+        depth=0,
+        message=None,
+        system=system,
+        source="system",
+        meta={},
+        tags=(),
+        bookmark="",
+        created_at=now,
+    )
+
+
 def nodes_of_drafts(parent: Node, drafts: Sequence[NodeDraft], now: float) -> tuple[Node, ...]:
     """Return the nodes that drafts become below `parent`: a message and its place decide the id, before any row is
     written."""

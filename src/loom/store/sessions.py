@@ -16,7 +16,7 @@ import msgspec
 
 from loom.content.messages import Message
 from loom.errors import NotFound, StoreError
-from loom.store.database import Database, Transaction, checked_limit
+from loom.store.database import Database, Transaction, Work, checked_limit
 from loom.store.forest import Clock
 from loom.store.media_references import SELECT_REFERENCED, referenced_media, tracked_digests
 from loom.store.media_text import forget_texts
@@ -72,7 +72,22 @@ class Sessions:
         workspace: str = "",
         settings: Mapping[str, Any] | None = None,
     ) -> StoredSession:
+        work = self.creation(system=system, title=title, model=model, workspace=workspace, settings=settings)
+        return await self._database.write(work)
+
+    def creation(
+        self,
+        *,
+        system: str = "",
+        title: str = "",
+        model: str = "",
+        workspace: str = "",
+        settings: Mapping[str, Any] | None = None,
+        messages: Sequence[Message] = (),
+    ) -> Work[StoredSession]:
+        """Return what creates a session with its first messages inside a transaction."""
         now = self._clock()
+        drafts = drafts_of(messages, None, None)
         values = {
             "id": new_session_id(now),
             "title": one_line(title),
@@ -86,9 +101,14 @@ class Sessions:
 
         def work(tx: Transaction) -> StoredSession:
             tx.lock(PRUNE)
-            return insert_session(tx, values, insert_root(tx, system, now), now)
+            root = insert_root(tx, system, now)
+            created = insert_session(tx, values, root, now)
+            if not drafts:
+                return created
+            append_below_head(tx, lock_head(tx, created.id, fence=None)[0], root, drafts, now)
+            return read_session(tx, created.id)
 
-        return await self._database.write(work)
+        return work
 
     async def get(self, session_id: str) -> StoredSession:
         return require_session(await self._database.select(SELECT_SESSION, {"id": check_session_id(session_id)}))

@@ -712,7 +712,7 @@ export interface OutputSchema {
   name?: string;
 }
 
-/** How billed tokens compare with the estimates of a model: billed = estimated × `ratio`, over so many answers. */
+/** Billed tokens of a model divided by the estimated ones, and the number of answers that this was learned from. */
 export interface PlanCalibration {
   ratio: number;
   answers: number;

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -30,12 +30,13 @@ from loom.errors import ContentError, LoomError, ProviderError
 from loom.events import Event, Folded, TextDelta, is_model_event
 from loom.importers.request_body import RequestBody, server_tool_names
 from loom.models import Model, Usage
-from loom.prompt import Receipt
+from loom.prompt import Receipt, ToolSpec
 from loom.runtime.conversations import INLINE_NOTICE, PlacedHistory
 from loom.runtime.inline_media import InlineMedia, StoredPart
 from loom.sampling import Sampling
 from loom.session import SessionChange
 from loom.store.gateway import GatewayAnswer
+from loom.tools.mcp.input_schema import flatten_root
 from loom.wire.answer import AnswerHead, AnswerWriter
 from loom.wire.answer_errors import AnswerFault, fault_of, make_fault
 
@@ -53,6 +54,8 @@ class PlacedConversation(msgspec.Struct, frozen=True, kw_only=True):
 
     history: PlacedHistory | None = None
     """None where nothing is stored."""
+    snapshot: Snapshot
+    """The session down to the last message of the request."""
     system: str
     messages: tuple[Message, ...]
     notices: tuple[str, ...]
@@ -60,11 +63,6 @@ class PlacedConversation(msgspec.Struct, frozen=True, kw_only=True):
     """Messages as they came, by the position of the first message of each."""
     head: tuple[Any, ...]
     """System prompts that stood among the messages, as they came."""
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The session down to the last message of the request."""
-        return self.history.snapshot if self.history is not None else Snapshot()
 
 
 class GatewayCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,6 +129,7 @@ class Exchange:
         if not own.messages and not before:
             raise GatewayFault(make_fault(400, "The conversation holds no message."))
         return PlacedConversation(
+            snapshot=Snapshot(calibrations=await self._runtime.models.calibrations.load()),
             system=found.system,
             messages=(*before, *own.messages),
             notices=(*found.notices, *self._body.notices, *([FORGED] if own.is_forged else [])),
@@ -143,16 +142,15 @@ class Exchange:
         found = await self.read()
         key = self._key(found.messages)
         history = await self._conversations.place(key, found.system, found.messages, model=self._body.model)
-        self.placed = msgspec.structs.replace(found, history=history)
+        self.placed = msgspec.structs.replace(found, history=history, snapshot=history.snapshot)
         self._storing = asyncio.create_task(self._store(history))
         return self.placed
 
     async def _store(self, history: PlacedHistory) -> None:
-        jobs: list[Awaitable[None]] = [history.stored]
+        session = await history.stored
         if self._client.account:
-            jobs.append(self._runtime.session_users.members.set(history.session, self._client.account, "own"))
-        await asyncio.gather(*jobs)
-        await self._daemon.turns.announce_change(history.session)
+            await self._runtime.session_users.members.set(session, self._client.account, "own")
+        await self._daemon.turns.announce_change(session)
 
     async def finish_storing(self) -> None:
         """Wait until what is new of the conversation is on disk, also where the client has left. Raise what the store
@@ -224,10 +222,12 @@ class Exchange:
 
     def _input(self, placed: PlacedConversation, model: Model) -> RequestInput:
         policy = self._runtime.gateway_services().policy
-        options = RequestOptions(policy=policy, tools=self._body.tools, sampling=self._sampling(model))
+        is_own = (model.wire, model.opaque_owner) == (self._protocol.name, self._protocol.owner)
+        tools = self._body.tools if is_own else tuple(map(_with_plain_schema, self._body.tools))
+        options = RequestOptions(policy=policy, tools=tools, sampling=self._sampling(model))
         draft = () if placed.history is not None else placed.messages
         made = request_input(placed.snapshot, model, options, draft=draft)
-        if (model.wire, model.opaque_owner) != (self._protocol.name, self._protocol.owner):
+        if not is_own:
             return msgspec.structs.replace(made, system=placed.system)
         form = self._body.form(placed.head)
         body = msgspec.structs.replace(form, fields=own_fields(form.fields))
@@ -484,6 +484,12 @@ class Exchange:
                 f"{name}: a tool of {owner}'s own, left out" for name in server_tool_names(self._body.server_tools)
             ]
         return left_out
+
+
+def _with_plain_schema(tool: ToolSpec) -> ToolSpec:
+    """A platform that refuses the schema of one tool refuses every request."""
+    schema = flatten_root(tool.parameters)
+    return tool if schema is tool.parameters else msgspec.structs.replace(tool, parameters=schema)
 
 
 def _learned(snapshot: Snapshot, answer: ModelAnswer) -> SessionChange | None:

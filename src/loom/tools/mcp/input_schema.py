@@ -98,6 +98,14 @@ def form_of(schema: dict[str, Any]) -> InputSchema:
     return InputSchema(told={**_flat(found), "type": "object"}, schema=found, names=names)
 
 
+def flatten_root(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema whose root is one plain object, as platforms want it; the same one where it is."""
+    if schema.get("type") == "object" and not schema.keys() & {*_NOT_AT_ROOT, "$ref"}:
+        return schema
+    form = form_of(schema)
+    return schema if form.names else form.told
+
+
 # References ----------------------------------------------------------------------------------------------------------
 
 
