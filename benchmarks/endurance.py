@@ -15,8 +15,9 @@ Measured in one run of 10,000 turns with 2,000 images, on two cores that other w
     memory           68 MB beside 86 MB
     disk             21 MB beside 55 MB
 
-The processor time that grew was spent on choices for the media of earlier summaries, one for each medium, which were read
-with the session. A summary makes one choice for all of its media since; the run was not repeated.
+Of the processor time that grew, most went into choices for the media of earlier summaries, one for each medium, which
+are read with the session. A summary makes one choice for all of its media since: turns 10,100 to 10,200 of the same
+session take 30 ms instead of 36.
 
 200 of the 200 facts were answered through `recall`.
 """
