@@ -91,3 +91,23 @@ async def test_where_nothing_was_said_there_is_nothing_to_summarise(tmp_path: Pa
     async with runtime_at(tmp_path) as runtime:
         (failed,) = await compacted(await runtime.session(model=MODEL))
     assert isinstance(failed, TurnFailed) and "nothing to summarise" in failed.text
+
+
+async def test_what_a_session_keeps_does_not_grow_with_the_media_of_its_summaries(tmp_path: Path):
+    """What is chosen for the media of a summary is one entry, and a choice for a single one wins over it."""
+    answers = [text for number in range(3) for text in (*(f"Seen {number}.",) * 4, f"Summary {number}.")]
+    async with runtime_at(tmp_path, [*answers, "Done.", "Done again."]) as runtime:
+        session = await runtime.session(model=MODEL)
+        for number in range(3):
+            for shade in range(4):
+                await session.send("look", sample_png(40 + 10 * number + shade, 30))
+            await compacted(session)
+        assert list((await session.overrides()).values()) == ["omitted"] * 3
+        reply = await session.send("go on")
+        rows = [row for row in reply.receipt.rows if row.digest]
+        assert {row.rendition for row in rows} == {"omitted"} and len(rows) >= 4
+        summary = list(await session.overrides())[-1].removesuffix("*")
+        await session.set_overrides({f"{summary}1": "low"})
+        reply = await session.send("and now?")
+        shown = [row.rendition for row in reply.receipt.rows if row.digest]
+        assert shown.count("low") == 1 and shown.count("omitted") == len(shown) - 1

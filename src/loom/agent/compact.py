@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from loom.agent.ports import SessionRecord
-from loom.compile.policy import Override, Placed, override_key
+from loom.compile.policy import Override, Placed, all_media_key, override_key
 from loom.compile.request import RequestInput
 from loom.content.blocks import ContentBlock, MediaBlock, TextBlock, UnknownBlock
 from loom.content.messages import Message, media_blocks, user
@@ -105,5 +105,6 @@ def receipt_text(path: Sequence[Placed], answer: ModelAnswer, summary: Message, 
 def media_overrides(node: str, message: Message, pinned: Sequence[ContentBlock]) -> dict[str, Override]:
     """Return the overrides that leave the media of a summary out of requests until they are requested again, and keep
     pinned blocks in."""
-    first_pinned = len(message.blocks) - len(pinned)
-    return {override_key(node, at): "full" if at >= first_pinned else "omitted" for at in range(1, len(message.blocks))}
+    count = len(message.blocks)
+    shown: dict[str, Override] = {override_key(node, at): "full" for at in range(count - len(pinned), count)}
+    return {**shown, all_media_key(node): "omitted"} if count > 1 + len(pinned) else shown

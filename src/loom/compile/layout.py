@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from loom.compile.adapt import adapt, plain_name, short_id
 from loom.compile.measure import BlockPosition, Measure, RenderTarget, omit
-from loom.compile.policy import Override, Placed, Watermark, override_key
+from loom.compile.policy import Override, Placed, Watermark, all_media_key, override_key
 from loom.content.blocks import (
     AudioBlock,
     Block,
@@ -21,6 +21,7 @@ from loom.content.blocks import (
     ToolResult,
     UnknownBlock,
     VideoBlock,
+    is_media_block,
 )
 from loom.content.messages import Message
 from loom.content.provider_blocks import find_unpaired
@@ -360,6 +361,8 @@ def _items(at: int, placed: Placed, overrides: Mapping[str, Override]) -> list[P
                 items.append(PlacedBlock(at, position, number, content, "result", override=chosen))
         else:
             chosen = overrides.get(override_key(placed.id, position)) if overrides else None
+            if chosen is None and overrides and is_media_block(block):
+                chosen = overrides.get(all_media_key(placed.id))
             items.append(PlacedBlock(at, position, None, block, place, override=chosen))
     return items
 

@@ -200,6 +200,11 @@ def override_key(node_id: str, block: int, inner: int | None = None) -> str:
     return f"{node_id}/{block}" if inner is None else f"{node_id}/{block}/{inner}"
 
 
+def all_media_key(node_id: str) -> str:
+    """Return the name of all media of a message in a session's overrides; one for a single block wins over it."""
+    return f"{node_id}/*"
+
+
 def alt_key(digest: str) -> str:
     """Return the key, in a session's overrides, of the user's text alternative for a medium."""
     return f"{_ALT}{digest}"
