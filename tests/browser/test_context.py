@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import re
+from typing import Any
 
 from playwright.sync_api import Locator, expect
 
@@ -204,3 +206,23 @@ def test_a_long_conversation_is_inspected_page_by_page(open_client: OpenClient, 
     assert count < 80
     drawer.get_by_role("button", name="Show earlier blocks (340 more)").click()
     expect(drawer.get_by_role("row")).to_have_count(count + 60)
+
+
+def test_a_plan_with_many_photographs_is_shown_at_once_and_becomes_exact(client: Client) -> None:
+    blocks: list[dict[str, Any]] = []
+    for number in range(8):
+        photo = draw_image(f"photo {number}", size=(2600, 1700), form="JPEG")
+        made = client.daemon.ask("/v1/media", {"base64": base64.b64encode(photo).decode(), "name": f"{number}.jpg"})
+        blocks.append({"type": "media", "digest": made["digest"], "name": f"{number}.jpg"})
+    session = client.daemon.ask("/v1/sessions", {"model": "echo"})["id"]
+    client.daemon.ask(f"/v1/sessions/{session}/messages", {"text": "Which is the best?", "blocks": blocks})
+    first = client.daemon.ask(f"/v1/sessions/{session}/plan", {"models": ["anthropic/claude-opus-5"], "limit": 5})
+    assert first["models"]["anthropic/claude-opus-5"]["is_preparing"]
+    client.page.goto(f"{client.daemon.url}/#/s/{session}")
+    expect(client.answers).to_have_count(1)
+    client.page.get_by_role("button", name=re.compile("Next request")).click()
+    drawer = client.page.get_by_role("complementary", name="Context inspector")
+    expect(drawer.locator("tbody tr", has_text="7.jpg")).to_be_visible()
+    expect(drawer.get_by_text("Images are being prepared")).to_have_count(0, timeout=60_000)
+    exact = client.daemon.ask(f"/v1/sessions/{session}/plan", {"models": ["anthropic/claude-opus-5"], "limit": 5})
+    assert not exact["models"]["anthropic/claude-opus-5"]["is_preparing"]

@@ -7,6 +7,7 @@ from collections import Counter
 from loom.api_types import ProblemText
 from loom.compile.policy import override_key
 from loom.compile.request import NextRequest
+from loom.compile.settle import PREPARING
 from loom.compile.trim import UNLIMITED
 from loom.config import redact
 from loom.content.blocks import clean_text
@@ -84,6 +85,7 @@ def plan_model(model: Model, receipt: Receipt, usd: float | None) -> PlanModel:
         notices=receipt.notices,
         error=None,
         rendition_tokens=dict(by_rendition),
+        is_preparing=PREPARING in receipt.notices,
     )
 
 
