@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from loom.api_types import Caption, Key, Name, OverrideChoice, ProblemText, RequestChoices, SessionView
+from loom.api_types import OLDER_NAME, Caption, Key, Name, OverrideChoice, ProblemText, RequestChoices, SessionView
 from loom.content.blocks import AudioBlock, Block, DocumentBlock, ImageBlock, TextBlock, UnknownBlock, VideoBlock
 from loom.content.messages import Role
 from loom.events import ApprovalRequested
@@ -52,18 +52,19 @@ ContentInput: TypeAlias = (
 
 
 class ImageInput(msgspec.Struct, frozen=True, kw_only=True):
-    """`data` is base64, or a data: URL. `mime` is not trusted: the bytes say what they are."""
+    """`base64` may be a data: URL. `media_type` is not trusted: the bytes say what they are."""
 
-    data: str = ""
+    base64: str = ""
     url: Annotated[str, Meta(max_length=8_000)] = ""
-    mime: Name = ""
+    media_type: Name = ""
     name: Name = ""
+    data: Annotated[str, OLDER_NAME] = ""
+    mime: Annotated[Name, OLDER_NAME] = ""
 
 
 class MessageBody(msgspec.Struct, frozen=True, kw_only=True):
-    message: Caption = ""
     text: Caption = ""
-    """The same as `message`."""
+    message: Annotated[Caption, OLDER_NAME] = ""
     blocks: Annotated[tuple[ContentInput, ...], Meta(max_length=200)] = ()
     images: Annotated[tuple[ImageInput, ...], Meta(max_length=64)] = ()
     workspace: Annotated[str, Meta(max_length=4_096)] = ""
@@ -311,6 +312,8 @@ class PlanModel(msgspec.Struct, frozen=True, kw_only=True):
     """The tokens of all rows, by the form in which they are shown."""
     last: tuple[LastRow, ...] | None = None
     """The blocks of the last request that it was really sent; None where it was not asked yet."""
+    is_preparing: bool = False
+    """Whether images are still made smaller in the background: sizes are estimates, and a later plan has them."""
 
 
 class PlanCell(msgspec.Struct, frozen=True, kw_only=True):

@@ -205,6 +205,7 @@ export interface EventEnvelope {
 export interface EventImage {
   image_id: string;
   url: string;
+  media_type: string;
   mime: string;
   width?: number | null;
   height?: number | null;
@@ -292,12 +293,14 @@ export interface ImageBlock {
   detail?: "auto" | "high" | "low";
 }
 
-/** `data` is base64, or a data: URL. `mime` is not trusted: the bytes say what they are. */
+/** `base64` may be a data: URL. `media_type` is not trusted: the bytes say what they are. */
 export interface ImageInput {
-  data?: string;
+  base64?: string;
   url?: string;
-  mime?: string;
+  media_type?: string;
   name?: string;
+  data?: string;
+  mime?: string;
 }
 
 export interface ImageLimits {
@@ -317,6 +320,7 @@ export interface ImageShown {
   type: "image";
   image_id: string;
   url: string;
+  media_type: string;
   mime: string;
   width?: number | null;
   height?: number | null;
@@ -480,6 +484,8 @@ export interface MediaView {
   id: string;
   digest: string;
   kind: "audio" | "document" | "image" | "text" | "video";
+  media_type: string;
+  size_bytes: number;
   mime: string;
   bytes: number;
   width: number | null;
@@ -514,8 +520,8 @@ export interface Message {
 }
 
 export interface MessageBody {
-  message?: string;
   text?: string;
+  message?: string;
   blocks?: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | VideoBlock | UnknownBlock | ImageReference | MediaReference | FileReference)[];
   images?: ImageInput[];
   workspace?: string;
@@ -707,6 +713,7 @@ export interface PlanModel {
   error: ProblemText | null;
   rendition_tokens?: Record<string, number>;
   last?: LastRow[] | null;
+  is_preparing?: boolean;
 }
 
 export interface PlanRequest {
@@ -1160,6 +1167,7 @@ export interface ToolCallEvent {
   images: EventImage[];
   image_id?: string;
   url?: string;
+  media_type?: string;
   mime?: string;
   width?: number | null;
   height?: number | null;
