@@ -310,14 +310,21 @@ class NewKey(msgspec.Struct, frozen=True):
 # Media ----------------------------------------------------------------------------------------------------------------
 
 
+OLDER_NAME: Final = Meta(extra_json_schema={"deprecated": True})
+"""A name of earlier versions. Today: `media_type`, not `mime`; `size_bytes`, not `bytes`; `base64`, not `data`; `text`,
+not `message`."""
+
+
 class MediaView(msgspec.Struct, frozen=True, kw_only=True):
     """A file in the store. `block` is the block that shows it in a message."""
 
     id: str
     digest: str
     kind: Literal["image", "document", "audio", "video", "text"]
-    mime: str
-    bytes: int
+    media_type: str
+    size_bytes: int
+    mime: Annotated[str, OLDER_NAME]
+    bytes: Annotated[int, OLDER_NAME]
     width: int | None
     height: int | None
     pages: int | None

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from loom.api_types import Caption, Key, Name, OverrideChoice, ProblemText, RequestChoices, SessionView
+from loom.api_types import OLDER_NAME, Caption, Key, Name, OverrideChoice, ProblemText, RequestChoices, SessionView
 from loom.content.blocks import AudioBlock, Block, DocumentBlock, ImageBlock, TextBlock, UnknownBlock, VideoBlock
 from loom.content.messages import Role
 from loom.events import ApprovalRequested
@@ -52,18 +52,19 @@ ContentInput: TypeAlias = (
 
 
 class ImageInput(msgspec.Struct, frozen=True, kw_only=True):
-    """An image. `data` is base64, or a data: URL. `mime` is not trusted: the type is detected from the bytes."""
+    """An image. `base64` may be a data: URL. `media_type` is not trusted: the type is detected from the bytes."""
 
-    data: str = ""
+    base64: str = ""
     url: Annotated[str, Meta(max_length=8_000)] = ""
-    mime: Name = ""
+    media_type: Name = ""
     name: Name = ""
+    data: Annotated[str, OLDER_NAME] = ""
+    mime: Annotated[Name, OLDER_NAME] = ""
 
 
 class MessageBody(msgspec.Struct, frozen=True, kw_only=True):
-    message: Caption = ""
     text: Caption = ""
-    """Another name of `message`."""
+    message: Annotated[Caption, OLDER_NAME] = ""
     blocks: Annotated[tuple[ContentInput, ...], Meta(max_length=200)] = ()
     images: Annotated[tuple[ImageInput, ...], Meta(max_length=64)] = ()
     workspace: Annotated[str, Meta(max_length=4_096)] = ""
@@ -320,6 +321,8 @@ class PlanModel(msgspec.Struct, frozen=True, kw_only=True):
     """What `tokens` are corrected by; None where no answer was billed yet."""
     last: tuple[LastRow, ...] | None = None
     """The blocks of the last request that was sent to it; None if there was none."""
+    is_preparing: bool = False
+    """Whether images are still being scaled in the background: sizes are estimates until then."""
 
 
 class PlanCell(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from loom.compile.settle import ESTIMATED
+from loom.compile.settle import PREPARING
 from loom.content.inputs import Attachment
 from loom.content.messages import Message, assistant, user
 from loom.formats.renderer import FormatRenderer
@@ -50,12 +50,11 @@ async def test_an_estimate_decodes_a_few_images_and_leaves_many_to_the_backgroun
 
         monkeypatch.setattr(FormatRenderer, "render", note)
         view = await session.plan_table((MODEL,))
-        notices = view.models[MODEL].notices
-        assert (ESTIMATED in notices) is not waits
+        assert view.models[MODEL].is_preparing is not waits
         assert bool(made) is waits
         assert len(view.rows) == 2 * photos
         # What is sent is exact, whatever was estimated before.
         request = await session.next_request(MODEL)
-        assert ESTIMATED not in request.receipt.notices
+        assert PREPARING not in request.receipt.notices
         exact = (await session.plan_table((MODEL,))).models[MODEL]
-        assert (exact.bytes, ESTIMATED in exact.notices) == (request.receipt.totals.wire_bytes, False)
+        assert (exact.bytes, exact.is_preparing) == (request.receipt.totals.wire_bytes, False)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
+from typing import Any
 
 from playwright.sync_api import Locator, expect
 
@@ -204,3 +207,25 @@ def test_a_long_conversation_is_inspected_page_by_page(open_client: OpenClient, 
     assert count < 80
     drawer.get_by_role("button", name="Show earlier blocks (340 more)").click()
     expect(drawer.get_by_role("row")).to_have_count(count + 60)
+
+
+def test_a_plan_with_many_photographs_is_shown_at_once_and_becomes_exact(client: Client) -> None:
+    parts: list[dict[str, Any]] = [{"type": "text", "text": "Which is the best?"}]
+    for number in range(8):
+        photo = base64.b64encode(draw_image(f"photo {number}", size=(2600, 1700), form="JPEG")).decode()
+        parts.append({"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{photo}"}})
+    messages = [{"role": "user", "content": parts}, {"role": "assistant", "content": "The first."}]
+    file: Any = {"name": "talk.jsonl", "mimeType": "text/plain", "buffer": json.dumps({"messages": messages}).encode()}
+    url = f"{client.daemon.url}/v1/import/file"
+    report = client.page.request.post(url, multipart={"file": file}, headers={"X-Loom": "1"}).json()
+    session = report["sessions"][0]["session"]
+    first = client.daemon.ask(f"/v1/sessions/{session}/plan", {"models": ["anthropic/claude-opus-5"], "limit": 5})
+    assert first["models"]["anthropic/claude-opus-5"]["is_preparing"]
+    client.page.goto(f"{client.daemon.url}/#/s/{session}")
+    expect(client.answers).to_have_count(1)
+    client.page.get_by_role("button", name=re.compile("Next request")).click()
+    drawer = client.page.get_by_role("complementary", name="Context inspector")
+    expect(drawer.locator("tbody .row-thumb").first).to_be_visible()
+    expect(drawer.get_by_text("Images are being prepared")).to_have_count(0, timeout=60_000)
+    exact = client.daemon.ask(f"/v1/sessions/{session}/plan", {"models": ["anthropic/claude-opus-5"], "limit": 5})
+    assert not exact["models"]["anthropic/claude-opus-5"]["is_preparing"]

@@ -12,6 +12,7 @@ import pytest
 from daemon.raw import raw_socket
 from daemon.running import TOKEN, served
 from loom.content.blocks import ToolCall
+from loom.content.media_kinds import MEDIA_KINDS
 from loom.daemon.routes import ROUTES
 from loom.errors import BudgetSpent, ConfigError, Conflict, NotFound
 from loom.events import ApprovalAnswered, ApprovalRequested, Stopped, TextDelta, UsageReported, decode_event
@@ -146,10 +147,15 @@ async def test_a_session_of_another_user_does_not_exist_on_any_route() -> None:
                 assert (await bob.get(path)).status_code == 404, path
             assert (await bob.post("/v1/media", json={"digest": digest})).status_code == 404
             own = await _begin(bob)
-            stolen = await bob.post(
-                f"/v1/sessions/{own}/messages", json={"text": "x", "blocks": [{"type": "media", "digest": digest}]}
-            )
-            assert stolen.status_code == 404, stolen.text
+            named = [
+                {"type": kind.name, "media": {"digest": digest, "media_type": kind.usual_types[0], "size_bytes": 1}}
+                for kind in MEDIA_KINDS.values()
+            ]
+            for block in ({"type": "media", "digest": digest}, {"type": "image_ref", "image_id": digest}, *named):
+                for path in ("messages", "plan"):
+                    body = {"text": "x", "blocks": [block]}
+                    stolen = await bob.post(f"/v1/sessions/{own}/{path}", json=body)
+                    assert stolen.status_code == 404, (path, block, stolen.text)
             assert [one["id"] for one in (await ada.get("/v1/sessions")).json()["sessions"]] == [session]
             assert (await ada.get(f"/v1/media/{digest}")).status_code == 200
         async with as_user(daemon.url, TOKEN) as owner:

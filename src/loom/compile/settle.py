@@ -30,7 +30,10 @@ from loom.errors import Corrupt, ExtraMissing, LoomError, MediaError, NotFound, 
 from loom.prompt import Prompt, Receipt, ReceiptRow
 
 LATE: Final = "Reading {} takes too long for this request: its text is sent with a later one."
-ESTIMATED: Final = "Some images and pages are still to be prepared; until then their size is an estimate."
+ESTIMATED: Final = (
+    "Some pages are rendered or read only when the request is sent; until then their size is an estimate."
+)
+PREPARING: Final = "Images are being prepared; until then their size is an estimate."
 _ROUNDS: Final = 48
 """The maximum number of rounds. Each one renders what the last one lacked; the longest known history needed six."""
 _MADE_FOR_ESTIMATE: Final = 4
@@ -181,6 +184,7 @@ class Settler:
         lacking = [name for name, need in named.items() if name not in learned and not isinstance(need.recipe, SLOW)]
         if job.mode == "estimate" and len(lacking) > _MADE_FOR_ESTIMATE:
             job.estimated.update(lacking)
+            job.is_preparing = True
             self._wanted.update((name, named.pop(name)) for name in lacking)
         for name, need in named.items():
             await self._make(job, need, learned.get(name))
@@ -285,6 +289,8 @@ class Settler:
             notices.append(f"The media store cannot be reached: {count} sent as text this time.")
         if job.late:
             notices.append(LATE.format("an image" if job.late == 1 else f"{job.late} images"))
+        elif job.is_preparing:
+            notices.append(PREPARING)
         elif job.estimated:
             notices.append(ESTIMATED)
         if job.mode != "send" and job.undescribed and job.working.author:
@@ -312,6 +318,8 @@ class _Job:
         self.estimated: set[tuple[str, str]] = set()
         self.given_up: set[tuple[str, str]] = set()
         """Recordings that could not be transcribed for this request."""
+        self.is_preparing = False
+        """Whether renditions are made in the background."""
         self.away: set[str] = set()
         self.described = 0
         self.undescribed = 0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, get_args
+from typing import Annotated, Any, Final, get_args
 
 import msgspec
 
-from loom.api_types import ProblemText
+from loom.api_types import OLDER_NAME, ProblemText
 from loom.content.blocks import ImageBlock, ToolResult
 from loom.daemon.envelopes import TOOL_CALL, EventImage
 from loom.daemon.session_list import ListedSession
@@ -51,7 +51,8 @@ class ToolCallEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type",
     images: tuple[EventImage, ...]
     image_id: str = ""
     url: str = ""
-    mime: str = ""
+    media_type: str = ""
+    mime: Annotated[str, OLDER_NAME] = ""
     width: int | None = None
     height: int | None = None
     alt: str = ""

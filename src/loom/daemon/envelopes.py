@@ -17,10 +17,11 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
+from loom.api_types import OLDER_NAME
 from loom.content.blocks import ImageBlock, ToolCall
 from loom.content.media import Media
 from loom.daemon.previews import Previews
@@ -68,7 +69,8 @@ class EventImage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     image_id: str
     url: str
-    mime: str
+    media_type: str
+    mime: Annotated[str, OLDER_NAME]
     width: int | None = None
     height: int | None = None
     alt: str = ""
@@ -161,6 +163,7 @@ class Composer:
         return EventImage(
             image_id=media.digest,
             url=f"/v1/media/{media.digest}",
+            media_type=media.media_type,
             mime=media.media_type,
             width=media.width,
             height=media.height,

@@ -116,7 +116,7 @@ async def _post(
         if name:
             daemon.library.check_model(name)
     view = await (session.change(workspace=body.workspace) if body.workspace else session.info())
-    content, notices = await blocks_of(daemon, call.identity, view.workspace, body.message or body.text, body.blocks)
+    content, notices = await blocks_of(daemon, call.identity, view.workspace, body.text or body.message, body.blocks)
     for block, said in [*await _images(daemon, body.images), *await _files(daemon, parts)]:
         content, notices = (*content, block), (*notices, *said)
     if not content:
@@ -139,9 +139,10 @@ async def _post(
 async def _images(daemon: Daemon, images: Sequence[ImageInput]) -> list[tuple[ContentBlock, tuple[str, ...]]]:
     found: list[tuple[ContentBlock, tuple[str, ...]]] = []
     for image in images:
-        if bool(image.data) == bool(image.url):
-            raise ContentError("An image is given by data or by url.")
-        data, name, source = await bytes_of(daemon, image.data, image.url)
+        given = image.base64 or image.data
+        if bool(given) == bool(image.url):
+            raise ContentError("An image is given by base64 or by url.")
+        data, name, source = await bytes_of(daemon, given, image.url)
         taken = await daemon.intake.accept(data, image.name or name, source=source)
         found.append((taken.block, taken.notices))
     return found

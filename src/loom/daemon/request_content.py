@@ -72,7 +72,7 @@ async def _block(
             block = _of(await reuse(given.media.digest, given.media.name), AudioBlock)
             return msgspec.structs.replace(block, transcript=given.transcript), ()
         case VideoBlock():
-            block = _of(await daemon.intake.reuse(given.media.digest, given.media.name), VideoBlock)
+            block = _of(await reuse(given.media.digest, given.media.name), VideoBlock)
             return msgspec.structs.replace(block, transcript=given.transcript), ()
         case _:
             assert_never(given)

@@ -505,6 +505,8 @@ def media_view(stored: StoredUpload) -> MediaView:
         id=media.digest,
         digest=media.digest,
         kind=stored.kind,
+        media_type=media.media_type,
+        size_bytes=media.size_bytes,
         mime=media.media_type,
         bytes=media.size_bytes,
         width=media.width,

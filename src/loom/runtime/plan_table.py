@@ -8,6 +8,7 @@ from loom.api_types import ProblemText
 from loom.compile.cost import Calibration
 from loom.compile.policy import override_key
 from loom.compile.request import NextRequest
+from loom.compile.settle import PREPARING
 from loom.compile.trim import UNLIMITED
 from loom.config import redact
 from loom.content.blocks import clean_text
@@ -89,6 +90,7 @@ def plan_model(model: Model, receipt: Receipt, usd: float | None, measured: Cali
         calibration=PlanCalibration(ratio=round(measured.ratio, 3), answers=measured.samples)
         if measured.samples
         else None,
+        is_preparing=PREPARING in receipt.notices,
     )
 
 

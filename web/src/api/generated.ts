@@ -205,6 +205,7 @@ export interface EventEnvelope {
 export interface EventImage {
   image_id: string;
   url: string;
+  media_type: string;
   mime: string;
   width?: number | null;
   height?: number | null;
@@ -312,12 +313,14 @@ export interface ImageBlock {
   detail?: "auto" | "high" | "low";
 }
 
-/** An image. `data` is base64, or a data: URL. `mime` is not trusted: the type is detected from the bytes. */
+/** `base64` may be a data: URL. `media_type` is not trusted: the bytes say what they are. */
 export interface ImageInput {
-  data?: string;
+  base64?: string;
   url?: string;
-  mime?: string;
+  media_type?: string;
   name?: string;
+  data?: string;
+  mime?: string;
 }
 
 export interface ImageLimits {
@@ -337,6 +340,7 @@ export interface ImageShown {
   type: "image";
   image_id: string;
   url: string;
+  media_type: string;
   mime: string;
   width?: number | null;
   height?: number | null;
@@ -502,6 +506,8 @@ export interface MediaView {
   id: string;
   digest: string;
   kind: "audio" | "document" | "image" | "text" | "video";
+  media_type: string;
+  size_bytes: number;
   mime: string;
   bytes: number;
   width: number | null;
@@ -537,8 +543,8 @@ export interface Message {
 }
 
 export interface MessageBody {
-  message?: string;
   text?: string;
+  message?: string;
   blocks?: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | VideoBlock | UnknownBlock | ImageReference | MediaReference | FileReference)[];
   images?: ImageInput[];
   workspace?: string;
@@ -739,6 +745,7 @@ export interface PlanModel {
   rendition_tokens?: Record<string, number>;
   calibration?: PlanCalibration | null;
   last?: LastRow[] | null;
+  is_preparing?: boolean;
 }
 
 export interface PlanRequest {
@@ -1196,6 +1203,7 @@ export interface ToolCallEvent {
   images: EventImage[];
   image_id?: string;
   url?: string;
+  media_type?: string;
   mime?: string;
   width?: number | null;
   height?: number | null;

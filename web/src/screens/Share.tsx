@@ -85,7 +85,7 @@ export function Share({ session, onClose }: { session: SessionView; onClose: () 
 
 const ACCESS: [MemberView["access"], string][] = [["view", "can read"], ["edit", "can write"], ["own", "can share and delete"]];
 
-/** The users of this server that the session is shared with. A server without users has nobody to share with. */
+/** The users of this server that the session is shared with. Hidden on a server without users. */
 function People({ session }: { session: string }) {
   const members = useSignal<MemberView[]>([]);
   /** What an admin may choose from; others have to know the name. */

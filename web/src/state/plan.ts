@@ -22,8 +22,17 @@ const BADGE_ROWS = 400;
 export async function planFor(models: string[], wanted: Wanted = {}, signalled?: AbortSignal): Promise<Plan> {
   const draft = text.value.trim() || blocks.value.length ? { text: text.value, blocks: blocks.value.map((block) => (block.type === "text" ? attachmentReference(block) : block)) } : {};
   const body = { models, ...draft, ...(wanted.maxTokens ? { max_tokens: wanted.maxTokens } : {}), ...(wanted.last ? { last: true } : {}), limit: wanted.limit ?? 0 };
-  return request<Plan>(`/sessions/${sessionId.value}/plan`, { body, signal: signalled });
+  const found = await request<Plan>(`/sessions/${sessionId.value}/plan`, { body, signal: signalled });
+  if (Object.values(found.models).some((one) => one.is_preparing)) {
+    clearTimeout(again);
+    again = setTimeout(() => (changes.value += 1), PREPARED_MS);
+  }
+  return found;
 }
+
+/** A plan whose images are still prepared is asked for again. */
+const PREPARED_MS = 3000;
+let again: ReturnType<typeof setTimeout> | undefined;
 
 /** The media block whose text alternative is being edited. */
 export const editedAlt = signal<{ digest: string; kind: string; label: string; alt: string } | null>(null);
