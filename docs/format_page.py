@@ -26,10 +26,11 @@ the list of all kinds. A package can add a format: `src/loom/formats/format.py`.
 
 _PEERS = """## Beside other readers
 
-Characters that a model would get, the share of the written words in them, and milliseconds, as
-`python -m benchmarks.formats.peers --write` measured them last, in one run on one machine; – is an error. Loom's times
-include letting the file in and its worker processes. Archives are listed, and their files read one by one. `large.*`
-are forty pages, thirty slides or 2,000 rows; .doc and .ppt go through LibreOffice.
+Characters that a model would get, the share of the written words in them, and milliseconds of processor time, all
+processes counted, as `python -m benchmarks.formats.peers --write` measured them last, in one run on one machine; – is an
+error. Loom's times include letting the file in and its worker processes. Archives are listed, and their files read one
+by one. `large.*` are forty pages, thirty slides or 2,000 rows; .doc and .ppt go through LibreOffice. docling was
+installed without torch: its PDF reader needs models that it downloads first, and was not measured.
 
 """
 
