@@ -27,9 +27,10 @@ format; the [last](#all-formats) lists all formats. A Python package can add a f
 _PEERS = """## Compared with other readers
 
 Each cell: the number of characters that a model would get, the share of the words in the file that they contain, and
-milliseconds; – is an error. Measured in one run by `python -m benchmarks.formats.peers --write`. Loom's times include
-intake checks and worker processes. Archives are listed, and their files are read one by one. `large.*` have forty
-pages, thirty slides or 2,000 rows. LibreOffice converts .doc and .ppt.
+milliseconds of processor time of all processes; – is an error. Measured in one run by
+`python -m benchmarks.formats.peers --write`. Loom's times include intake checks and worker processes. Archives are
+listed, and their files are read one by one. `large.*` have forty pages, thirty slides or 2,000 rows. LibreOffice
+converts .doc and .ppt. docling was installed without torch: its PDF reader downloads models, and was not measured.
 
 """
 

@@ -7,6 +7,7 @@ import resource
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -39,9 +40,14 @@ def table(title: str, seconds: dict[str, float], against: str, *, per: int = 1, 
 
 
 def processes() -> Iterator[int]:
-    """This one and its workers."""
-    yield os.getpid()
-    yield from map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+    """This one, its workers and what those have started."""
+    waiting = [os.getpid()]
+    while waiting:
+        pid = waiting.pop()
+        yield pid
+        for file in Path(f"/proc/{pid}/task").glob("*/children"):
+            with suppress(OSError):  # it has ended meanwhile
+                waiting.extend(map(int, file.read_text().split()))
 
 
 def processor_seconds() -> float:
@@ -50,6 +56,7 @@ def processor_seconds() -> float:
     total = time.process_time() + ended.ru_utime + ended.ru_stime
     for pid in processes():
         if pid != os.getpid():
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            total += (int(fields[11]) + int(fields[12])) / _TICKS
+            with suppress(OSError):  # as above
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                total += sum(map(int, fields[11:15])) / _TICKS
     return total

@@ -8,7 +8,9 @@ with what LibreOffice writes when it exports each sheet as CSV "as shown". A cel
 - by design, where Excel itself has no fixed answer or another one than LibreOffice: the same day in the order of the
   system (format 14), which is an ISO date in Loom; a number below zero that LibreOffice shows as a date or a time, and
   Excel as `####`; the same two days before March 1900, one apart, because Excel counts a 29 February 1900; the same
-  time of day, one second apart, because Excel rounds and LibreOffice cuts;
+  time of day, one second apart, because Excel rounds and LibreOffice cuts; an error that LibreOffice names in its own
+  way (`Err:502`), or a value that is stored in the file and that LibreOffice cannot calculate again (`#NAME?`); columns
+  behind the 512th, which Loom counts and does not show;
 - other, else. Every kind of difference is printed with examples; `--all` prints all of them.
 """
 
@@ -56,6 +58,9 @@ _DAY_FORMS = (
     "%d %b %Y",
     "%d %B %Y",
 )
+_TIME = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?(?= [AP]M$|$)")
+_MORE_CELLS = re.compile(r"\[\d+ more cells\]")
+_MAX_COLUMNS = 512
 _FIRST_DAYS = (dt.date(1899, 12, 29), dt.date(1900, 3, 1))
 Grid = dict[tuple[int, int], str]
 
@@ -140,7 +145,7 @@ def is_same_number(ours: str, theirs: str) -> bool:
         return False
     if full == short:
         return True
-    _, digits, places = short.as_tuple()
+    _, digits, places = short.normalize().as_tuple()
     if not isinstance(places, int) or len(digits) < _LEAST_DIGITS:
         return False
     return abs(full - short) <= Decimal(5).scaleb(places - 1)
@@ -148,16 +153,19 @@ def is_same_number(ours: str, theirs: str) -> bool:
 
 def is_by_design(ours: str, theirs: str) -> bool:
     """Whether the strings differ for one of the reasons above."""
+    if re.fullmatch(r"Err:\d+|#NAME\?|#VALUE!", theirs):
+        return bool(ours)
+    if _MORE_CELLS.search(ours) and _MORE_CELLS.sub("", ours).strip() == theirs:
+        return True
     mine, yours = _days(ours), _days(theirs)
     if re.fullmatch(r"-\d+(\.\d+)?", ours):
         return bool(yours) or _seconds(theirs) is not None
     if mine and yours and _DAY.sub("", ours).split() == _DAY.sub("", theirs).split():
         is_early = any(_FIRST_DAYS[0] <= day <= _FIRST_DAYS[1] for day in mine)
         return bool(mine & yours) or (is_early and any(abs((a - b).days) == 1 for a in mine for b in yours))
-    if _DAY.sub("", ours).split()[:-1] != _DAY.sub("", theirs).split()[:-1]:
-        return False
     first, second = _seconds(ours), _seconds(theirs)
-    return first is not None and second is not None and abs(first - second) <= 1
+    is_beside = first is not None and second is not None and abs(first - second) <= 1
+    return is_beside and _TIME.sub("", ours) == _TIME.sub("", theirs)
 
 
 def _days(text: str) -> set[dt.date]:
@@ -174,7 +182,7 @@ def _days(text: str) -> set[dt.date]:
 
 
 def _seconds(text: str) -> int | None:
-    found = re.fullmatch(r"(?:.* )?(\d+):(\d\d)(?::(\d\d))?(?: [AP]M)?", text)
+    found = _TIME.search(text)
     return int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3] or 0) if found else None
 
 
@@ -229,6 +237,9 @@ def main() -> None:
 def compare(ours: Grid, theirs: Grid, tally: Tally) -> Iterator[tuple[str, str]]:
     """Count the cells of a sheet; yield the kind of each difference, and both strings."""
     for place in sorted(ours.keys() | theirs.keys()):
+        if place[1] >= _MAX_COLUMNS:
+            tally.design += 1
+            continue
         mine, yours = ours.get(place, ""), theirs.get(place, "")
         if mine.split() == yours.split():
             tally.equal += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import re
+import struct
 import zipfile
 from typing import Any
 
@@ -33,6 +34,7 @@ from loom.content.media import Media, digest_of
 from loom.content.recipes import EmbeddedImage, Text
 from loom.errors import Encrypted
 from loom.formats.facts import IntakeLimits
+from loom.formats.libreoffice import to_office
 from loom.formats.office import inspect_office, render_office, sheet_rows
 from loom.formats.office.delimited import delimiter_of, read_rows
 from loom.formats.office.number_formats import display_number
@@ -40,6 +42,7 @@ from loom.formats.office.ooxml import Package
 from loom.formats.office.sheet_rows import Cell, area, row_line, row_lines
 from loom.formats.office.sheets import ROWS_OF_MANY, ROWS_OF_ONE, Spreadsheet
 from loom.formats.office.xlsx_cells import needs_care
+from loom.formats.ole import OleFile
 
 
 def saved(workbook: openpyxl.Workbook) -> bytes:
@@ -398,3 +401,37 @@ def test_every_cell_stands_where_it_is_wherever_the_sheet_begins(top: int, left:
         rows = sheet_rows(data, found.media, IntakeLimits(), pages="1", first_row=first, max_rows=2)
         expected = wanted[max(0, first - 1 - top) :][:2]
         assert [line.rstrip(" |") for line in rows.text.split("\n")] == expected
+
+
+def test_numbers_that_an_embedded_chart_repeats_are_no_cells_of_its_sheet() -> None:
+    book = openpyxl.Workbook()
+    sheet = book.worksheets[0]
+    for row in [["Month", "Sold"], ["January", 11], ["February", 22], ["March", 33]]:
+        sheet.append(row)
+    for number in range(200):
+        sheet.append([f"{number} is a row that makes the workbook as long as most are"])
+    chart = BarChart()
+    chart.add_data(Reference(sheet, min_col=2, min_row=1, max_row=4), titles_from_data=True)
+    sheet.add_chart(chart, "E5")
+    data = with_repeated_numbers(to_office(saved(book), XLSX, XLS, LIMITS))
+
+    found = inspect_office(data, XLS, "a.xls", LIMITS)
+    text = render_office(data, found.media, Text("1"), LIMITS).data.decode()
+
+    assert text.split("\n")[1:5] == ["Month | Sold", "January | 11", "February | 22", "March | 33"]
+
+
+def with_repeated_numbers(data: bytes) -> bytes:
+    """Excel writes the numbers of a chart into the chart, too; here in place of records that say where it stands."""
+    container = OleFile(data)
+    stream = bytearray(container.read("Workbook"))
+    at = depth = row = 0
+    while at + 4 <= len(stream):
+        kind, size = struct.unpack_from("<HH", stream, at)
+        depth += {0x0809: 1, 0x000A: -1}.get(kind, 0)
+        if depth == 2 and size == 20:
+            struct.pack_into("<HHHHHdHHH", stream, at, 0x0203, 14, row, 0, 0, 900.0 + row, 0x08FF, 2, 0)
+            row += 1
+        at += 4 + size
+    assert row, "the chart has such records"
+    return container.replace(bytes(stream), "Workbook")

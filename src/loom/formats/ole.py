@@ -69,6 +69,19 @@ class OleFile:
             return self._chain(entry.start)[: entry.size]
         return self._mini_chain(entry.start)[: entry.size]
 
+    def replace(self, content: bytes, *path: str) -> bytes:
+        """Return the container with other bytes in a stream, as many as it has. Raises `OleError` for a stream so
+        short that it shares its sectors with others."""
+        entry = self.entries.get(tuple(name.lower() for name in path))
+        if entry is None or entry.size != len(content) or entry.size < self._cutoff:
+            raise OleError(f"{'/'.join(path)} cannot be replaced")
+        changed = bytearray(self._data)
+        for number, sector in enumerate(_followed(entry.start, self._table)):
+            part = content[number * self._sector : (number + 1) * self._sector]
+            at = (sector + 1) * self._sector
+            changed[at : at + len(part)] = part
+        return bytes(changed[: len(self._data)])
+
     def __contains__(self, path: tuple[str, ...]) -> bool:
         return tuple(name.lower() for name in path) in self.entries
 

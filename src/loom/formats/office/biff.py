@@ -20,6 +20,8 @@ from loom.formats.ole import MAGIC, OleError, OleFile
 _BOF8, _EOF, _FILEPASS = 0x0809, 0x000A, 0x002F
 _BIFF8: Final = 0x0600
 _MAX_RECORDS: Final = 5_000_000
+_CELL_RECORDS: Final = frozenset((0x0006, 0x00BD, 0x00FD, 0x0201, 0x0203, 0x0204, 0x0205, 0x027E))
+_IGNORED_RECORD: Final = 0x08FF
 _NO_NUMBER: Final = b"\xff\xff"
 """Where the number of a formula would be, if its result is a text, an error or a truth value."""
 _LAST_COLUMN: Final = 255
@@ -75,6 +77,33 @@ def is_locked(data: bytes) -> bool:
         if kind == _EOF:
             return False
     return False
+
+
+def without_chart_cells(data: bytes) -> bytes:
+    """Return the workbook without the numbers that its embedded charts repeat: calamine takes them for cells of the
+    sheet around the chart."""
+    stream = _workbook_stream(data)
+    if stream is None or not data.startswith(MAGIC):
+        return data
+    changed: bytearray | None = None
+    at = depth = 0
+    for kind, body in _records(stream, 0):
+        if kind == _BOF8:
+            depth += 1
+        elif kind == _EOF:
+            depth = max(0, depth - 1)
+        elif depth > 1 and kind in _CELL_RECORDS:
+            changed = changed or bytearray(stream)
+            struct.pack_into("<H", changed, at, _IGNORED_RECORD)
+        at += 4 + len(body)
+    if changed is None:
+        return data
+    try:
+        container = OleFile(data)
+        name = next(name for name in ("Workbook", "Book") if (name,) in container)
+        return container.replace(bytes(changed), name)
+    except OleError:
+        return data
 
 
 def _workbook_stream(data: bytes) -> bytes | None:

@@ -10,7 +10,7 @@ import msgspec
 
 from loom.formats.facts import IntakeLimits
 from loom.formats.office.archive import encrypted_error
-from loom.formats.office.biff import is_locked, read_biff
+from loom.formats.office.biff import is_locked, read_biff, without_chart_cells
 from loom.formats.office.docx import docx_text
 from loom.formats.office.odf import check_not_encrypted, odp_slides, odt_text
 from loom.formats.office.ods import ods_extras, prepare_for_calamine
@@ -71,7 +71,8 @@ def _open_spreadsheet(
     if family == "xls":
         if is_locked(data):
             raise encrypted_error(name)
-        return Spreadsheet(data, name=name, limits=limits, package=None, biff=read_biff(data)), None
+        cells = without_chart_cells(data)
+        return Spreadsheet(cells, name=name, limits=limits, package=None, biff=read_biff(data)), None
     package = _open_odf(data, name, limits) if family == "ods" else Package(data, name=name, limits=limits)
     if family == "xlsx":
         return Spreadsheet(data, name=name, limits=limits, package=package), package
