@@ -64,7 +64,7 @@ class MessageEditor(TextArea):
     class KeysHandled(WidgetMessage):
         """What was typed before has had its effect; `then` is next."""
 
-        def __init__(self, then: Callable[[], None]) -> None:
+        def __init__(self, then: Callable[[], object]) -> None:
             super().__init__()
             self.then = then
 
@@ -97,7 +97,7 @@ class MessageEditor(TextArea):
         self._history = InputHistory()
         self._last_trigger = ""
 
-    def after_keys(self, then: Callable[[], None]) -> None:
+    def after_keys(self, then: Callable[[], object]) -> None:
         """Let the screen call `then` once the keys and pastes that came before had their effect, such as Enter."""
         self.call_later(self.post_message, self.KeysHandled(then))
 
