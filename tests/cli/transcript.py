@@ -170,6 +170,7 @@ def _of_any_machine(text: str) -> str:
         (sys.executable, "python"),
         (f"{platform.python_version()} on {platform.system()}", "3.x on this system"),
         (f"loom {ours}", "loom VERSION"),
+        (f"version {ours}", "version VERSION"),
         (f'"version":"{ours}"', '"version":"VERSION"'),
     ):
         text = text.replace(here, anywhere)

@@ -8,6 +8,8 @@ import pytest
 from tests.tui.pilots import driven
 from textual import events
 
+from loom.config import load_config
+from loom.runtime import Runtime
 from loom.testing import sample_png
 from loom.tui.welcome import SampleLine
 
@@ -51,3 +53,19 @@ async def test_what_is_typed_and_dropped_while_something_else_has_the_focus_goes
         screen.app.post_message(events.Paste(str(picture)))
         await screen.wait_for("hey [Image #1]")
         assert screen.app.focused is screen.chat.composer
+
+
+@pytest.mark.parametrize("exit_keys", [("ctrl+d",), ("ctrl+q",), ("ctrl+c", "ctrl+d")])
+async def test_a_message_that_was_sent_is_stored_although_the_user_leaves_at_once(
+    tmp_path: Path, exit_keys: tuple[str, ...]
+) -> None:
+    async with driven(tmp_path, answers=["fine"]) as screen:
+        await screen.paste("remember this")
+        for key in ("enter", *exit_keys):
+            screen.app.post_message(events.Key(key, None))
+        await screen.wait(lambda: not screen.app.is_running, "the end")
+
+    config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path / "home"), "LOOM_OFFLINE": "1"})
+    async with Runtime.open(config) as runtime:
+        (session,) = (await runtime.library.sessions(query="", limit=5)).sessions
+        assert session.title == "remember this"

@@ -32,7 +32,9 @@ async def test_a_running_command_shows_its_newest_line_once_it_is_approved(tmp_p
             while screen.chat.query(ApprovalCard):  # a key that comes too early is ignored
                 await screen.press("y")
         for words in ("  step 1", "  step 2"):
-            await screen.wait(lambda words=words: words in str(screen.chat.query_one(ToolCard).title()), words)
+            await screen.wait(
+                lambda words=words: any(words in str(it.title()) for it in screen.chat.query(ToolCard)), words
+            )
             assert "approval" not in screen.text
             await asyncio.to_thread(gate.write_text, "")  # both ends meet here: the command goes on
         await screen.wait_until_idle()

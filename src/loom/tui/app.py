@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,6 +13,7 @@ import msgspec
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter, Monochrome, NoColor
+from textual.worker import WorkerError
 
 from loom.content.inputs import Attachment
 from loom.errors import LoomError
@@ -126,7 +128,15 @@ class LoomApp(App[int]):
             self.failure = error
             self.exit(1)
 
+    async def action_quit(self) -> None:
+        for screen in self.screen_stack:
+            if isinstance(screen, ChatScreen):
+                screen.leave()
+
     async def on_unmount(self) -> None:
+        for worker in tuple(self.workers):  # cancelled by now; one that is left would ask a store that is closed
+            with contextlib.suppress(WorkerError):
+                await worker.wait()
         if self.library is not None:
             await self.library.close()
 

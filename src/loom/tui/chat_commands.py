@@ -284,7 +284,7 @@ class ChatCommands(ChatComposing):
         self.app.push_screen(HelpScreen())
 
     async def command_quit(self, _: str) -> None:
-        self.app.exit()
+        self.leave()
 
 
 def _write_new_file(file: Path, text: str) -> None:

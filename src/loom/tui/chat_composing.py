@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import shlex
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from textual import events
+from textual.worker import WorkerError
 
 from loom.content.inputs import Attachment, Content
 from loom.content.messages import title_of, user
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
 _PUNCTUATION: Final = ",.;:!?)"
+_SENDING: Final = "sending"
+"""The group of workers that store messages; the program waits for them."""
 _SHELL_BYTES: Final = 30_000
 
 
@@ -41,7 +45,19 @@ class ChatComposing(ChatTurns):
         await super().connect(library, session=session, model=model, notices=notices)
         unsent, self._unsent = self._unsent, []
         for text, chips in unsent:
-            await self._send(text, chips)
+            await self.run_worker(self._send(text, chips), group=_SENDING).wait()
+
+    def leave(self) -> None:
+        """End the program once every message that was sent is stored."""
+        self.composer.after_keys(lambda: self.run_worker(self._exit_when_sent()))
+
+    async def _exit_when_sent(self) -> None:
+        if self._unsent:  # sent before the store was open
+            await self._connected_event.wait()
+        while sending := [it for it in self.workers if it.group == _SENDING and not it.is_finished]:
+            with contextlib.suppress(WorkerError):
+                await sending[0].wait()
+        self.app.exit()
 
     # Sending ---------------------------------------------------------------------------------------------------------
 
@@ -57,7 +73,7 @@ class ChatComposing(ChatTurns):
         if self.library is None:
             self._unsent.append((message, chips))
             return
-        self.run_worker(self._send(message, chips, is_queued=event.is_queued))
+        self.run_worker(self._send(message, chips, is_queued=event.is_queued), group=_SENDING)
 
     async def _run_command(self, text: str) -> bool:
         name, _, rest = text[1:].partition(" ")

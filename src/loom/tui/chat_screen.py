@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from loom.content.inputs import Attachment
 from loom.tui.chat_commands import ChatCommands
 from loom.tui.chat_turns import PERMISSIONS
+from loom.tui.message_editor import MessageEditor
 from loom.tui.slash_commands import find_command
 
 _ESCAPE_SECONDS: Final = 0.8
@@ -67,7 +68,14 @@ class ChatScreen(ChatCommands):
         self._escape_at = now
         self.composer.focus()
 
+    def on_message_editor_keys_handled(self, event: MessageEditor.KeysHandled) -> None:
+        event.stop()
+        event.then()
+
     def action_copy_or_quit(self) -> None:
+        self.composer.after_keys(self._copy_or_quit)
+
+    def _copy_or_quit(self) -> None:
         selected = self.get_selected_text() or self.composer.selected_text
         if selected:
             self.run_worker(self.copy_text(selected))
@@ -76,14 +84,17 @@ class ChatScreen(ChatCommands):
         elif self._is_running:
             self.run_worker(self.action_escape())
         elif time.monotonic() - self._quit_at < 2:
-            self.app.exit()
+            self.leave()
         else:
             self._quit_at = time.monotonic()
             self.notify("Press Ctrl+C again to exit. The conversation is saved.")
 
     def action_end_of_input(self) -> None:
+        self.composer.after_keys(self._end_of_input)
+
+    def _end_of_input(self) -> None:
         if not self.composer.text:
-            self.app.exit()
+            self.leave()
         else:
             self.composer.action_delete_right()
 

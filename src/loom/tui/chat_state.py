@@ -171,7 +171,11 @@ class ChatState(Screen[None]):
 
     async def report(self, error: LoomError) -> None:
         """Say what went wrong, and the next step."""
-        await self.transcript.notice(sentence_of(error.message, error.hint), kind="error")
+        text = sentence_of(error.message, error.hint)
+        if self._connected_event.is_set() and self.query("TranscriptView"):
+            await self.transcript.notice(text, kind="error")
+        else:  # before the first conversation is shown, and while the screen closes
+            self.notify(text, severity="error")
 
     async def guard(self, doing: Awaitable[None]) -> None:
         try:
@@ -199,7 +203,7 @@ class ChatState(Screen[None]):
     def transcript(self) -> TranscriptView:
         from loom.tui.transcript import TranscriptView
 
-        return self.query_one(TranscriptView)
+        return self.query(TranscriptView).last()
 
     async def show_transcript(self, path: Sequence[PathMessage]) -> None:
         """Show a path; without messages, what to begin with."""
@@ -208,11 +212,14 @@ class ChatState(Screen[None]):
 
         assert self.library is not None
         main = self.query_one("#main")
-        await main.remove_children()
         is_cut = self.conversation is not None and len(path) >= NEWEST
         load_path = self.conversation.path if is_cut and self.conversation is not None else None
         shown = TranscriptView(self.glyphs, self.protocol, self.library.media, load_path)
-        await main.mount(shown)
+        previous = list(main.children)
+        for child in previous:
+            child.display = False
+        await main.mount(shown)  # before the previous one goes: what comes meanwhile needs a place
+        await main.remove_children(previous)
         if path:
             await shown.load(path)
         else:

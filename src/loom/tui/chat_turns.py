@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -154,7 +155,7 @@ class ChatTurns(ChatState):
 
     def _follow(self) -> None:
         assert self.conversation is not None
-        self._following = self.run_worker(self._watch(self.conversation), group="events", exclusive=True)
+        self._following = self.run_worker(partial(self._watch, self.conversation), group="events", exclusive=True)
 
     async def _watch(self, conversation: OpenConversation) -> None:
         events = conversation.events()
@@ -304,7 +305,7 @@ class ChatTurns(ChatState):
     def refresh_work(self) -> None:
         """Find out what the agent has to do and what runs in the background."""
         if self.conversation is not None:
-            self.run_worker(self._show_work(self.conversation), group="work", exclusive=True)
+            self.run_worker(partial(self._show_work, self.conversation), group="work", exclusive=True)
 
     async def _show_work(self, conversation: OpenConversation) -> None:
         try:
@@ -330,7 +331,7 @@ class ChatTurns(ChatState):
     def refresh_plan(self) -> None:
         """Find out what the next request would hold and what the path has cost, in the background."""
         if self.conversation is not None and self._has_messages:
-            self.run_worker(self._plan(self.conversation), group="plan", exclusive=True)
+            self.run_worker(partial(self._plan, self.conversation), group="plan", exclusive=True)
 
     async def _plan(self, conversation: OpenConversation) -> None:
         try:

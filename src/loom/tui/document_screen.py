@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
@@ -75,7 +76,7 @@ class DocumentScreen(Screen[None]):
         form = "text" if self.is_text else "image"
         label = f"{document_label(self._block)}  page {self.page} of {self.pages} ({form})"
         self.query_one(".heading", Static).update(plain_text(label))
-        self.run_worker(self._render_page(self.page), exclusive=True)
+        self.run_worker(partial(self._render_page, self.page), exclusive=True)
 
     async def _render_page(self, page: int) -> None:
         box = self.query_one(VerticalScroll)

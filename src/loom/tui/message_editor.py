@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -60,6 +61,13 @@ class MessageEditor(TextArea):
     class EditorWanted(WidgetMessage):
         """Ctrl+G: edit the text in $EDITOR."""
 
+    class KeysHandled(WidgetMessage):
+        """What was typed before has had its effect; `then` is next."""
+
+        def __init__(self, then: Callable[[], object]) -> None:
+            super().__init__()
+            self.then = then
+
     class WordChanged(WidgetMessage):
         """The word at the cursor begins with @ or /, or no longer does (`trigger` empty)."""
 
@@ -88,6 +96,10 @@ class MessageEditor(TextArea):
         """Whether a turn runs; then Tab queues the message."""
         self._history = InputHistory()
         self._last_trigger = ""
+
+    def after_keys(self, then: Callable[[], object]) -> None:
+        """Let the screen call `then` once the keys and pastes that came before had their effect, such as Enter."""
+        self.call_later(self.post_message, self.KeysHandled(then))
 
     def use_history(self, history: InputHistory) -> None:
         """Let Up and Down show these messages, behind those that were sent until now."""

@@ -65,7 +65,7 @@ class Picture(Vertical):
 
     def on_mount(self) -> None:
         if self._protocol != "off":
-            self.run_worker(self._show(), exclusive=True)
+            self.run_worker(self._show, exclusive=True)
 
     async def _show(self) -> None:
         try:

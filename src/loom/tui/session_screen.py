@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -47,7 +48,7 @@ class SessionScreen(Picker):
             self._search(query)
 
     def _search(self, query: str) -> None:
-        self._searching = self.run_worker(self._load(query.strip()), exclusive=True)
+        self._searching = self.run_worker(partial(self._load, query.strip()), exclusive=True)
 
     async def _load(self, query: str) -> None:
         found = await self._library.sessions(query)
