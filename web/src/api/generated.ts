@@ -273,7 +273,7 @@ export interface FolderTrustView {
   more: number;
 }
 
-/** A model as the APIs of OpenAI and Anthropic list it. */
+/** A model in the format of the OpenAI and Anthropic APIs. */
 export interface GatewayModel {
   id: string;
   object?: "model";
@@ -313,7 +313,7 @@ export interface ImageBlock {
   detail?: "auto" | "high" | "low";
 }
 
-/** `base64` may be a data: URL. `media_type` is not trusted: the bytes say what they are. */
+/** An image. `base64` may be a data: URL. `media_type` is not trusted: the type is detected from the bytes. */
 export interface ImageInput {
   base64?: string;
   url?: string;
@@ -1291,7 +1291,7 @@ export interface TrustQuery {
   workspace?: string;
 }
 
-/** `code`, `text` and `hint` are those of the error. */
+/** A turn has failed. `code`, `text` and `hint` are those of the error. */
 export interface TurnFailed {
   type: "turn_failed";
   turn: string;
