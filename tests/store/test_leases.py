@@ -13,10 +13,12 @@ import pytest
 
 from loom.content.messages import assistant, user
 from loom.errors import Conflict, NotFound
+from loom.session import SessionChange
 from loom.store.commands import Commands
 from loom.store.database import Database, open_database
 from loom.store.events import Events
 from loom.store.forest import Forest
+from loom.store.journal import Journal
 from loom.store.leases import Leases
 from loom.store.process_identity import ProcessIdentity, is_gone
 from loom.store.sessions import Sessions
@@ -261,3 +263,22 @@ async def test_a_damaged_request_is_left_out_and_told(
     assert [asked.data["number"] for asked in taken] == [0, 2]
     assert session.id in caplog.text
     assert await requests.take(session.id, fence=lease.fence) == ()
+
+
+async def test_a_lease_that_its_own_holder_released_is_not_counted_as_lost(
+    database: Database, leases: Leases, sessions: Sessions
+) -> None:
+    """A turn's last commit releases the lease; a heartbeat may look before that is noted."""
+    session = await sessions.create()
+    lease = await leases.acquire(session.id, "me", 60)
+    assert lease is not None
+    await Journal(database).commit(session.id, SessionChange(lease="release-if-idle"), fence=lease.fence)
+    assert not (await leases.read_state(lease)).is_ours
+    again = await leases.acquire(session.id, "me", 60)
+    assert again is not None
+    await Journal(database).commit(session.id, SessionChange(lease="hand-over"), fence=again.fence)
+    assert not await leases.renew(again)
+    assert leases.counters.lost == 0
+    assert await leases.acquire(session.id, "other", 60) is not None
+    assert not await leases.renew(again)
+    assert leases.counters.lost == 0, "it had been handed over before"

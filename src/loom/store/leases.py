@@ -13,13 +13,13 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from typing import Final
 
 import msgspec
 
 from loom.errors import Corrupt
 from loom.store.batcher import Batcher
-from loom.store.database import Database, Transaction, row_as, rows_among
+from loom.store.database import Database, Row, Transaction, row_as, rows_among
 from loom.store.nodes import plain_text
 from loom.store.process_identity import is_gone
 from loom.store.session_rows import check_session_id, session_not_found
@@ -45,7 +45,7 @@ _LOOK: Final = (
     "SELECT s.id, s.holder, s.fence, EXISTS (SELECT 1 FROM request r WHERE r.session_key = s.key)"
     " FROM session s WHERE s.id"
 )
-_SELECT_HOLDER: Final = "SELECT id, holder FROM session WHERE id"
+_SELECT_HOLDER: Final = "SELECT id, holder, fence FROM session WHERE id"
 _SELECT_HELD: Final = (
     "SELECT id, holder, held_until, held_until - DATABASE_TIME FROM session WHERE holder <> '' ORDER BY id"
 )
@@ -176,20 +176,20 @@ class Leases:
         return bool(holder) and self._is_gone(holder)
 
     async def _renew_all(self, leases: Sequence[Lease]) -> list[bool]:
-        def work(tx: Transaction) -> tuple[list[bool], dict[str, str]]:
+        def work(tx: Transaction) -> tuple[list[bool], list[Row]]:
             # A fixed order, so that two processes cannot deadlock on each other's rows.
             renewed = {
                 lease: bool(tx.execute(_RENEW, {**_params(lease), "seconds": lease.seconds}))
                 for lease in sorted(leases, key=lambda lease: lease.session_id)
             }
             lost = [lease.session_id for lease in leases if not renewed[lease]]
-            holders = dict(cast("list[tuple[str, str]]", rows_among(tx, _SELECT_HOLDER, lost)))
-            return [renewed[lease] for lease in leases], holders
+            return [renewed[lease] for lease in leases], rows_among(tx, _SELECT_HOLDER, lost)
 
-        renewed, holders = await self._database.write(work, repeatable=True)
+        renewed, rows = await self._database.write(work, repeatable=True)
+        holders = {session_id: (holder, fence) for session_id, holder, fence in rows}
         for lease, is_ours in zip(leases, renewed, strict=True):
             if not is_ours:
-                self._note_loss(lease, holders.get(lease.session_id))
+                self._note_loss(lease, *holders.get(lease.session_id, (None, 0)))
         return renewed
 
     async def _look_all(self, leases: Sequence[Lease]) -> list[LeaseState]:
@@ -201,7 +201,7 @@ class Leases:
             holder, fence, is_asked = found.get(lease.session_id, (None, 0, False))
             state = LeaseState(is_ours=(holder, fence) == (lease.holder, lease.fence), is_asked=bool(is_asked))
             if not state.is_ours:
-                self._note_loss(lease, holder)
+                self._note_loss(lease, holder, fence)
             states.append(state)
         return states
 
@@ -215,9 +215,10 @@ class Leases:
             "session %s was taken over from %s by %s: %s", lease.session_id, lease.taken_over_from, lease.holder, why
         )
 
-    def _note_loss(self, lease: Lease, holder: object) -> None:
-        """Log and count a lost lease once. `holder` is None if the session was deleted: that does not count."""
-        if self._drop_ours(lease) and holder is not None:
+    def _note_loss(self, lease: Lease, holder: object, fence: object) -> None:
+        """Log and count a lost lease once. A lease is not lost if `holder` is None, because the session was deleted, or
+        if `fence` is unchanged, because a commit of this process has just released it."""
+        if self._drop_ours(lease) and holder is not None and fence != lease.fence:
             self.counters.lost += 1
             _log.warning(
                 "the lease of session %s (fence %d) was lost by %s to %s",
