@@ -27,10 +27,11 @@ the list of all kinds. A package can add a format: `src/loom/formats/format.py`.
 _PEERS = """## Beside other readers
 
 Characters that a model would get, the share of the written words in them, and milliseconds of processor time, all
-processes counted, as `python -m benchmarks.formats.peers --write` measured them last, in one run on one machine; – is an
-error. Loom's times include letting the file in and its worker processes. Archives are listed, and their files read one
-by one. `large.*` are forty pages, thirty slides or 2,000 rows; .doc and .ppt go through LibreOffice. docling was
-installed without torch: its PDF reader needs models that it downloads first, and was not measured.
+processes counted, as `python -m benchmarks.formats.peers --write` measured them last on one machine; – is an error.
+Loom's times include letting the file in and its worker processes. Archives are listed, and their files read one by one.
+`large.*` are forty pages, thirty slides or 2,000 rows; .doc and .ppt go through LibreOffice. docling was installed with
+its extras for office files, web pages and mail, and without torch: its readers of other kinds, and that of PDFs, which
+needs models from the network, were not measured.
 
 """
 
