@@ -27,10 +27,11 @@ format; the [last](#all-formats) lists all formats. A Python package can add a f
 _PEERS = """## Compared with other readers
 
 Each cell: the number of characters that a model would get, the share of the words in the file that they contain, and
-milliseconds of processor time of all processes; – is an error. Measured in one run by
+milliseconds of processor time of all processes; – is an error. Measured on one machine by
 `python -m benchmarks.formats.peers --write`. Loom's times include intake checks and worker processes. Archives are
 listed, and their files are read one by one. `large.*` have forty pages, thirty slides or 2,000 rows. LibreOffice
-converts .doc and .ppt. docling was installed without torch: its PDF reader downloads models, and was not measured.
+converts .doc and .ppt. docling was installed with its extras for office files, web pages and mail, without torch: its
+other readers, and its PDF reader, which downloads models, were not measured.
 
 """
 

@@ -167,7 +167,12 @@ def without_utf8_flag(names: list[str], codec: str) -> bytes:
     return buffer.getvalue()
 
 
-SOUNDS = {"aiff": ["-c:a", "pcm_s16be"], "au": ["-c:a", "pcm_s16be"], "wma": ["-c:a", "wmav2"]}
+SOUNDS = {
+    "aiff": ["-c:a", "pcm_s16be"],
+    "au": ["-c:a", "pcm_s16be"],
+    "wma": ["-c:a", "wmav2"],
+    "webm": ["-c:a", "libopus"],
+}
 
 
 @pytest.mark.parametrize("suffix", SOUNDS)
@@ -183,10 +188,11 @@ def test_sound_that_no_model_takes_is_kept_as_mp3(suffix: str) -> None:
     assert isinstance(accepted.block, AudioBlock)
     assert accepted.block.media.media_type == "audio/mpeg"
     assert accepted.block.media.duration_seconds == pytest.approx(2, abs=0.2)
-    assert accepted.notices == (f"tone.{suffix} is {LABELS[suffix]}: it is kept as MP3",)
+    assert accepted.notices == (f"tone.{suffix} {LABELS[suffix]}: it is kept as MP3",)
 
 
-LABELS = {"aiff": "AIFF audio", "au": "Sun audio", "wma": "a Windows Media file"}
+NO_IMAGES = "holds sound and no images"
+LABELS = {"aiff": "is AIFF audio", "au": "is Sun audio", "wma": NO_IMAGES, "webm": NO_IMAGES}
 
 
 def test_aac_behind_a_tag_is_aac() -> None:

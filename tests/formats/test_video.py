@@ -13,7 +13,7 @@ from loom.content.blocks import VideoBlock
 from loom.content.moments import choose_times, parse_time, time_label
 from loom.content.recipes import Frame, Page, SoundTrack, Thumb
 from loom.errors import TooLarge, Unreadable, Unsupported
-from loom.formats import render
+from loom.formats import inspect, render
 from loom.formats.audio import inspect_audio
 from loom.formats.facts import IntakeLimits
 from loom.formats.intake import accept
@@ -91,7 +91,7 @@ def test_sound_without_pictures_is_no_video() -> None:
         run("ffmpeg", "-loglevel", "error", "-f", "lavfi", "-i", "sine=duration=1", path)
 
     with pytest.raises(Unreadable, match="with sound and no images"):
-        accept(made("tone.wma", build).read_bytes(), "tone.wma", limits=LIMITS)
+        inspect(made("tone.wma", build).read_bytes(), "tone.wma", LIMITS)
 
 
 def test_no_file_of_a_clip_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

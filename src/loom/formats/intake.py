@@ -31,7 +31,10 @@ from loom.formats.file_names import clean_name
 from loom.formats.sniff import sniff
 from loom.formats.sniff.kinds import label_of
 
-_CONVERTED_SOUND: Final = frozenset(("audio/aiff", "audio/amr", "audio/basic", "video/x-ms-asf"))
+_CONVERTED_SOUND: Final = frozenset(
+    ("audio/aiff", "audio/amr", "audio/basic", "video/x-ms-asf", "video/webm", "video/matroska")
+)
+"""Browsers record voice messages as WebM."""
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +115,8 @@ def _playable(data: bytes, name: str, limits: IntakeLimits) -> tuple[bytes, tupl
     if not is_available() or not has_only_sound(data, name, limits):
         return data, ()
     sound = take_sound(data, clean_name(name), limits)
-    return sound, (f"{clean_name(name) or 'The sound'} is {label_of(kind)}: it is kept as MP3",)
+    what = "holds sound and no images" if kind.startswith("video/") else f"is {label_of(kind)}"
+    return sound, (f"{clean_name(name) or 'The sound'} {what}: it is kept as MP3",)
 
 
 def _pages(inspection: Inspection, asked: str) -> tuple[str, tuple[str, ...]]:
