@@ -148,6 +148,8 @@ def _find(tx: Transaction, words: Sequence[str], limit: int, per_session: int) -
     if tx.dialect == "postgres":  # else it may read all messages for each step, or compile longer than it searches
         for way in ("enable_mergejoin", "enable_seqscan", "jit"):
             tx.execute(f"SET LOCAL {way} = off")
+        # A plan for any words walks the newest messages, also where the words are in few of them.
+        tx.execute("SET LOCAL plan_cache_mode = force_custom_plan")
     folded = [word.casefold() for word in words]
     by_session: defaultdict[str, list[_Hit]] = defaultdict(list)
     full: set[int] = set()

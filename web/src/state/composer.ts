@@ -1,6 +1,6 @@
 // The message being written: text, attachments, the message it edits. Saved per session across reloads.
 import { computed, effect, signal } from "@preact/signals";
-import { OFFLINE, randomKey } from "../api/http";
+import { randomKey } from "../api/http";
 import { type Attachable, attachmentName, type Block, splitBlocks, storableAttachment } from "../api/blocks";
 import type { MessageView, Problem } from "../api/types";
 import { announce, askedModels, comparesAnswers, sessionId } from "./app";
@@ -55,6 +55,10 @@ function withPages(one: Attachment, block: Attachable): Attachable {
   return isAll ? { ...block, pages: "" } : { ...block, pages: first === last ? `${first}` : `${first}-${last}` };
 }
 
+function notUploaded(name: string): Problem {
+  return { code: "upload.interrupted", message: `${name} was not uploaded.`, hint: "Attach it again." };
+}
+
 export function newAttachment(name: string, bytes: number): Attachment {
   return { key: randomKey(), name, bytes, preview: "", fraction: null, block: null, pages: null, problem: null, notices: [], file: null, cancel: () => undefined };
 }
@@ -75,7 +79,7 @@ export function attach(files: File[]): void {
   attachments.value = [...attachments.value, ...fresh];
   import("../screens/deferred").then(
     ({ retry }) => fresh.forEach((one) => retry(one.key)),
-    () => (attachments.value = attachments.value.map((one) => (fresh.some(({ key }) => key === one.key) ? { ...one, fraction: null, problem: { code: OFFLINE, message: `${one.name} was not uploaded.`, hint: "Retry when the server is reachable." } } : one))),
+    () => (attachments.value = attachments.value.map((one) => (fresh.some(({ key }) => key === one.key) ? { ...one, fraction: null, problem: notUploaded(one.name) } : one))),
   );
 }
 
@@ -177,7 +181,6 @@ function restore(place: string): void {
   text.value = draft?.text ?? "";
   key = draft?.key ?? randomKey();
   attachments.value = (draft?.attachments ?? []).map((one) => {
-    const problem = one.block ? null : { code: "upload.interrupted", message: `${one.name} was not uploaded.`, hint: "Attach it again." };
-    return { ...newAttachment(one.name, one.bytes), block: one.block, pages: one.pages, problem };
+    return { ...newAttachment(one.name, one.bytes), block: one.block, pages: one.pages, problem: one.block ? null : notUploaded(one.name) };
   });
 }
