@@ -2,7 +2,7 @@
 
 python -m benchmarks.search_files [FILES]
 
-With ripgrep 1.2 to 1.3 times its processor time, without it 2.7 to 3.0 times (20,000 files, a busy machine).
+With ripgrep 1.2 times its processor time, without it 2.6 to 2.9 times (50,000 files, a busy machine).
 """
 
 from __future__ import annotations

@@ -121,6 +121,10 @@ class ServedCall:
         """There are no rules at this end."""
         return True
 
+    @property
+    def reads_all(self) -> bool:
+        return True
+
     async def inject(self, *content: Content) -> None:
         raise ToolError("No conversation here: this server has files only")
 
