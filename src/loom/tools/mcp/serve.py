@@ -86,8 +86,6 @@ class ServedCall:
     """The ToolContext of one call: it answers for the person who is not there."""
 
     capabilities = Capabilities(accepts=PICTURE_TYPES, result_accepts=PICTURE_TYPES)
-    reads_all = True
-    """A server has no rules about files."""
 
     def __init__(self, serving: ServeOptions, kept: ServedMedia) -> None:
         self.workspace = serving.workspace
