@@ -66,11 +66,16 @@ class _Batch(msgspec.Struct, frozen=True):
     rows: tuple[tuple[str, str], ...]
 
 
+def last_number(tx: Transaction, session_key: int) -> int:
+    """Return the number of a session's last event; 0 if there is none."""
+    ((last,),) = tx.execute(_SELECT_SEQ, {"key": session_key})
+    return int(last)
+
+
 def append_events(tx: Transaction, session_key: int, events: EncodedEvents, now: float) -> int:
     """Append events inside a transaction that has locked the session; return the number of the last event."""
     if not events:
-        ((last,),) = tx.execute(_SELECT_SEQ, {"key": session_key})
-        return int(last)
+        return last_number(tx, session_key)
     ((last,),) = tx.execute(_TAKE_SEQS_OF_ONE, {"key": session_key, "count": len(events)})
     rows: list[Params] = [
         {

@@ -19,7 +19,7 @@ from loom.content.messages import Message
 from loom.errors import ContentError, Corrupt, KeyReused, NotFound
 from loom.session import Options, Queued
 from loom.store.database import Database, Row, Transaction
-from loom.store.events import EncodedEvents, append_events
+from loom.store.events import EncodedEvents, append_events, last_number
 from loom.store.forest import Clock
 from loom.store.nodes import NodeRef, digests_of, drafts_of, plain_json, plain_text, ref_of
 from loom.store.session_rows import append_below_head, check_session, keeps, lock_session, move_head
@@ -94,7 +94,7 @@ class MessageQueue:
             session_key, _, _ = lock_session(tx, session_id)
             at = {"session_key": session_key}
             known = tx.execute(_SELECT_KNOWN, {**at, "request_key": values["request_key"]})
-            seq = append_events(tx, session_key, (), 0.0)
+            seq = last_number(tx, session_key)
             if known:
                 return msgspec.structs.replace(_same_request(tx, known[0], values), seq=seq)
             parent = ref_of(tx, options.parent) if options.parent else None
