@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loom.content.blocks import Citation, ImageBlock, Opaque, TextBlock, ThinkingBlock, ToolCall
+from loom.content.json_values import arguments_problem
 from loom.content.media import Media
 from loom.content.messages import assistant
 from loom.errors import ContentError
@@ -129,6 +130,19 @@ def test_text_that_is_owed_back_carries_its_data() -> None:
 )
 def test_arguments_are_an_object_or_kept_raw(text: str, arguments: dict[str, object], raw: str | None) -> None:
     assert parse_arguments(text) == (arguments, raw)
+
+
+@given(st.one_of(st.integers(min_value=2**64), st.integers(max_value=-(2**63) - 1)))
+def test_an_integer_that_loom_cannot_hold_is_named(number: int) -> None:
+    text = f'{{"a": [{number}]}}'
+    assert parse_arguments(text) == ({}, text)
+    assert arguments_problem(text) == "the arguments hold an integer beyond 64 bits: send it as a string"
+
+
+@given(st.text(max_size=20))
+def test_other_arguments_that_cannot_be_read_are_no_object(text: str) -> None:
+    if parse_arguments(text)[1] is not None:
+        assert arguments_problem(text, "they") == "they were not a JSON object"
 
 
 def test_arguments_nested_a_thousand_deep_are_kept_raw() -> None:

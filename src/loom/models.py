@@ -260,6 +260,9 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """The maximum length of a tool name, in characters."""
     tool_name_start: Literal["any", "letter"] = "any"
     """`letter`: a tool name must start with a letter or `_`."""
+    property_names: str = r"[a-zA-Z0-9_-]{1,64}"
+    """The pattern of the names of a tool's arguments; empty if the platform takes any. The default suits every
+    platform."""
     system_messages: Literal["none", "anywhere", "after_user"] = "none"
     """Where system messages may stand inside a conversation: `after_user` is at the end of a user's turn."""
     calls_need_tools: bool = False

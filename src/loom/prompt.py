@@ -114,6 +114,8 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     sampling: Sampling = Sampling()
     tool_names: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     """The own names of tools whose names this platform would refuse, by those that it is shown."""
+    property_names: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict[str, Mapping[str, str]])
+    """The same for the arguments of a tool, by the name of the tool that the platform is shown."""
     body: BodyForm | None = None
     """The fields of the original request, for this provider and protocol."""
     stable_messages: int = 0
@@ -123,7 +125,8 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     def is_as_it_came(self) -> bool:
         """Whether the request is exactly the one that a client wrote for this provider: its fields and all its
         messages."""
-        return self.body is not None and all(message.form is not None for message in self.messages)
+        is_repaired = self.body is None or self.property_names
+        return not is_repaired and all(message.form is not None for message in self.messages)
 
     def media(self) -> tuple[MediaRef, ...]:
         """Return every reference, in wire order."""

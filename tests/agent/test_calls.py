@@ -75,8 +75,26 @@ async def valid_everywhere(runtime: Runtime, session: Any) -> None:
         ('{"number": 1e999}', "double"),
         ('{"number": 1, "word": "\\ud800"}', ""),
         ("\u0000\ufffe", "were not a JSON object"),
+        (
+            '{"number": 18446744073709551616}',
+            "of double hold an integer beyond 64 bits: send it as a string",
+        ),
     ],
-    ids=["type", "name", "missing", "list", "array", "cut", "deep", "long", "long cut", "huge", "surrogate", "garbage"],
+    ids=[
+        "type",
+        "name",
+        "missing",
+        "list",
+        "array",
+        "cut",
+        "deep",
+        "long",
+        "long cut",
+        "huge",
+        "surrogate",
+        "garbage",
+        "64 bits",
+    ],
 )
 async def test_arguments_that_make_no_sense_are_answered_and_the_history_stays_valid(
     arguments: str, words: str

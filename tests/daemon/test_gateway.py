@@ -12,7 +12,7 @@ import httpx2
 import openai
 import pytest
 
-from daemon.gateways import PICTURE, gateway, stored_messages
+from daemon.gateways import PICTURE, Gateway, gateway, stored_messages
 from daemon.running import TOKEN, serving
 from flow.far_models import settings, speak
 from loom.content.blocks import ToolCall
@@ -302,6 +302,102 @@ async def test_a_tool_with_a_name_that_its_model_refuses_is_called_by_its_own(wi
         (await door.http.post("/v1/messages", json=body)).raise_for_status()
         assert len(set(called)) == 1, "the definition, the call and its result have one name"
         assert len(called[0]) == 64
+
+
+ILLEGAL = {"filter[id]": {"type": "string"}, "$top": {"type": "integer"}, "x" * 70: {}, "plain": {}}
+
+
+def declare(protocol: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """A request of a client with one tool, and the place of its conversation."""
+    function = {"name": "find", "description": "d"}
+    match protocol:
+        case "messages":
+            more = {"cache_control": {"type": "ephemeral"}, "input_examples": [{"filter[id]": "a"}]}
+            search = {"type": "web_search_20260209", "name": "web_search"}
+            tools: list[Any] = [{**function, "input_schema": schema, **more}, search]
+            return {"model": "far", "max_tokens": 99, "tools": tools, "messages": [{"role": "user", "content": "go"}]}
+        case "responses":
+            tools = [{"type": "function", **function, "parameters": schema}]
+            return {"model": "far", "tools": tools, "input": [{"role": "user", "content": "go"}]}
+        case _:
+            tools = [{"type": "function", "function": {**function, "parameters": schema}}]
+            return {"model": "far", "tools": tools, "messages": [{"role": "user", "content": "go"}]}
+
+
+def answer_call(protocol: str, body: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the call in an answer, after adding it and its result to the conversation."""
+    match protocol:
+        case "messages":
+            (use,) = [block for block in said["content"] if block["type"] == "tool_use"]
+            done = {"type": "tool_result", "tool_use_id": use["id"], "content": "ok"}
+            body["messages"] += [{"role": "assistant", "content": said["content"]}, {"role": "user", "content": [done]}]
+            return use["input"]
+        case "responses":
+            (use,) = [item for item in said["output"] if item["type"] == "function_call"]
+            body["input"] += [use, {"type": "function_call_output", "call_id": use["call_id"], "output": "ok"}]
+            return json.loads(use["arguments"])
+        case _:
+            message = said["choices"][0]["message"]
+            (use,) = message["tool_calls"]
+            body["messages"] += [message, {"role": "tool", "tool_call_id": use["id"], "content": "ok"}]
+            return json.loads(use["function"]["arguments"])
+
+
+async def ask_both_ways(door: Gateway, protocol: str, body: dict[str, Any], is_stream: bool) -> dict[str, Any]:
+    """Return the answer as one object, whole or from the stream of the official SDK."""
+    if not is_stream:
+        return (await door.http.post(f"/v1/{protocol}", json=body)).raise_for_status().json()
+    fields = {key: value for key, value in body.items() if key != "model"}
+    match protocol:
+        case "messages":
+            async with door.anthropic.messages.stream(model="far", **fields) as stream:
+                return (await stream.get_final_message()).model_dump(mode="json", exclude_none=True)
+        case "responses":
+            async with door.openai.responses.stream(model="far", **fields) as found:
+                return (await found.get_final_response()).model_dump(mode="json", exclude_none=True)
+        case _:
+            async with door.openai.chat.completions.stream(model="far", **fields) as chunks:
+                return (await chunks.get_final_completion()).model_dump(mode="json", exclude_none=True)
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "gemini", "openai_chat", "openai_responses"])
+@pytest.mark.parametrize("protocol", ["messages", "responses", "chat/completions"])
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_arguments_with_names_that_a_model_refuses_are_given_by_their_own(
+    wire: str,
+    protocol: str,
+    is_stream: bool,
+) -> None:
+    legal = re.compile(r"(?s).*" if wire.startswith("openai") else r"[a-zA-Z0-9_.-]{1,64}")
+    shown: list[list[str]] = []
+
+    def answer(request: Request) -> Reply:
+        (tool, *_) = request.json["tools"]
+        tool = tool.get("function") or tool.get("functionDeclarations", [tool])[0]
+        schema = next(tool[key] for key in ("input_schema", "parameters", "parametersJsonSchema") if key in tool)
+        shown.append(list(schema["properties"]))
+        if not all(legal.fullmatch(name) for name in shown[-1]):
+            error = {"type": "invalid_request_error", "message": "Property keys should match pattern"}
+            return refusal(400, {"type": "error", "error": error})
+        is_first = len(shown) == 1
+        return speak(wire, [ToolCall("call_1", "find", dict.fromkeys(shown[-1], "v"))] if is_first else "fine")
+
+    schema = {"type": "object", "properties": ILLEGAL, "required": ["$top"]}
+    async with gateway(wire, answer) as door:
+        body = declare(protocol, schema)
+        given = answer_call(protocol, body, await ask_both_ways(door, protocol, body, is_stream))
+        assert given == dict.fromkeys(ILLEGAL, "v")
+        await ask_both_ways(door, protocol, body, is_stream)
+        assert len(shown) == 2, "nothing was refused"
+        history = json.dumps(door.far.requests[1].get("messages") or door.far.requests[1])
+        assert ("filter[id]" in history) == wire.startswith("openai"), "an earlier call has the names of the schema"
+        (stored,) = await stored_messages(door.runtime)
+        assert [call.arguments for message in stored for call in message.calls] == [dict.fromkeys(ILLEGAL, "v")]
+        if (wire, protocol) == ("anthropic", "messages"):
+            first, second = door.far.requests[0]["tools"]
+            assert first["cache_control"] == {"type": "ephemeral"}, "everything else stays the client's"
+            assert first["input_examples"] == [{"filter_id": "a"}]
+            assert second == body["tools"][1]
 
 
 LOOK = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}

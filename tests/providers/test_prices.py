@@ -79,6 +79,34 @@ print(prices.cost(catalog.model("openai/gpt-5.4"), Usage(input_tokens=1000)), th
     assert done.stdout.split()[1] == "1"
 
 
+def test_a_daemon_loads_the_price_list_in_a_thread() -> None:
+    """It takes tenths of a second, in which every other connection would wait."""
+    program = """
+import asyncio, sys, threading
+seen = threading.Event()
+class Watch:
+    def find_spec(self, name, *_):
+        if name == "genai_prices":
+            print(threading.current_thread() is threading.main_thread())
+            seen.set()
+sys.meta_path.insert(0, Watch())
+from loom.daemon.app import create_app
+from loom.models import Usage
+from loom.testing import memory_runtime
+async def main():
+    async with memory_runtime() as runtime:
+        daemon = create_app(runtime).daemon
+        await daemon.start()
+        await asyncio.to_thread(seen.wait)
+        print(runtime.models.cost_by_name("openai/gpt-5.4", Usage(input_tokens=1000)) > 0)
+        await daemon.stop()
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    assert done.stdout.split() == ["False", "True"]
+
+
 def test_a_local_gateway_to_a_paid_service_is_not_free() -> None:
     claude = catalog.model("anthropic/claude-opus-4-5", catalog.ModelOverrides(base_url="http://127.0.0.1:4000"))
     assert not prices.is_free(claude)

@@ -160,31 +160,14 @@ def test_alternatives_below_the_root_stay() -> None:
     assert told(schema) == schema
 
 
-def test_names_that_a_platform_refuses_are_made_legal_and_no_two_the_same() -> None:
-    own = ["$filter", "filter", "filter[id]", "filter(id)", "filter_id", "a.b", "", "…", "x" * 65, "x" * 66, "naïve"]
-    forms = [form_of(obj(*names, **dict.fromkeys(names, STRING))) for names in (own, own[::-1])]
-    for form in forms:
-        legal = form.told["properties"]
-        assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in legal)
-        assert len(legal) == len(own)
-        assert set(form.told["required"]) == set(legal)
-        assert {"filter", "filter_id"} <= legal.keys() - form.names.keys()
-        assert set(form.to_server_names(dict.fromkeys(legal, "x"))) == set(own)
-    assert forms[0].names == forms[1].names
-
-
-def test_names_inside_alternatives_and_required_are_the_same_names() -> None:
+def test_a_tool_keeps_its_own_names() -> None:
+    """What a platform refuses is renamed when a request is compiled for it."""
     schema = {"anyOf": [obj("$a", **{"$a": STRING}), obj("$a", "b[]", **{"$a": STRING, "b[]": NUMBER})]}
     form = form_of(schema)
-    assert form.told == obj("a", a=STRING, b=NUMBER)
-    assert form.to_server_names(form.check_arguments("s__t", {"a": "x", "b": 2})) == {"$a": "x", "b[]": 2}
-
-
-def test_the_servers_own_names_are_understood_too() -> None:
-    form = form_of({**obj("$filter", **{"$filter": STRING}), "additionalProperties": False})
-    assert form.check_arguments("s__t", {"$filter": "x"}) == {"filter": "x"}
-    with pytest.raises(ToolError, match="filter must be string"):
-        form.check_arguments("s__t", {"$filter": 5})
+    assert form.told == obj("$a", **{"$a": STRING, "b[]": NUMBER})
+    assert form.check_arguments("s__t", {"$a": "x", "b[]": 2}) == {"$a": "x", "b[]": 2}
+    with pytest.raises(ToolError, match=r"\$a must be string"):
+        form.check_arguments("s__t", {"$a": 5})
 
 
 @pytest.mark.parametrize(

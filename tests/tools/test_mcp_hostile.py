@@ -13,10 +13,13 @@ from typing import Any
 
 import pytest
 
-from loom.content.blocks import ImageBlock, TextBlock, ToolResult
+from loom.compile.property_names import legal_properties
+from loom.content.blocks import ImageBlock, TextBlock, ToolCall, ToolResult
 from loom.content.media import digest_of
 from loom.content.messages import text_of
 from loom.errors import ToolError
+from loom.providers.catalog import model
+from loom.testing import ScriptedProvider, memory_runtime
 from loom.tools.mcp import McpServers
 from loom.tools.mcp.tools import Pins
 from patience import PATIENCE_SECONDS
@@ -113,15 +116,28 @@ async def test_structured_content_without_text_is_data_for_faces_and_json_for_th
         assert result.data == {"size": [1, 1], "picture": "[shown below: 1]"}
 
 
-async def test_a_schema_that_platforms_refuse_is_told_as_they_take_it_and_the_server_gets_its_own_names() -> None:
+async def test_names_that_a_model_refuses_are_legal_for_it_and_reach_the_server_as_its_own() -> None:
+    allow = {"approval.rules": [{"tool": "bad__*", "action": "allow"}]}
+    given = {"$filter": "a", "filter": "b", "page[size]": 3}
+    claude = "anthropic/claude-sonnet-4-5"
     async with McpServers([hostile()]) as servers:
         await servers.wait_ready()
-        told = servers.tools["bad__given"].spec.parameters
-        assert "anyOf" not in told
-        plain, marked, size = sorted(told["properties"])
-        assert (plain, size) == ("filter", "page_size")
-        answer = await call(servers, "given", **{marked: "a", plain: "b", size: 3})
-        assert json.loads(text_of(answer.blocks[0])) == {"$filter": "a", "filter": "b", "page[size]": 3}
+        schema = servers.tools["bad__given"].spec.parameters
+        assert "anyOf" not in schema
+        legal = legal_properties(schema, model(claude))
+        assert legal.keys() == {"$filter", "page[size]"}
+        call = ToolCall("c1", "bad__given", {legal.get(name, name): value for name, value in given.items()})
+        provider = ScriptedProvider([call, "Done."])
+        async with memory_runtime(allow, providers={"anthropic": provider}, mcp=servers) as runtime:
+            session = await runtime.session(model=claude)
+            assert (await session.send("go")).text == "Done."
+            _, asked, answered, _ = await session.path()
+            assert asked.calls[0].arguments == given, "users and hooks see the names of the server"
+            assert json.loads(text_of(answered.results[0].blocks[0])) == given
+        (spec,) = [spec for spec in provider.prompts[1].tools if spec.name == "bad__given"]
+        assert spec.parameters["properties"].keys() == call.arguments.keys()
+        (shown,) = [block for block in provider.prompts[1].messages[1].blocks if isinstance(block, ToolCall)]
+        assert shown.arguments == call.arguments
 
 
 async def test_the_child_sees_a_few_harmless_variables_and_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -231,6 +231,16 @@ def test_a_failure_in_the_middle_ends_the_stream_in_the_protocols_own_shape(
     assert status in (413, 429)
 
 
+@given(number=st.integers())
+def test_integers_of_any_size_reach_clients_of_messages(number: int) -> None:
+    writer = MessagesWriter(HEAD, handle)
+    call = [CallStarted(index=0, id="c", name="f"), CallDelta(index=0, arguments=f'{{"n": {number}}}')]
+    for event in (*call, CallFinished(index=0), Stopped(reason="tool_calls")):
+        writer.write(event)
+    writer.flush()
+    assert writer.to_object()["content"][0]["input"] == {"n": number}
+
+
 def test_freeform_and_namespaced_tools_get_their_own_names_back() -> None:
     tools = {
         "apply_patch": ForeignTool(name="apply_patch", is_freeform=True),

@@ -34,6 +34,7 @@ from loom.compile.assemble import INTERRUPTED as CUT_OFF
 from loom.compile.ports import MediaAccess
 from loom.content.blocks import ContentBlock, TextBlock, ToolCall, ToolResult, clean_text
 from loom.content.inputs import Attachment, Content, flatten
+from loom.content.json_values import arguments_problem
 from loom.content.media import Media, digest_of
 from loom.content.messages import Message, media_of, tool
 from loom.errors import LoomError, NotFound, ToolError
@@ -311,7 +312,8 @@ async def _execute(call: ToolCall, services: CallServices, context: CallContext)
         known = ", ".join(sorted(services.tools)) or "none"
         raise ToolError(f"Tool {call.name!r} not found; available: {known}")
     if call.raw_arguments is not None:
-        raise ToolError(f"the arguments of {call.name} were not a JSON object: {call.raw_arguments[:500]}")
+        problem = arguments_problem(call.raw_arguments, f"the arguments of {call.name}")
+        raise ToolError(f"{problem}: {call.raw_arguments[:500]}")
     arguments = found.check_arguments(call.arguments)
     if found.precheck is not None:  # before asking for approval: a call that can only fail needs none
         await asyncio.to_thread(found.precheck, context, arguments)

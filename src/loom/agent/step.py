@@ -18,6 +18,7 @@ import msgspec
 from loom.agent.recovery import recover
 from loom.agent.services import Services
 from loom.compile.prepare import Prepared, notice_hash
+from loom.compile.property_names import KeyRenamer
 from loom.compile.request import RequestInput
 from loom.content.blocks import ContentBlock, ImageBlock, TextBlock, ThinkingBlock
 from loom.content.messages import Message
@@ -33,6 +34,7 @@ from loom.errors import (
 )
 from loom.events import (
     CallDelta,
+    CallFinished,
     CallStarted,
     DecoderEvent,
     Event,
@@ -182,6 +184,7 @@ class _AnswerReader:
         self._emit = emit
         self._keep = keep
         self._prompt = prompt
+        self._renamers: dict[int, KeyRenamer] = {}
         self.has_begun = False
 
     async def read(self, stream: AsyncIterator[DecoderEvent]) -> None:
@@ -203,15 +206,27 @@ class _AnswerReader:
             case RetryScheduled():
                 await self._emit(NoticeRaised(text=retry_notice(event), code=event.error.code))
                 return
-            case CallStarted(name=name) if name in self._prompt.tool_names:
-                shown = msgspec.structs.replace(event, name=self._prompt.tool_names[name])
+            case CallStarted(index=index, name=name):
+                if names := self._prompt.property_names.get(name):
+                    self._renamers[index] = KeyRenamer(names)
+                shown = msgspec.structs.replace(event, name=self._prompt.tool_names.get(name, name))
+            case CallDelta(index=index, arguments=text) if index in self._renamers:
+                self._left_bytes -= len(text)
+                shown = CallDelta(index=index, arguments=self._renamers[index].add(text))
+            case CallFinished(index=index) if index in self._renamers:
+                if rest := self._renamers.pop(index).finish():
+                    await self._show(CallDelta(index=index, arguments=rest))
+                shown = event
             case TextDelta(text=text) | ThinkingDelta(text=text) | CallDelta(arguments=text):
                 self._left_bytes -= len(text)
                 shown = event
             case _:
                 shown = event
-        self._fold.add(shown)
-        await self._emit(shown)
+        await self._show(shown)
+
+    async def _show(self, event: ModelEvent) -> None:
+        self._fold.add(event)
+        await self._emit(event)
 
     async def _store_media(self, event: MediaArrived) -> ModelEvent | NoticeRaised:
         """Store an image that the model generated, before it is shown. Return a notice if it is not an image."""

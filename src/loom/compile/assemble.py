@@ -25,6 +25,7 @@ from loom.content.blocks import (
     ToolResult,
     UnknownBlock,
 )
+from loom.content.json_values import arguments_problem
 from loom.content.messages import Role
 from loom.content.provider_blocks import find_unpaired, provider_text
 from loom.prompt import ShownBlock, ShownMedia, ShownMessage, ShownRaw, ShownResult
@@ -143,7 +144,7 @@ class _Assembly:
             is_error = call.raw_arguments is not None
             if call.raw_arguments is not None:
                 raw = call.raw_arguments[:_RAW_CHARS]
-                blocks.append(TextBlock(f"the arguments were not a JSON object: {raw}"))
+                blocks.append(TextBlock(f"{arguments_problem(call.raw_arguments)}: {raw}"))
             if call.id in found:
                 at, place = found[call.id]
                 result = self.layout.messages[at].blocks[place]
@@ -252,8 +253,13 @@ class _Assembly:
     def _fit_block(self, shown: ShownBlock, item: PlacedBlock) -> ShownBlock:
         match shown:
             case ToolCall():
-                call_id = self.ids[item.message, shown.id]
-                return msgspec.structs.replace(shown, id=call_id, name=self.layout.target.tool_name(shown.name))
+                target = self.layout.target
+                return msgspec.structs.replace(
+                    shown,
+                    id=self.ids[item.message, shown.id],
+                    name=target.tool_name(shown.name),
+                    arguments=target.call_arguments(shown.name, shown.arguments),
+                )
             case TextBlock() if shown.citations:
                 return TextBlock(shown.text, tuple(filter(self._holds, shown.citations)), shown.opaque)
             case _:

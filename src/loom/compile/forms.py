@@ -119,9 +119,7 @@ class _Check:
         if isinstance(block, ThinkingBlock) and block.opaque is None:
             # A summary of thinking without a signature is not bound to anything; only Gemini has a field for it.
             return self._layout.target.model.wire == "gemini" and measure.reason == "other-model"
-        if isinstance(block, ToolCall) and (
-            self._ids[item.message, block.id] != block.id or self._layout.target.tool_name(block.name) != block.name
-        ):
+        if isinstance(block, ToolCall) and not self._has_legal_names(item.message, block):
             return False
         if isinstance(block, ToolCall) and block.raw_arguments is not None:
             # Integers beyond 64 bits are JSON, too: only our own values cannot hold them.
@@ -133,6 +131,14 @@ class _Check:
         if isinstance(block, TextBlock) and block.is_system:
             return measure.rendition == "full"  # only the provider knows which of its models take it
         return measure.rendition == "full" and not measure.reason and not measure.hoisted
+
+    def _has_legal_names(self, message: int, call: ToolCall) -> bool:
+        target = self._layout.target
+        return (
+            self._ids[message, call.id] == call.id
+            and target.tool_name(call.name) == call.name
+            and target.call_arguments(call.name, call.arguments) is call.arguments
+        )
 
     def _fit_originals(self) -> bool:
         """Return whether the platform accepts all images of these messages in their original form."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from loom.compile import cost
 from loom.compile.assemble_ids import tool_name
 from loom.compile.policy import Known, Need, Policy, Request
+from loom.compile.property_names import rename_keys
 from loom.content.blocks import Opaque, TextBlock, ThinkingBlock, ToolCall
 from loom.models import Model
 from loom.prompt import Reason, Rendition, ShownMedia, ShownRaw
@@ -48,9 +49,16 @@ class RenderTarget(msgspec.Struct, frozen=True, kw_only=True):
     """A person's words for a medium, by digest: they stand before all others."""
     names: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     """Declared tools by their own names, as the platform takes them."""
+    properties: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict[str, Mapping[str, str]])
+    """The arguments of declared tools whose own names the platform refuses, with legal ones."""
 
     def tool_name(self, name: str) -> str:
         return self.names.get(name) or tool_name(name, self.model)
+
+    def call_arguments(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of a call under the names that the model is shown."""
+        legal = self.properties.get(tool)
+        return arguments if legal is None or legal.keys().isdisjoint(arguments) else rename_keys(arguments, legal)
 
     @property
     def has_look(self) -> bool:

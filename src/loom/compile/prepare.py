@@ -24,6 +24,7 @@ from loom.compile.layout import Layout
 from loom.compile.measure import BLOCK_BYTES, RenderTarget, json_bytes
 from loom.compile.overflow import overflow
 from loom.compile.policy import Known, Need, Override, Placed, Policy, Request, Watermark, alt_key
+from loom.compile.property_names import legal_properties, rename_properties
 from loom.compile.trim import RequestCost, budgets, newest_turn_start, trim
 from loom.content.blocks import ImageBlock, ThinkingBlock, ToolCall
 from loom.content.media import Media
@@ -71,8 +72,16 @@ def prepare(
     policy, request, known = policy or Policy(), request or Request(), known or Known()
     request = _with_tools(request, path, model)
     names = declared_names((tool.name for tool in request.tools), model)
+    properties = {tool.name: legal for tool in request.tools if (legal := legal_properties(tool.parameters, model))}
     target = RenderTarget(
-        model=model, policy=policy, known=known, request=request, quarantine=quarantine, alts=alts or {}, names=names
+        model=model,
+        policy=policy,
+        known=known,
+        request=request,
+        quarantine=quarantine,
+        alts=alts or {},
+        names=names,
+        properties=properties,
     )
     layout = Layout(path, target, overrides or {})
     costs = RequestCost(layout, _fixed_cost(request, layout), (calibration or Calibration()).ratio)
@@ -98,9 +107,10 @@ def prepare(
             model=model,
             messages=tuple(messages),
             system=request.system,
-            tools=tuple(_renamed(tool, names) for tool in request.tools),
+            tools=tuple(_renamed(tool, target) for tool in request.tools),
             sampling=msgspec.structs.replace(sampling, tool_name=names.get(sampling.tool_name, sampling.tool_name)),
             tool_names={legal: name for name, legal in names.items() if legal != name},
+            property_names={names[tool]: {legal: own for own, legal in of.items()} for tool, of in properties.items()},
             body=body if is_own_body else None,
             stable_messages=_stable(messages),
         ),
@@ -122,9 +132,12 @@ def prepare(
     )
 
 
-def _renamed(tool: ToolSpec, names: Mapping[str, str]) -> ToolSpec:
-    legal = names[tool.name]
-    return tool if legal == tool.name else msgspec.structs.replace(tool, name=legal)
+def _renamed(tool: ToolSpec, target: RenderTarget) -> ToolSpec:
+    name, properties = target.names[tool.name], target.properties.get(tool.name)
+    if name == tool.name and properties is None:
+        return tool
+    schema = tool.parameters if properties is None else rename_properties(tool.parameters, properties)
+    return msgspec.structs.replace(tool, name=name, parameters=schema)
 
 
 def _drawn_here(mark: Watermark, layout: Layout, path: Sequence[Placed]) -> Watermark:

@@ -18,6 +18,7 @@ from loom.compile.measure import (
     omit,
 )
 from loom.content.blocks import Opaque, TextBlock, ThinkingBlock, ToolCall
+from loom.content.json_values import arguments_problem
 from loom.content.messages import text_of
 from loom.prompt import Rendition
 
@@ -97,7 +98,8 @@ def call(block: ToolCall, target: RenderTarget, cap: int) -> Measure:
     measure = measure_shown("full", shown, f"{block.name[:64]}{written}", target)
     measure = _with_owed(msgspec.structs.replace(measure, wire_bytes=measure.wire_bytes + _CALL_BYTES), own)
     if block.raw_arguments is not None:
-        return msgspec.structs.replace(measure, reason="repair", detail="its arguments were not a JSON object")
+        problem = arguments_problem(block.raw_arguments, "its arguments")
+        return msgspec.structs.replace(measure, reason="repair", detail=problem)
     if shown.arguments != block.arguments:
         return msgspec.structs.replace(measure, rendition="text", reason="budget", detail="its arguments were cut")
     return measure

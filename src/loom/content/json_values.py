@@ -9,7 +9,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from loom.content.blocks import clean_text
+from loom.content.blocks import check_json, clean_text
+from loom.errors import ContentError
 
 MAX_DATA_DEPTH: Final = 200
 """The maximum depth of the data inside a block (`check_json` refuses more)."""
@@ -128,6 +129,17 @@ def parse_json(text: str) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return None
+
+
+def arguments_problem(raw: str, what: str = "the arguments") -> str:
+    """Return why the arguments of a call could not be read: they are no JSON object, or one that Loom cannot hold."""
+    found = parse_json(raw)
+    if isinstance(found, dict):
+        try:
+            check_json(found, what)
+        except ContentError as error:
+            return error.message
+    return f"{what} were not a JSON object"
 
 
 def get_object(value: Any) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class Daemon:
         """Held from reading the configuration until its change is in use: a concurrent change must see it."""
         self._starting: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
-        self._upkeep: asyncio.Task[None] | None = None
+        self._background: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Start once; concurrent callers wait for it."""
@@ -60,7 +60,10 @@ class Daemon:
         await self.feeds.start()
         self.webhooks.start()
         await self.turns.start()
-        self._upkeep = asyncio.create_task(self.runtime.upkeep.run())
+        self._background = [
+            asyncio.create_task(self.runtime.upkeep.run()),
+            asyncio.create_task(self.runtime.models.load_prices()),
+        ]
 
     @property
     def is_ready(self) -> bool:
@@ -77,9 +80,9 @@ class Daemon:
             await asyncio.shield(self._stopping)
 
     async def _stop(self) -> None:
-        if self._upkeep is not None:
-            self._upkeep.cancel()
-            await asyncio.gather(self._upkeep, return_exceptions=True)
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
         await self.turns.stop(DRAIN_SECONDS)
         await self.webhooks.stop()
         await self.feeds.stop()

@@ -32,6 +32,7 @@ _FIELDS: Final = (
     "system_messages",
     "max_tool_name",
     "tool_name_start",
+    "property_names",
     "calls_need_tools",
     "options",
     "schema_with_tools",

@@ -63,6 +63,12 @@ def cost(model: Model, usage: Usage, *, at: datetime | None = None) -> Decimal |
     return found.total_price
 
 
+def load() -> None:
+    """Load the price list, which takes tenths of a second: call it in a thread where an event loop runs. The first
+    price loads it otherwise."""
+    _prices()
+
+
 def _own_cost(price: Price, usage: Usage) -> Decimal:
     """Return the cost by the configured prices, which are per million tokens."""
     cached = usage.cache_read_tokens, usage.cache_write_tokens

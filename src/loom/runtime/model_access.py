@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
@@ -110,6 +111,12 @@ class ModelAccess:
     def cost_by_name(self, reference: str, usage: Usage) -> float | None:
         """Return the price in US dollars for the name of a model; None if it is not known."""
         return price(self.resolve(reference), usage)
+
+    async def load_prices(self) -> None:
+        """Load the price list in a thread, so that the first price does not block the event loop."""
+        from loom.providers import prices
+
+        await asyncio.to_thread(prices.load)
 
     async def calibration(self, reference: str) -> Calibration | None:
         """Return the correction of a model's token estimates; None if it has not reported usage yet."""

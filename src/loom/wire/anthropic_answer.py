@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from loom.content.blocks import Citation
+from loom.content.json_values import get_object, parse_json
 from loom.errors import LoomError
-from loom.events import StopReason, parse_arguments
+from loom.events import StopReason
 from loom.models import Usage
 from loom.wire.answer import AnswerWriter, WrittenBlock, sse
 from loom.wire.answer_errors import anthropic_error, fault_of
@@ -106,7 +107,7 @@ class MessagesWriter(AnswerWriter):
                     "type": "tool_use",
                     "id": block.call_id,
                     "name": block.name,
-                    "input": parse_arguments(block.text)[0],
+                    "input": get_object(parse_json(block.text)),
                 }
             case "raw":
                 return block.raw

@@ -63,10 +63,30 @@ def _as_it_came(body: dict[str, Any], form: BodyForm, prompt: Prompt, required: 
     kept = {key: value for key, value in body.items() if key in _KEPT or key in repaired}
     kept |= {key: body[key] for key in required if key in body and key not in form.fields}
     own = {key: value for key, value in form.fields.items() if key not in repaired}
+    if prompt.property_names and isinstance(own.get("tools"), list):
+        own["tools"] = [_with_legal_properties(tool, prompt) for tool in own["tools"]]
     if "stream_options" in own and "stream_options" in body:
         own["stream_options"] = {**own["stream_options"], **body["stream_options"]}
     merged = {**own, **kept}
     return {**{name: merged[name] for name in form.names if name in merged}, **merged}
+
+
+def _with_legal_properties(tool: Any, prompt: Prompt) -> Any:
+    """Return a tool in Anthropic's form with legal names of its arguments; of the platforms whose requests are passed
+    through, only Anthropic refuses others."""
+    fields = cast("dict[str, Any]", tool) if isinstance(tool, dict) else {}
+    spec = next((spec for spec in prompt.tools if spec.name == fields.get("name")), None)
+    if spec is None or spec.name not in prompt.property_names or "input_schema" not in fields:
+        return cast("Any", tool)
+    repaired = {**fields, "input_schema": spec.parameters}
+    if isinstance(examples := fields.get("input_examples"), list):
+        legal = {own: name for name, own in prompt.property_names[spec.name].items()}
+        repaired["input_examples"] = [
+            {legal.get(key, key): value for key, value in cast("dict[str, Any]", one).items()}
+            for one in cast("list[Any]", examples)
+            if isinstance(one, dict)
+        ]
+    return repaired
 
 
 def _repaired_fields(form: BodyForm, prompt: Prompt) -> frozenset[str]:

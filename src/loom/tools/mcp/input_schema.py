@@ -1,13 +1,10 @@
-"""Form: what a tool of a server takes. Models see one plain object, in names that every platform takes: a
-platform that refuses the schema of one tool refuses every request. Arguments are checked by what the server says, its
-alternatives included, and reach it under its own names."""
+"""The arguments of a server's tool. Models see one plain object, because a platform that refuses the schema of one
+tool refuses every request. Arguments are checked by the server's schema, its alternatives included."""
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import re
-from collections.abc import Iterable, Iterator
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
@@ -19,7 +16,6 @@ from loom.errors import ToolError
 MAX_NAME: Final = 64
 MAX_SCHEMA_BYTES: Final = 64_000
 ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9_-]+")
-_LEGAL: Final = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_NAME}}}")
 _MAX_VALUES: Final = 5_000
 _MAX_REFERENCES: Final = 16
 _DROPPED: Final = ("$schema", "$id", "$defs", "definitions", "$ref", "$dynamicRef", "$dynamicAnchor", "$anchor")
@@ -48,14 +44,11 @@ class InputSchema(msgspec.Struct, frozen=True, kw_only=True):
     """The schema for models."""
     schema: dict[str, Any]
     """The same with its alternatives, to check by."""
-    names: dict[str, str]
-    """What a model calls differently → what the server calls it."""
 
     def check_arguments(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments as a model sees them, if their names and kinds are what the schema says; the rest is the
-        server's to judge. Its own names, which a description may tell, are understood."""
-        renamed = {own: name for name, own in self.names.items()}
-        found = {renamed.get(key, key): value for key, value in arguments.items()}
+        """Return the arguments, with defaults of required ones. Raise `ToolError` if their names or types do not fit
+        the schema; the server checks the rest."""
+        found = dict(arguments)
         for key, facts in _properties(self.schema).items():  # required, and yet with a default: some servers mean it so
             if (
                 key not in found
@@ -77,10 +70,6 @@ class InputSchema(msgspec.Struct, frozen=True, kw_only=True):
             raise ToolError(f"{tool} cannot take these arguments: {'; '.join(wrong[:10])}. Expected: ({expected})")
         return found
 
-    def to_server_names(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments under the server's own names."""
-        return {self.names.get(key, key): value for key, value in arguments.items()}
-
 
 def form_of(schema: dict[str, Any]) -> InputSchema:
     """Local references are put in place: some platforms follow none. What refers to itself is cut where it repeats; a
@@ -92,18 +81,14 @@ def form_of(schema: dict[str, Any]) -> InputSchema:
         found = {}
     if len(msgspec.json.encode(found)) > MAX_SCHEMA_BYTES:
         found = {}
-    legal = _legal_names(_names(found))
-    found = _rename_properties(found, legal)
-    names = {name: own for own, name in legal.items() if name != own}
-    return InputSchema(told={**_flat(found), "type": "object"}, schema=found, names=names)
+    return InputSchema(told={**_flat(found), "type": "object"}, schema=found)
 
 
 def flatten_root(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a schema whose root is one plain object, as platforms want it; the same one where it is."""
     if schema.get("type") == "object" and not schema.keys() & {*_NOT_AT_ROOT, "$ref"}:
         return schema
-    form = form_of(schema)
-    return schema if form.names else form.told
+    return form_of(schema).told
 
 
 # References ----------------------------------------------------------------------------------------------------------
@@ -145,46 +130,6 @@ def _target(root: dict[str, Any], reference: str) -> dict[str, Any]:
             found = dict(zip(map(str, itertools.count()), cast("list[Any]", found), strict=False))
         found = cast("dict[str, Any]", found).get(name) if isinstance(found, dict) else None
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-
-
-# Names ---------------------------------------------------------------------------------------------------------------
-
-
-def _names(schema: dict[str, Any]) -> Iterator[str]:
-    """Every argument that the schema names, its alternatives included."""
-    yield from _properties(schema)
-    yield from _required_names(schema)
-    for key in ("allOf", *_EITHER):
-        for branch in _branches(schema, key):
-            yield from _names(branch)
-
-
-def _legal_names(names: Iterable[str]) -> dict[str, str]:
-    """The server's names → those that models see, the same whatever order they come in."""
-    all_names = set(names)
-    legal = {name: name for name in all_names if _LEGAL.fullmatch(name)}
-    taken = set(legal)
-    for name in sorted(all_names - taken):
-        plain = ILLEGAL.sub("_", name).strip("_")[:MAX_NAME] or "value"
-        chosen, seed = plain, name
-        while chosen in taken:
-            mark = hashlib.sha256(seed.encode()).hexdigest()[:8]
-            chosen, seed = f"{plain[: MAX_NAME - 9]}_{mark}", mark
-        taken.add(chosen)
-        legal[name] = chosen
-    return legal
-
-
-def _rename_properties(schema: dict[str, Any], legal: dict[str, str]) -> dict[str, Any]:
-    found = dict(schema)
-    if "properties" in schema:
-        found["properties"] = {legal[name]: facts for name, facts in _properties(schema).items()}
-    if "required" in schema:
-        found["required"] = [legal[name] for name in _required_names(schema)]
-    for key in ("allOf", *_EITHER):
-        if key in schema:
-            found[key] = [_rename_properties(branch, legal) for branch in _branches(schema, key)]
-    return found
 
 
 # One object ----------------------------------------------------------------------------------------------------------

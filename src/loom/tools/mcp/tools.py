@@ -126,7 +126,7 @@ class McpTool(Tool):
         return "\n".join([f"{self.tool} of the MCP server {self._server.spec.name}: {description}", "", *lines])
 
     async def run(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
-        given = sanitize_json(self._form.to_server_names(self.check_arguments(arguments)))
+        given = sanitize_json(self.check_arguments(arguments))
         await self._approve_change(context, self._server.spec.name)
         progress = _progress_events(context)
         answer = await self._server.call(
