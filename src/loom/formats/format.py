@@ -1,13 +1,13 @@
-"""The extension point for file formats: what a format must offer to be recognised, taken in and shown to models.
+"""The extension point for file formats: the protocol by which files are recognised, accepted and shown to models.
 
 A format is one module. Built-in ones are listed in `registry`; a package adds its own through the entry-point group
-`loom.formats`, whose value names an object of this protocol:
+`loom.formats`, whose value refers to an object of this protocol:
 
     [project.entry-points."loom.formats"]
     dicom = "my_package.dicom:FORMAT"
 
-`documents.DocumentFormat` is the short way for everything that is read as text: its reader runs in a worker process
-under limits of time and memory. A format that implements the protocol itself must bound hostile files itself.
+`documents.DocumentFormat` is simpler for everything that is read as text: its reader runs in a worker process under
+limits of time and memory. A format that implements the protocol directly must limit hostile files itself.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def _answer(document: ReadDocument, job: DocumentJob) -> tuple[bytes, bytes]:
 
 
 def _text(document: ReadDocument, first: int, last: int) -> str:
-    """Return as many whole pages as fit, with a note about the rest."""
+    """Return the pages, up to the maximum length; a note marks the cut."""
     count = len(document.sections)
     last = min(last or count, count)
     parts: list[str] = []

@@ -84,7 +84,7 @@ def _page_by_page(pages: Sequence[PageObject]) -> PdfWriter:
     for number in range(len(pages)):
         try:
             writer.add_page(pages[number])
-        except Exception:  # noqa: BLE001, S112 - as above; a notice tells that pages may be missing
+        except Exception:  # noqa: BLE001, S112 - as above; a notice mentions that pages may be missing
             continue
     return writer
 

@@ -1,4 +1,4 @@
-"""Removes the password of a PDF: everybody with access to the store can then read the stored file, and the password
+"""Removes the password of a PDF: every user with access to the store can then read the stored file, and the password
 itself is not stored."""
 
 from __future__ import annotations
