@@ -1,6 +1,6 @@
-"""Form: what a tool of a server takes. Models see one plain object, in names that every platform takes: a
-platform that refuses the schema of one tool refuses every request. Arguments are checked by what the server says, its
-alternatives included, and reach it under its own names."""
+"""The input schema of a server's tool. Models see one plain object, with names that every platform accepts: a platform
+that refuses the schema of one tool refuses every request. Arguments are checked against the server's schema, its
+alternatives included, and sent under the server's own names."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _MAX_VALUES: Final = 5_000
 _MAX_REFERENCES: Final = 16
 _DROPPED: Final = ("$schema", "$id", "$defs", "definitions", "$ref", "$dynamicRef", "$dynamicAnchor", "$anchor")
 _NAMED: Final = ("properties", "patternProperties", "dependentSchemas")
-"""Below these, keys are names that the server chose, whatever they look like."""
+"""Below these keys, keys are names that the server chose, even if they look like keywords."""
 _DATA: Final = ("default", "examples", "enum", "const")
-"""Below these, nothing is a schema."""
+"""Below these keys, nothing is a schema."""
 _EITHER: Final = ("anyOf", "oneOf")
 _NOT_AT_ROOT: Final = (
     *("allOf", *_EITHER, "not", "enum", "const", "if", "then", "else"),
@@ -47,16 +47,17 @@ class InputSchema(msgspec.Struct, frozen=True, kw_only=True):
     told: dict[str, Any]
     """The schema for models."""
     schema: dict[str, Any]
-    """The same with its alternatives, to check by."""
+    """The same schema with its alternatives, to check arguments against."""
     names: dict[str, str]
-    """What a model calls differently → what the server calls it."""
+    """The names for models that differ → the server's names."""
 
     def check_arguments(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments as a model sees them, if their names and kinds are what the schema says; the rest is the
-        server's to judge. Its own names, which a description may tell, are understood."""
+        """Return the arguments under the names that models see, or raise ToolError if their names or types do not match
+        the schema; the server checks the rest. The server's own names, which a description may mention, are accepted
+        too."""
         renamed = {own: name for name, own in self.names.items()}
         found = {renamed.get(key, key): value for key, value in arguments.items()}
-        for key, facts in _properties(self.schema).items():  # required, and yet with a default: some servers mean it so
+        for key, facts in _properties(self.schema).items():  # some servers require an argument that has a default
             if (
                 key not in found
                 and key in _required_names(self.schema)
@@ -78,13 +79,13 @@ class InputSchema(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def to_server_names(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments under the server's own names."""
+        """Return the arguments under the server's own names."""
         return {self.names.get(key, key): value for key, value in arguments.items()}
 
 
 def form_of(schema: dict[str, Any]) -> InputSchema:
-    """Local references are put in place: some platforms follow none. What refers to itself is cut where it repeats; a
-    schema that is too large says only that it takes an object. The server checks its input anyway."""
+    """Convert a server's schema. Local references are inlined: some platforms do not resolve them. Recursive parts are
+    cut off; a schema that is too large becomes a plain object. The server checks its input anyway."""
     plain = cast("dict[str, Any]", sanitize_json(schema))
     try:
         found = cast("dict[str, Any]", _inline(plain))
@@ -99,7 +100,7 @@ def form_of(schema: dict[str, Any]) -> InputSchema:
 
 
 def flatten_root(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema whose root is one plain object, as platforms want it; the same one where it is."""
+    """Return a schema whose root is one plain object, as platforms require; unchanged if it already is."""
     if schema.get("type") == "object" and not schema.keys() & {*_NOT_AT_ROOT, "$ref"}:
         return schema
     form = form_of(schema)
@@ -110,8 +111,8 @@ def flatten_root(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _inline(root: dict[str, Any]) -> Any:
-    """Put what `#/$defs/…` names in its place. Other references are not followed: nothing is fetched. Raise
-    RecursionError if the schema grows beyond use."""
+    """Inline the targets of `#/$defs/…`. Other references are not resolved: nothing is fetched. Raise RecursionError if
+    the schema becomes too large."""
     seen = itertools.count()
 
     def inline(value: Any, following: tuple[str, ...]) -> Any:
@@ -151,7 +152,7 @@ def _target(root: dict[str, Any], reference: str) -> dict[str, Any]:
 
 
 def _names(schema: dict[str, Any]) -> Iterator[str]:
-    """Every argument that the schema names, its alternatives included."""
+    """Yield every argument of the schema, its alternatives included."""
     yield from _properties(schema)
     yield from _required_names(schema)
     for key in ("allOf", *_EITHER):
@@ -160,7 +161,7 @@ def _names(schema: dict[str, Any]) -> Iterator[str]:
 
 
 def _legal_names(names: Iterable[str]) -> dict[str, str]:
-    """The server's names → those that models see, the same whatever order they come in."""
+    """Return the server's names → the names for models, independent of their order."""
     all_names = set(names)
     legal = {name: name for name in all_names if _LEGAL.fullmatch(name)}
     taken = set(legal)
@@ -191,7 +192,8 @@ def _rename_properties(schema: dict[str, Any], legal: dict[str, str]) -> dict[st
 
 
 def _flat(schema: dict[str, Any]) -> dict[str, Any]:
-    """One object that takes whatever the schema takes: at the root no platform wants alternatives."""
+    """Return one object that accepts everything that the schema accepts: platforms accept no alternatives at the
+    root."""
     found = {key: value for key, value in schema.items() if key not in _NOT_AT_ROOT}
     found |= {"properties": _properties(schema)}
     if "required" in schema:
@@ -208,8 +210,8 @@ def _flat(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _either(options: list[dict[str, Any]], known: dict[str, Any]) -> dict[str, Any]:
-    """What holds whichever option is meant. What only some of them say of an argument says nothing of it where the
-    others are meant, so it is left out where more is `known`."""
+    """Return the constraints that hold for every option. Constraints that only some options have for an argument do not
+    apply to the others, so they are left out if the argument is in `known`."""
     said: dict[str, list[Any]] = {}
     for option in options:
         for name, facts in _properties(option).items():
@@ -225,7 +227,7 @@ def _either(options: list[dict[str, Any]], known: dict[str, Any]) -> dict[str, A
 
 
 def _merge_schemas(one: Any, other: Any) -> Any:
-    """A schema of what both say; where they differ, of what `one` says. No name is lost."""
+    """Return a schema with the constraints of both; `one` wins where they differ. No name is lost."""
     if not isinstance(one, dict) or not isinstance(other, dict):
         return cast("Any", other if one is True else one)
     first, second = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
@@ -244,7 +246,7 @@ def _merge_schemas(one: Any, other: Any) -> Any:
 
 
 def _branches(schema: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    """Those that arguments, which are an object, can meet."""
+    """Return the branches that an object (arguments always are one) can match."""
     found: Any = schema.get(key)
     branches: list[dict[str, Any]] = []
     for branch in cast("list[Any]", found) if isinstance(found, list) else []:
@@ -267,7 +269,7 @@ def _required_names(schema: dict[str, Any]) -> list[str]:
 
 
 def _is_closed(schema: dict[str, Any]) -> bool:
-    """Whether it takes the arguments that it names and no others."""
+    """Return whether the schema accepts only the arguments that it lists."""
     return schema.get("additionalProperties") is False and not schema.get("patternProperties")
 
 
@@ -275,7 +277,8 @@ def _is_closed(schema: dict[str, Any]) -> bool:
 
 
 def _wrong(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
-    """What is missing or of another kind. Of alternatives one must do; that only one may is not looked at."""
+    """Return the arguments that are missing or of a wrong type. At least one alternative must match; whether several do
+    is not checked."""
     wrong = [f"{key} is missing" for key in _required_names(schema) if key not in arguments]
     for key, facts in _properties(schema).items():
         kinds = _kinds(facts)
@@ -291,7 +294,7 @@ def _wrong(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
 
 
 def _kinds(facts: Any) -> list[str]:
-    """The JSON types that a schema names; empty where it says nothing simple."""
+    """Return the JSON types of a schema; empty if it has no simple type."""
     kind: Any = cast("dict[str, Any]", facts).get("type") if isinstance(facts, dict) else None
     kinds = cast("list[Any]", kind) if isinstance(kind, list) else [kind]
     return kinds if all(isinstance(item, str) and item in _KINDS for item in kinds) else []
