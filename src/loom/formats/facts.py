@@ -29,7 +29,8 @@ class IntakeLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_expanded_bytes: int = 268_435_456
     deadline_seconds: float = 15.0
     conversion_seconds: float = 60.0
-    """The limit for LibreOffice, which starts slowly. Everything else uses `deadline_seconds`, OCR `ocr_seconds`."""
+    """The limit for slow conversions: LibreOffice, the scenes and the audio track of a video. Audio programs get a
+    multiple of it. OCR uses `ocr_seconds`, everything else `deadline_seconds`."""
     ocr_seconds: float = 60.0
     worker_memory_bytes: int = 1_000_000_000
 

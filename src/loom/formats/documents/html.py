@@ -27,7 +27,8 @@ class PictureList:
         self._numbers: dict[bytes, int] = {}
 
     def mark(self, data: bytes, alt: str, *, name: str = "", page: int = 1) -> str:
-        """Add an image and return the marker that refers to it. If `data` is not an image, the marker has no number."""
+        """Add an image and return the marker that refers to it. The marker has no number if `data` is not an image, or
+        beyond `MAX_PICTURES`."""
         number = self._numbers.get(data)
         if number is None:
             media_type = sniff(data[:65_536]).media_type if data else ""

@@ -235,7 +235,7 @@ def _json_cell(value: Any) -> str:
 
 
 def _records(found: Any) -> tuple[str, list[Any]]:
-    """Return the longest list at the top level or one level below it."""
+    """Return the list at the top level, or the longest list in the object at the top level, with its key."""
     if isinstance(found, list):
         return "", cast("list[Any]", found)
     best: tuple[str, list[Any]] = ("", [])

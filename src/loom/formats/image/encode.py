@@ -92,8 +92,8 @@ def encode_within(image: Image, nature: ImageCharacter, formats: tuple[str, ...]
 def _first_that_fits(
     image: Image, rungs: tuple[EncodeStep, ...], nature: ImageCharacter, max_encoded_bytes: int
 ) -> tuple[Rendered | None, int]:
-    """Return the first encoding that fits, and the encoded length of the shortest one tried (the limit if none was
-    possible)."""
+    """Return the first encoding that fits, with its encoded length; or None, with the shortest encoded length tried, an
+    estimate of it, or the limit if none was possible."""
     least = 0
     for rung in rungs:
         data = _encode(image, rung, nature)

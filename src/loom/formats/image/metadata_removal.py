@@ -12,7 +12,7 @@ from zlib import crc32
 
 from loom.formats.image.chunks import EOI, SOS, jpeg_segments, png_chunks, read_gif, riff_chunks
 
-# Colour profiles are not among them: only images in sRGB are kept without decoding, and a profile may be a bomb.
+# Colour profiles are not among them: only sRGB and gray images are kept without decoding, and a profile may be a bomb.
 _PNG_KEPT: Final = frozenset(
     (
         b"IHDR",

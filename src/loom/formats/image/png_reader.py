@@ -41,7 +41,8 @@ class _InflatedPng(PngImageFile):
 
 
 def _plain_size(data: bytes, chunks: list[ImageChunk]) -> int:
-    """Return the size of the inflated image: its rows, each preceded by one byte for its filter."""
+    """Return the size of the inflated image (its rows, each preceded by one byte for its filter), or 0 if Pillow must
+    read it: an interlaced, animated or unusual image."""
     is_interlaced = data[28 : _HEADER_END - 4] != b"\0"
     if not chunks or chunks[0].end != _HEADER_END or is_interlaced or any(chunk.kind == b"acTL" for chunk in chunks):
         return 0

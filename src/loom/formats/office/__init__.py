@@ -62,7 +62,7 @@ _LAID_OUT: Final[dict[str, str]] = {
 """Templates, slide shows and files with macros are laid out as their basic type."""
 _PPT: Final = _MS + "powerpoint"
 _CONVERTED: Final = {"application/msword": "WordDocument", _PPT: "PowerPoint Document"}
-"""Types that only LibreOffice reads, with the stream that each must contain."""
+"""Legacy types that LibreOffice converts to current ones, with the stream that each must contain."""
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _SHEET_FAMILIES: Final = ("xlsx", "xlsb", "ods", "xls")
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
@@ -117,7 +117,7 @@ def draw_as_pdf(data: bytes, media: Media, limits: IntakeLimits) -> bytes | None
 
 
 def is_converted(media_type: str) -> bool:
-    """Return whether only LibreOffice reads files of this type."""
+    """Return whether this is a legacy type that LibreOffice converts to a current one."""
     return media_type in _CONVERTED
 
 
@@ -194,7 +194,8 @@ def opened_rows(opened: OfficeDocument, job: ReadRows) -> SheetText:
 
 
 def _read(data: bytes, media: Media, limits: IntakeLimits, read: Callable[[bytes, Media], T]) -> T:
-    """Read a document with our own readers; a workbook that calamine refuses is read through LibreOffice."""
+    """Read a document with our own readers. LibreOffice first converts types that they do not read, and workbooks that
+    they refuse."""
     foreign = libreoffice.FOREIGN.get(media.media_type)
     if foreign is not None:
         return read(*conversions().convert(data, media, media.media_type, foreign, limits))

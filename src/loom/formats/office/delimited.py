@@ -50,7 +50,8 @@ def read_rows(text: str, first_row: int, max_rows: int) -> RowWindow:
 
 
 def delimiter_of(text: str) -> str:
-    """Return the delimiter that splits the first lines into rows of equal length, or a comma if none does."""
+    """Return the declared delimiter, or the one that splits the first lines most consistently into rows of equal
+    length; a comma if none does."""
     if declared := _DECLARED.match(text):
         return declared[1]
     head = text[:_SNIFFED_CHARACTERS]

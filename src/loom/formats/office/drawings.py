@@ -45,7 +45,8 @@ def _classic_rows(series: list[XmlNode], *, is_1904: bool) -> list[list[str]]:
 
 
 def _points(node: XmlNode | None, *, is_1904: bool) -> dict[int, str]:
-    """Return the values by position. Labels may have several levels, the innermost first: `2024 / Q1`."""
+    """Return the values by position. Labels may have several levels, stored innermost first and joined as `2024 /
+    Q1`."""
     if node is None:
         return {}
     code = node.first("c:formatCode")

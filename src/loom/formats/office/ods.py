@@ -41,7 +41,8 @@ _HREF: Final = keys("xlink:href")
 
 
 def prepare_for_calamine(data: bytes, package: Package) -> bytes:
-    """Return the workbook with errors and times beyond a day as text; return it unchanged if it has neither."""
+    """Return the workbook with errors, times beyond a day, and numbers with a displayed text as text; return it
+    unchanged if it has none of these."""
     if _CONTENT not in package.archive:
         return data
     content = package.archive.read(_CONTENT)

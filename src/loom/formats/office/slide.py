@@ -105,7 +105,8 @@ class SlideReader(RunReader):
     def _only_shapes(self, data: bytes) -> bytes:
         """Return the notes page without the other shapes: the image of its slide, a date and numbers.
 
-        This applies only if every shape begins and names its kind in the usual way; alternatives enclose whole shapes.
+        Return it unchanged if a shape does not begin or name its kind in the usual way, or if there are alternatives,
+        which enclose whole shapes.
         """
         kind = f'type="{self._only}"'.encode()
         _, *shapes = data.split(b"<p:sp>")
