@@ -1,5 +1,5 @@
-"""Write files of the workspace: atomically, never through a link that leads out, and with the same encoding, line ends
-and mode as before.
+"""Write files of the workspace: atomically (except files with hard links, which are overwritten in place), never
+through a link that leads out, and with the same encoding, line ends and mode as before.
 
 The folder is opened first and checked by its real path; everything after that is relative to its descriptor, so a link
 that is swapped in meanwhile has no effect. Replacing a name never follows it.

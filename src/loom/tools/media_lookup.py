@@ -103,7 +103,8 @@ def session_images(stored: Sequence[Media]) -> list[Media]:
 
 
 def find_by_number(stored: Sequence[Media], asked: str) -> Media | None:
-    """Return the image that interfaces and receipts call `Image #1`; raise ToolError if there are fewer."""
+    """Return the image that interfaces and receipts call `Image #1`, or None if `asked` has another form. Raise
+    ToolError if there are fewer images."""
     found = _NUMBERED.fullmatch(asked.strip())
     if found is None:
         return None

@@ -121,7 +121,8 @@ async def _wait_for_exit(running: RunningProgram) -> None:
 
 
 def end_all(running: RunningProgram) -> int:
-    """Kill everything that the program started, in its group and outside. Return the number of processes."""
+    """Kill the program and everything that it started, in its group and outside. Return the number of processes besides
+    the program itself."""
     there = members(running.mark, running.groups)
     kill_group(running.process, signal.SIGKILL)
     return len((there | _kill(running.mark, running.groups)) - {running.process.pid})

@@ -102,8 +102,8 @@ async def take_screenshot(
 
 
 def _short_place() -> str | None:
-    """Return a short path: the browser creates sockets in its folder, and the path of a socket is limited to some
-    hundred characters."""
+    """Return `/tmp` if the default folder for temporary files has a long path, else None: the browser creates sockets
+    in its folder, and the path of a socket is limited to some hundred characters."""
     return "/tmp" if len(tempfile.gettempdir()) > _PLACE_CHARS and Path("/tmp").is_dir() else None  # noqa: S108  a folder of our own in it
 
 

@@ -25,7 +25,8 @@ _TAIL_FROM: Final = 16
 
 
 def mask_secrets(text: str, secrets: Iterable[str]) -> str:
-    """Return `text` with every configured secret replaced by `[secret …abcd]`."""
+    """Return `text` with every secret of at least `MIN_CHARS` characters replaced by `[secret …abcd]`, or by `[secret]`
+    if it is short."""
     pattern, names = _compiled(frozenset(secret for secret in secrets if len(secret) >= MIN_CHARS))
     return pattern.sub(lambda found: names[found[0]], text) if pattern is not None else text
 

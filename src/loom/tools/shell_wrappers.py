@@ -135,7 +135,8 @@ def inner_commands(name: str, words: Words) -> Inner:
 
 
 def _interpreter(letters: str, words: Words) -> Inner:
-    """Return an opaque result: code in an option, from standard input or in a file is in another language."""
+    """Return an opaque result, except for options such as `--version`: code in an option, from standard input or in a
+    file is in another language."""
     is_code = len(words) == 1 or any(_has_letter(word, letters) or UNKNOWN in word for word in words[1:])
     return CODE if is_code else Inner(is_opaque=not any(word in ("--version", "-V", "--help") for word in words[1:]))
 

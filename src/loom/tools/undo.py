@@ -32,10 +32,10 @@ def file_changes(results: Iterable[ToolResult]) -> list[FileChange]:
 
 
 async def restore(workspace: Path, changes: Iterable[FileChange], load: LoadBytes) -> list[str]:
-    """Undo `changes`, the last one first, and return a sentence for each file.
+    """Undo `changes`, the last one first, and return a sentence for each.
 
-    If something else has changed a file since, the file is left unchanged, also by older changes of it; its sentence
-    explains that. Files outside the workspace are never changed.
+    If something else has changed a file since, the file is left unchanged: its sentence has the reason, and older
+    changes of the same file are skipped without a sentence. Files outside the workspace are never changed.
     """
     said: list[str] = []
     blocked: set[str] = set()
