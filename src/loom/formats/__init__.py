@@ -1,8 +1,9 @@
-"""Bytes in, facts or bytes out: what a file is, whether it is whole, and the forms in which it can be shown.
+"""The file formats: detect what a file is, check that it is complete, and render it in other forms.
 
-Two doors. `inspect` lets a file in: it sniffs, measures and decodes, and gives facts or a typed `MediaError`. `render`
-makes derived bytes by a recipe. Both ask the `Format` that reads the media type (`registry`). No paths, no network;
-what may crash or grow runs in worker processes.
+There are two entry points. `inspect` accepts a file: it sniffs, measures and decodes the bytes, and returns facts or
+raises a typed `MediaError`. `render` returns derived bytes for a recipe. Both call the `Format` that reads the media
+type (`registry`). Nothing here uses paths or the network; code that may crash or use much memory runs in worker
+processes.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _ATTACHED_AS: Final[dict[Category, str]] = {
     "audio": "sound",
     "video": "a video",
 }
-# by a word in the label of the kind
+# Keys are words in the label of the kind.
 _ADVICE: Final = {
     "archive": "Unpack it and attach the files inside.",
     "package": "Unpack it and attach the files inside.",
@@ -83,7 +84,7 @@ def inspect(
     limits: IntakeLimits = IntakeLimits(),
     recipes: tuple[Fit | Low | Crop | Thumb, ...] = (),
 ) -> Inspection:
-    """Return what these bytes are, and for a picture its renditions by `recipes`, made while it is decoded.
+    """Return the facts of a file, and for an image its renditions by `recipes`, made while it is decoded.
 
     Raises `Unreadable`, `Unsupported`, `TooLarge`, `Encrypted` or `ExtraMissing`.
     """
@@ -133,7 +134,7 @@ def _check_size(found: SniffResult, size_bytes: int, name: str, limits: IntakeLi
 
 
 def unsupported_error(media_type: str, size_bytes: int, name: str) -> Unsupported:
-    """Return the error for a file that no format reads: what it is, and what to do."""
+    """Return the error for a file that no format reads. It names the type and a next step."""
     label = label_of(media_type)
     general = _ADVICE["image"] if media_type.startswith("image/") else "Export it as text or PDF and attach that."
     advice = next((words for word, words in _ADVICE.items() if word in label), general)
@@ -146,8 +147,8 @@ def unsupported_error(media_type: str, size_bytes: int, name: str) -> Unsupporte
 
 
 def extension_notice(name: str, found: SniffResult) -> str:
-    """A sentence where the extension promises one thing and the bytes are another, else nothing. Kinds of text are not
-    told apart that strictly."""
+    """Return a sentence if the extension of `name` and the type of the bytes disagree, else an empty string. Different
+    kinds of text do not count as a disagreement."""
     claimed = type_of_name(name)
     if claimed is None or claimed == found.media_type:
         return ""
@@ -157,7 +158,7 @@ def extension_notice(name: str, found: SniffResult) -> str:
 
 
 def render(data: bytes, media: Media, recipe: Recipe, limits: IntakeLimits = IntakeLimits()) -> Rendered:
-    """Return derived bytes. `data` are the bytes of `media`, let in by `inspect`."""
+    """Return derived bytes. `data` are the bytes of `media`, which `inspect` accepted before."""
     if isinstance(recipe, Describe):
         raise cannot(media, "described without a model")
     found = format_of(media.media_type)

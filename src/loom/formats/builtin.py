@@ -1,4 +1,4 @@
-"""The formats of texts, pictures, sound, PDFs and office files. Their readers are imported when they are needed."""
+"""The formats of texts, images, audio, PDF and office files. Their readers are imported when they are needed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OCR_FORMATS: Final = ("image/png",)
 
 
 class BuiltinFormat:
-    """All kinds of one category."""
+    """A format that reads all kinds of one category."""
 
     recipes: tuple[type[Recipe], ...] = ()
 
@@ -36,12 +36,12 @@ class BuiltinFormat:
         return {media_type: kind for media_type, kind in KINDS.items() if kind.category == self._category}
 
     def detect(self, data: bytes, name: str) -> str | None:
-        """`sniff` detects built-in types."""
+        """Return None: `sniff` detects built-in types."""
         return None
 
 
 class TextFormat(BuiltinFormat):
-    """Text in any encoding, and SVG, which is text that can also be drawn."""
+    """Text in any encoding, and SVG, which is text that can also be rendered."""
 
     recipes = (Text, Thumb, Fit, Low, Ocr)
 
@@ -160,7 +160,7 @@ class OfficeFormat(BuiltinFormat):
 
 
 def _long(media_type: str) -> Format:
-    """Who reads a text that is too long for one message: by records where it has some, else by lines."""
+    """Return the format that reads a text too long for one message: by records if it has any, else by lines."""
     from loom.formats.documents import builtin
 
     known: dict[str, Format] = {"application/json": builtin.JSON, "application/x-ndjson": builtin.JSON_LINES}
@@ -172,7 +172,7 @@ def new_media(data: bytes, media_type: str, name: str) -> Media:
 
 
 def read_words(picture: Rendered, limits: IntakeLimits) -> Rendered:
-    """Return the words that are drawn in a picture."""
+    """Return the text in an image, by OCR."""
     from loom.formats.ocr import read_picture
 
     return Rendered(data=read_picture(picture.data, limits).encode(), media_type="text/plain")

@@ -1,8 +1,8 @@
-"""Text that is not Unicode: what a text declares about itself, and what is detected where it declares nothing.
+"""Text that is not Unicode: the encoding that a text declares, or else the encoding that is detected.
 
-A declaration (XML, HTML, e-mail, Python) is obeyed if the bytes can be of that encoding; else chardet decides. Names
-are widened to what programs really write under them (`shift_jis` → cp932), as browsers do. Detection looks at a bounded
-part of a text, so that a large file costs no more than a small one.
+A declaration (XML, HTML, e-mail, Python) is used if the bytes are valid in that encoding; otherwise chardet decides.
+Encodings are replaced by the supersets that programs really write under their names (`shift_jis` → cp932), as in
+browsers. Detection reads a bounded part of a text, so that a large file costs no more than a small one.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _DECLARED: Final = re.compile(rb"""(?:coding|charset)\s*[=:]\s*["']?([\w.:-]{2,3
 _DECLARED_BYTES: Final = 1024
 _DETECTED_BYTES: Final = 32_768
 _FEW_HIGH_BYTES: Final = 4
-"""With fewer bytes beyond ASCII, statistics say nothing: Western European is by far the most frequent."""
+"""With fewer bytes beyond ASCII, statistics are useless; Western European is assumed, by far the most frequent."""
 _MAX_CONTROL_SHARE: Final = 0.002
-"""Without a declaration there is no other sign that bytes are text: programs and pictures are full of controls."""
+"""The largest share of control characters in undeclared text. Binary files, such as programs and images, have more."""
 _MIN_PRINTABLE: Final = 0.95
 _ASCII: Final = bytes(range(0x80))
 _CONTROLS: Final = bytes(set(range(32)) - {9, 10, 12, 13, 27} | {127})
@@ -40,9 +40,9 @@ _WIDER: Final = {
     "tis-620": "cp874",
     "latin-1": "cp1252",
 }
-"""Encodings of which another one in use is a superset, by Python's names."""
+"""Encodings that are replaced by a superset, by Python's names."""
 _FAMILIES: Final = (("big5", "cp950", "big5hkscs"), ("cp932", "shift_jis_2004"), ("euc_jp", "euc_jis_2004"))
-"""Variants of one encoding; the first that fits is taken."""
+"""Variants of one encoding; the first that fits is used."""
 _NOT_OF_FILES: Final = frozenset(("utf-7", "idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined"))
 _DETECTABLE: Final = (
     *("ascii", "utf-8", "cp1250", "cp1251", "cp1252", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258"),
@@ -50,7 +50,7 @@ _DETECTABLE: Final = (
     *("koi8-r", "koi8-u", "cp866", "cp855", "mac-cyrillic", "mac-roman", "cp437", "cp850", "cp852", "cp874"),
     *("tis-620", "gb18030", "big5hkscs", "cp932", "shift_jis_2004", "euc_jis_2004", "cp949", "johab", "hz"),
 )
-"""What is found in files; the others that chardet knows (EBCDIC, for instance) would only be wrong guesses."""
+"""Encodings that occur in files. Others that chardet supports (such as EBCDIC) would only be wrong guesses."""
 _LABELS: Final = {
     "cp932": "Shift-JIS",
     "cp949": "EUC-KR",
@@ -68,14 +68,14 @@ _LABELS: Final = {
 
 
 class DetectedEncoding(msgspec.Struct, frozen=True):
-    """`codec` is a name that Python decodes; `is_declared`: the text says so itself."""
+    """`codec` is a name that Python decodes; `is_declared` means that the text declares it."""
 
     codec: str
     is_declared: bool
 
 
 def find_encoding(data: bytes) -> DetectedEncoding | None:
-    """Return the encoding of bytes that are no valid Unicode; None where they are no text in any known one."""
+    """Return the encoding of bytes that are not valid Unicode, or None if they are not text in any known encoding."""
     codec = declared_encoding(data)
     if codec is not None:
         return DetectedEncoding(codec, is_declared=True)
@@ -84,7 +84,7 @@ def find_encoding(data: bytes) -> DetectedEncoding | None:
 
 
 def declared_encoding(data: bytes) -> str | None:
-    """Return what a text says of itself in its first kilobyte, if its bytes can be of that encoding."""
+    """Return the encoding that a text declares in its first kilobyte, if its bytes are valid in it."""
     said = _DECLARED.search(data, 0, _DECLARED_BYTES)
     codec = known_codec(said[1].decode()) if said else None
     if codec is None or codec.startswith(("utf-16", "utf-32", "utf-8")):
@@ -94,10 +94,11 @@ def declared_encoding(data: bytes) -> str | None:
 
 
 def known_codec(name: str) -> str | None:
-    """Python's codec for the name of an encoding, widened as browsers do; None where it is no encoding of texts."""
+    """Return Python's codec for the name of an encoding, or its superset as in browsers; None if it is not a text
+    encoding."""
     try:
         found = codecs.lookup(name)
-        "".encode(found.name)  # refuses what is no text encoding: rot13, base64, zip
+        "".encode(found.name)  # raises for codecs that are not text encodings: rot13, base64, zip
     except (LookupError, ValueError):
         return None
     return None if found.name in _NOT_OF_FILES else _WIDER.get(found.name, found.name)
@@ -109,7 +110,7 @@ def is_escaped_japanese(data: bytes) -> bool:
 
 
 def encoding_label(codec: str) -> str:
-    """Return the name for people: `Windows-1251`, `Shift-JIS`, `KOI8-R`."""
+    """Return the display name: `Windows-1251`, `Shift-JIS`, `KOI8-R`."""
     label = _LABELS.get(codec)
     if label is not None:
         return label
@@ -119,8 +120,8 @@ def encoding_label(codec: str) -> str:
 
 
 def _window(data: bytes) -> bytes:
-    """Return the part that is judged: from a little before the first byte beyond ASCII on, whole lines where there are
-    any."""
+    """Return the part that is examined: it begins shortly before the first byte beyond ASCII, with whole lines if
+    possible."""
     first = _first_high(data)
     start = data.rfind(b"\n", max(0, first - 4096), first) + 1
     part = data[start : start + _DETECTED_BYTES]
@@ -135,7 +136,7 @@ def _first_high(data: bytes) -> int:
     return 0
 
 
-@lru_cache(maxsize=8)  # a file is looked at by the sniffer, and again when it is decoded
+@lru_cache(maxsize=8)  # cached: a file is examined by the sniffer, and again when it is decoded
 def _detect(part: bytes) -> str | None:
     high = len(part.translate(None, _ASCII))
     if len(part.translate(None, _NO_CONTROLS)) > len(part) * _MAX_CONTROL_SHARE or not high:
@@ -159,7 +160,7 @@ def _variants(codec: str) -> tuple[str, ...]:
 
 
 def _fits(part: bytes, codec: str) -> bool:
-    """Return whether it decodes to text: a character that the end of the part cuts in two does not count."""
+    """Return whether `part` decodes to text. A character that is truncated at the end of the part is ignored."""
     try:
         text = codecs.getincrementaldecoder(codec)("strict").decode(part, final=False)
     except (UnicodeDecodeError, LookupError):

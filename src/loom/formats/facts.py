@@ -1,4 +1,4 @@
-"""What inspecting and rendering bytes gives: facts, notices and derived bytes. Values only."""
+"""The results of inspecting and rendering bytes: facts, notices and derived bytes. Plain values only."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from loom.content.recipes import Recipe, Rendered
 __all__ = ["EmbeddedPicture", "ImageCharacter", "Inspection", "IntakeLimits", "MadeRendition", "Rendered"]
 
 ImageCharacter: TypeAlias = Literal["photo", "screenshot"]
-"""Whether a picture must stay lossless to stay legible ("screenshot": flat colours, text, lines) or not."""
+"""Whether an image must stay lossless to stay legible ("screenshot": flat colours, text, lines) or not."""
 
 
 class IntakeLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What the door lets in. Configurable; the defaults are the promises of the documentation."""
+    """The limits at intake. They can be configured; the documentation promises the defaults."""
 
     max_text_bytes: int = 1_000_000
     max_image_bytes: int = 10_485_760
@@ -29,18 +29,19 @@ class IntakeLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_expanded_bytes: int = 268_435_456
     deadline_seconds: float = 15.0
     conversion_seconds: float = 60.0
-    """LibreOffice starts slowly; everything else lives with `deadline_seconds`, OCR with `ocr_seconds`."""
+    """The limit for slow conversions: LibreOffice, the scenes and the audio track of a video. Audio programs get a
+    multiple of it. OCR uses `ocr_seconds`, everything else `deadline_seconds`."""
     ocr_seconds: float = 60.0
     worker_memory_bytes: int = 1_000_000_000
 
     @property
     def max_oversize_bytes(self) -> int:
-        """A picture up to this size is still taken in, as a copy that fits."""
+        """The largest image that is accepted by making a smaller copy."""
         return self.max_image_bytes * 25
 
 
 class EmbeddedPicture(msgspec.Struct, frozen=True, kw_only=True):
-    """A picture inside a document. `number` counts from one and is what `Picture(number)` takes."""
+    """An image inside a document. `number` counts from one and is the argument of `Picture(number)`."""
 
     number: int
     page: int
@@ -51,14 +52,14 @@ class EmbeddedPicture(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MadeRendition(msgspec.Struct, frozen=True):
-    """Derived bytes that were made while a picture was decoded anyway; the caller puts them into its cache."""
+    """Derived bytes that were rendered while an image was decoded anyway; the caller stores them in its cache."""
 
     recipe: Recipe
     rendered: Rendered
 
 
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
-    """What the door found. `notices` are sentences for people, each naming what was changed or noticed."""
+    """The facts of an accepted file. `notices` are sentences for users about changes and problems."""
 
     media: Media
     category: Category
@@ -69,9 +70,9 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     pages_without_text: tuple[int, ...] = ()
     """PDF pages with no text layer, counted from one (scanned), among the first `pages_examined`."""
     pages_examined: int = 0
-    """How many pages of a PDF were looked at for text and pictures; the others are when they are read."""
+    """How many pages of a PDF were examined for text and images; the others are examined when they are read."""
     pictures: tuple[EmbeddedPicture, ...] = ()
     sample_rate_hz: int | None = None
     channels: int | None = None
     renditions: tuple[MadeRendition, ...] = ()
-    """Of a picture, by the recipes that `inspect` was given."""
+    """The renditions of an image by the recipes that were passed to `inspect`."""

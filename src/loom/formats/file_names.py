@@ -1,4 +1,5 @@
-"""File names as harmless labels: the base name, without characters that act on a terminal, a log or a reader's eye."""
+"""File names as safe labels: the base name, without characters that affect a terminal, a log or the reading
+direction."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ _ACTING: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 
 
 def clean_name(name: str) -> str:
-    """`"../a/b\\u202egpj.exe\\n"` → `"bgpj.exe"`: controls, bidirectional overrides and folders are gone."""
+    """Return the base name without control characters and bidirectional overrides: `"../a/b\\u202egpj.exe\\n"` →
+    `"bgpj.exe"`."""
     base = re.split(r"[/\\]", name)[-1]
     kept = "".join(char for char in base if char in _JOINERS or unicodedata.category(char) not in _ACTING)
     kept = " ".join(kept.split())
@@ -22,7 +24,7 @@ def clean_name(name: str) -> str:
 
 
 def _shorten(name: str) -> str:
-    """Cut in the stem, so that the extension stays."""
+    """Shorten the stem, so that the extension stays."""
     if len(name.encode()) <= MAX_NAME_BYTES:
         return name
     stem, dot, extension = name.rpartition(".")

@@ -1,7 +1,7 @@
-"""The door: bytes from a person or a tool become a block, or a typed error. Nothing is stored here.
+"""Intake: bytes from a user or a tool become a block, or a typed error. Nothing is stored here.
 
-What is admitted is what will be kept: usually the bytes as they came; a picture over the size limit is kept as a copy
-that fits, a damaged PDF as what could be saved of it, and both say so. A text file becomes its text.
+The accepted bytes are usually the original bytes. An image over the size limit is replaced by a copy that fits, a
+damaged PDF by the part that could be recovered; both add a notice. A text file becomes its text.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from loom.formats.sniff.kinds import label_of
 _CONVERTED_SOUND: Final = frozenset(
     ("audio/aiff", "audio/amr", "audio/basic", "video/x-ms-asf", "video/webm", "video/matroska")
 )
-"""Browsers record voice messages as WebM."""
+"""Types of audio that are converted to MP3. The video types are converted if they contain only audio: browsers record
+voice messages as WebM."""
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,16 +62,16 @@ def accept(
     recipes: tuple[Fit | Low, ...] = (),
     password: str = "",
 ) -> Accepted:
-    """Let in one file. A picture is decoded and hashed once, and rendered by `recipes` in the same go.
+    """Accept one file. An image is decoded and hashed once, and rendered by `recipes` at the same time.
 
-    A PDF that needs a `password` is kept without it; the password itself is kept nowhere.
+    A PDF that needs a `password` is stored without it; the password itself is not stored.
 
-    Raises a `MediaError`, or a `ContentError` where `pages` are none or not in the document.
+    Raise a `MediaError`, or a `ContentError` if `pages` is invalid or outside the document.
     """
     data, changed = _unlock(data, name, limits, password)
     data, converted = _playable(data, name, limits)
     inspection, kept = _inspect(data, name, limits, recipes)
-    notices = converted or inspection.notices  # that its extension promises another kind of sound is said already
+    notices = converted or inspection.notices  # the notice about the conversion replaces the one about the extension
     inspection = msgspec.structs.replace(inspection, notices=(*changed, *notices))
     media = msgspec.structs.replace(inspection.media, source=clean_text(source))
     pages, said = _pages(inspection, pages) if pages else ("", ())
@@ -93,8 +94,7 @@ def accept(
 
 
 def _unlock(data: bytes, name: str, limits: IntakeLimits, password: str) -> tuple[bytes, tuple[str, ...]]:
-    """Return the bytes without a password, and what to say about it. Raises `Encrypted` where it is not
-    the right one."""
+    """Return the bytes without a password, and a notice about it. Raise `Encrypted` if the password is wrong."""
     if not password or len(data) > limits.max_pdf_bytes or sniff(data, name).category != "pdf":
         return data, ()
     from loom.formats.pdf.unlock import unlock_pdf
@@ -106,7 +106,7 @@ def _unlock(data: bytes, name: str, limits: IntakeLimits, password: str) -> tupl
 
 
 def _playable(data: bytes, name: str, limits: IntakeLimits) -> tuple[bytes, tuple[str, ...]]:
-    """Return sound of a kind that no model takes as MP3, where ffmpeg is there to convert it."""
+    """Return audio of a type that no model accepts as MP3, if ffmpeg is installed."""
     kind = sniff(data, name).media_type
     if kind not in _CONVERTED_SOUND or len(data) > limits.max_audio_bytes:
         return data, ()
@@ -120,12 +120,12 @@ def _playable(data: bytes, name: str, limits: IntakeLimits) -> tuple[bytes, tupl
 
 
 def _pages(inspection: Inspection, asked: str) -> tuple[str, tuple[str, ...]]:
-    """Return those of the pages asked for that there are, and what there is to say about the others."""
+    """Return the part of the range `asked` that exists, and a notice about the rest."""
     first, last = page_range(asked)
     media = inspection.media
     name = media.name or "The file"
     if inspection.category not in ("pdf", "office"):
-        is_paged = media.frames is not None  # of these it is said already that the first is shown
+        is_paged = media.frames is not None  # there is already a notice that only the first page is shown
         return "", () if is_paged else (f"{name} has no pages; all of it is used",)
     count = media.pages
     if count is None or last <= count:
@@ -171,9 +171,9 @@ def _inspect(data: bytes, name: str, limits: IntakeLimits, recipes: tuple[Fit | 
 
 
 def _paged(data: bytes, found: Inspection, limits: IntakeLimits) -> tuple[Inspection, bytes]:
-    """A TIFF of several pages is kept as a PDF, so that each page can be named, seen and read.
+    """Convert a TIFF of several pages to a PDF, so that each page can be selected, seen and read.
 
-    Where that is not possible its first page is shown, and the reason is said.
+    If that fails, the first page is used, and a notice has the reason.
     """
     from loom.formats.image import pages_as_pdf
     from loom.formats.pdf import inspect_pdf
@@ -189,7 +189,8 @@ def _paged(data: bytes, found: Inspection, limits: IntakeLimits) -> tuple[Inspec
 
 
 def _drawn(data: bytes, found: Inspection, limits: IntakeLimits) -> tuple[Inspection, bytes] | None:
-    """A drawing that only LibreOffice reads is kept as a PDF, so that models see it. None for any other document."""
+    """Convert a drawing that only LibreOffice reads to a PDF, so that models see it. Return None for any other
+    document."""
     from loom.formats.office import draw_as_pdf
     from loom.formats.pdf import inspect_pdf
 
@@ -202,8 +203,7 @@ def _drawn(data: bytes, found: Inspection, limits: IntakeLimits) -> tuple[Inspec
 
 
 def _rebuilt(data: bytes, name: str, limits: IntakeLimits) -> tuple[Inspection, bytes] | None:
-    """Return a PDF that had to be written anew, if there is more in it than blank pages: those would hide what was
-    lost."""
+    """Return a PDF that had to be rewritten, or None if all its pages are blank: those would hide the loss."""
     if sniff(data, name).category != "pdf":
         return None
     from loom.formats.pdf.repair import repair_pdf

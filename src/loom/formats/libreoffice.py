@@ -1,12 +1,13 @@
-"""Office files through LibreOffice: to PDF, and legacy formats to today's.
+"""Office files through LibreOffice: to PDF, and legacy formats to current ones.
 
-LibreOffice needs seconds to start and tenths of a second to convert a letter. So `OfficePrograms` keeps up to two of
-them running: one that has a document open stays, and takes what a second start with the same profile would do. Each is
-replaced after a number of files, after a crash and at a deadline, and ends with the pool of workers or with us.
+LibreOffice needs seconds to start and tenths of a second to convert a letter. So `OfficePrograms` keeps up to two
+processes running: a process that has a document open stays, and executes what a second start with the same profile
+would do. Each is replaced after a number of files, after a crash and at a deadline, and ends with the worker pool or
+with this process.
 
-LibreOffice follows links to templates, pictures and data, and could run macros. So each gets a profile of its own that
-forbids both, no network where the system allows taking it away, a whitelist of variables, limits of memory and time;
-and only files that are what their type says are given to it (it would read HTML under any name).
+LibreOffice follows links to templates, images and data, and could run macros. So each process gets a profile of its own
+that forbids both, no network if the system permits removing it, an allow-list of environment variables, and limits of
+memory and time; and it gets only files whose content matches their type (it would read HTML under any name).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ MODERN: Final = {
     _XLSB: f"{_OOXML}.spreadsheetml.sheet",
     f"{_ODF}.spreadsheet": f"{_OOXML}.spreadsheetml.sheet",
 }
-"""What a type is converted to, so that our own readers can read it: always, or where they refuse the file itself."""
+"""The target type of a conversion for our own readers: always, or only if they refuse the original file."""
 
 FOREIGN: Final = {
     "application/vnd.visio": PDF,
@@ -60,26 +61,27 @@ FOREIGN: Final = {
     "application/vnd.lotus-1-2-3": f"{_OOXML}.spreadsheetml.sheet",
     "application/x-quattro-pro": f"{_OOXML}.spreadsheetml.sheet",
 }
-"""What only LibreOffice reads, and what it is converted to: text and sheets for our own readers, drawings as pages."""
+"""Types that only LibreOffice reads, and their target types: text and sheets for our own readers, drawings as pages."""
 
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ZIP: Final = b"PK\x03\x04"
 _FLAT: Final = (b"<?xml", b"\xef\xbb\xbf<?xml", b"<office:document")
 _MEMORY_SHARE: Final = 4
-"""LibreOffice maps 1.3 GB before it has read anything."""
+"""The factor for the memory limit: LibreOffice maps 1.3 GB before it has read anything."""
 _SIZE: Final = 2
-"""Two, because one slow document must not hold up the others."""
+"""Two processes, because one slow document must not delay the others."""
 _MAX_FILES: Final = 50
 _IDLE_SECONDS: Final = 300.0
 _POLL_SECONDS: Final = 0.02
 _KEPT_OPEN: Final = "open.txt"
 _LOCK_OF_OPEN: Final = ".~lock.open.txt#"
-"""A document that stays open, because LibreOffice ends after a conversion where there is none. Its lock tells that
-LibreOffice is ready."""
+"""The lock of a document that stays open, because LibreOffice ends after a conversion if there is none. Its existence
+means that LibreOffice is ready."""
 _GUARDED: Final = """ulimit -v "$1"; ulimit -c 0; folder=$2; shift 2; exec 3<&0
 (cat <&3 >/dev/null; rm -rf "$folder"; kill -9 0) &
 "$@" 3<&- </dev/null & wait $!; kill -9 0"""
-"""The shell ends LibreOffice when the pipe to us closes, whatever ended us, and itself when LibreOffice ends."""
+"""The shell ends LibreOffice when the pipe to this process closes, even after a crash, and ends itself when LibreOffice
+ends."""
 
 
 class _Source(NamedTuple):
@@ -135,12 +137,12 @@ def is_available() -> bool:
 
 
 def to_pdf(data: bytes, media_type: str, limits: IntakeLimits) -> bytes:
-    """Return an office file as a PDF, page by page as it would be printed."""
+    """Return an office file as a PDF, with the pages as printed."""
     return _convert(data, media_type, "pdf", limits)
 
 
 def to_office(data: bytes, media_type: str, target: str, limits: IntakeLimits) -> bytes:
-    """Return an office file as another (`target` is a media type, for instance `MODERN[media_type]`)."""
+    """Convert an office file to the media type `target`, for instance `MODERN[media_type]`."""
     if target not in _SOURCES:
         raise Unsupported(f"Office files are not converted to {target}.")
     return _convert(data, media_type, _SOURCES[target].suffix, limits)
@@ -167,7 +169,7 @@ def _convert(data: bytes, media_type: str, suffix: str, limits: IntakeLimits) ->
 
 
 class OfficePrograms:
-    """The LibreOffices of a pool of workers. Calls come from any thread; each borrows one."""
+    """The LibreOffice processes of a worker pool. Calls come from any thread; each borrows one process."""
 
     def __init__(self) -> None:
         self._slots = threading.Semaphore(_SIZE)
@@ -178,9 +180,10 @@ class OfficePrograms:
         self._timer: threading.Timer | None = None
 
     def convert(self, program: str, data: bytes, suffix: str, target: str, limits: IntakeLimits) -> bytes | None:
-        """Return the file as `target`, or None where LibreOffice wrote nothing. Raises `TooLarge` at the deadline.
+        """Return the file as `target`, or None if LibreOffice wrote nothing. Raise `TooLarge` at the deadline.
 
-        One that has converted files before may have ended because of them, so a new one tries again.
+        A process that has converted other files before may have failed because of them, so the conversion is retried in
+        a new one.
         """
         with self._slots:
             deadline = time.monotonic() + limits.conversion_seconds
@@ -196,12 +199,12 @@ class OfficePrograms:
             return self._convert_with(office, data, suffix, target, limits=limits, deadline=deadline)
 
     def pids(self) -> tuple[int, ...]:
-        """Return the process groups of those that run."""
+        """Return the process groups of the running processes."""
         with self._lock:
             return tuple(office.pid for office in self._all if office.is_running)
 
     def close(self) -> None:
-        """End all of them, also those that are converting a file."""
+        """End all processes, also those that are converting a file."""
         with self._lock:
             self._is_closed = True
             every, self._all, self._idle = self._all, [], []
@@ -211,7 +214,7 @@ class OfficePrograms:
             office.end()
 
     def forget(self) -> None:
-        """In a fork: they belong to the parent."""
+        """Release the processes in a fork: they belong to the parent."""
         for office in self._all:
             office.disown()
         self.__init__()
@@ -256,7 +259,7 @@ class OfficePrograms:
 
 
 class _WarmOffice:
-    """One LibreOffice with a profile and a folder of its own, which are removed with it."""
+    """One LibreOffice process with its own profile and folder, which are removed with it."""
 
     def __init__(self, program: str, memory_bytes: int) -> None:
         self.files = 0
@@ -271,7 +274,7 @@ class _WarmOffice:
             f"-env:UserInstallation={profile.as_uri()}",
             *("--headless", "--norestore", "--nolockcheck", "--nologo"),
         ]
-        name = "".join(f"{byte:x}" for byte in hashlib.md5(profile.as_uri().encode("utf-16-le")).digest())  # noqa: S324 - the name that LibreOffice gives its socket, no secret
+        name = "".join(f"{byte:x}" for byte in hashlib.md5(profile.as_uri().encode("utf-16-le")).digest())  # noqa: S324 - the name that LibreOffice gives its socket, not a secret
         self._socket = f"OSL_PIPE_*_SingleOfficeIPC_{name}"
         limits = ["sh", str(memory_bytes // 1024), str(self._folder)]
         self._process = subprocess.Popen(
@@ -293,9 +296,10 @@ class _WarmOffice:
         return self._process.poll() is None
 
     def convert(self, data: bytes, suffix: str, target: str, max_bytes: int, deadline: float) -> bytes | None:
-        """Return what LibreOffice wrote: it says success whatever happens. Raises TimeoutError at the `deadline`.
+        """Return the file that LibreOffice wrote; its exit code is always success. Raise TimeoutError at the
+        `deadline`.
 
-        A program that finds none listening converts the file itself, in the time of a start.
+        If no LibreOffice is listening, the new process converts the file itself, which takes as long as a start.
         """
         patience = (time.monotonic() + deadline) / 2
         while self.is_running and not (self._folder / _LOCK_OF_OPEN).exists() and time.monotonic() < patience:
@@ -323,11 +327,11 @@ class _WarmOffice:
         end_group(self._process)
         self.disown()
         shutil.rmtree(self._folder, ignore_errors=True)
-        for left in Path("/tmp").glob(self._socket):  # noqa: S108 - LibreOffice puts it there
+        for left in Path("/tmp").glob(self._socket):  # noqa: S108 - the path that LibreOffice uses
             left.unlink(missing_ok=True)
 
     def disown(self) -> None:
-        """Let go of the pipe that keeps it running, and of a process that may not be ours to wait for."""
+        """Close the pipe that keeps the process running, and drop a process that this one may not wait for."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.returncode = self._process.returncode or 0
@@ -338,8 +342,7 @@ def _soffice() -> str | None:
 
 
 def _without_network() -> list[str]:
-    """Return the command before the command that leaves it no network, or nothing where the system does not permit
-    that."""
+    """Return the command prefix that removes the network, or an empty list if the system does not permit that."""
     unshare = shutil.which("unshare")
     return _sandbox_command(unshare) if unshare else []
 

@@ -1,6 +1,6 @@
 """Streams inside OLE containers (.xls, .msg, .doc): the file system of Office before 2007, read from bytes.
 
-Every chain of sectors is followed at most once round, so that a container whose chains turn in circles is an error.
+No chain of sectors is followed more than once round, so that a cycle is an error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NO_ENTRY: Final = 0xFFFFFFFF
 
 
 class OleError(ValueError):
-    """The container is cut off, or its tables make no sense."""
+    """The container is truncated, or its tables are invalid."""
 
 
 class OleEntry(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ class OleEntry(msgspec.Struct, frozen=True):
 
 
 class OleFile:
-    """Raises `OleError` where the container cannot be read."""
+    """Reads a container. Raises `OleError` if it cannot be read."""
 
     def __init__(self, data: bytes) -> None:
         if not data.startswith(MAGIC) or len(data) < 512:
@@ -60,7 +60,7 @@ class OleFile:
         self._mini_table = struct.unpack(f"<{len(raw) // 4}I", raw[: len(raw) // 4 * 4])
 
     def read(self, *path: str) -> bytes:
-        """Return the bytes of a stream. Names are compared without regard to case."""
+        """Return the bytes of a stream. Names are compared case-insensitively."""
         wanted = tuple(name.lower() for name in path)
         entry = self.entries.get(wanted)
         if entry is None or not entry.is_stream:
@@ -70,8 +70,8 @@ class OleFile:
         return self._mini_chain(entry.start)[: entry.size]
 
     def replace(self, content: bytes, *path: str) -> bytes:
-        """Return the container with other bytes in a stream, as many as it has. Raises `OleError` for a stream so
-        short that it shares its sectors with others."""
+        """Return the container with other bytes of the same length in a stream. Raise `OleError` for a stream so short
+        that it shares its sectors with others."""
         entry = self.entries.get(tuple(name.lower() for name in path))
         if entry is None or entry.size != len(content) or entry.size < self._cutoff:
             raise OleError(f"{'/'.join(path)} cannot be replaced")
@@ -86,7 +86,7 @@ class OleFile:
         return tuple(name.lower() for name in path) in self.entries
 
     def children(self, *path: str) -> list[OleEntry]:
-        """Return what lies directly in a storage (the root without arguments)."""
+        """Return the direct entries of a storage (of the root, without arguments)."""
         above = tuple(name.lower() for name in path)
         return [entry for entry in self.entries.values() if entry.path[:-1] == above]
 
@@ -116,7 +116,7 @@ class OleFile:
         return b"".join(self._mini_stream[at * size : (at + 1) * size] for at in _followed(sector, self._mini_table))
 
     def _walk(self, directory: bytes) -> Iterator[OleEntry]:
-        """The entries of each storage are a binary tree; `seen` ends trees that turn in circles."""
+        """Yield the entries of each storage, which are a binary tree; `seen` ends trees with cycles."""
         seen: set[int] = set()
         waiting: list[tuple[int, tuple[str, ...]]] = [(struct.unpack_from("<I", directory, 76)[0], ())]
         while waiting and len(seen) < _MAX_ENTRIES:

@@ -1,5 +1,5 @@
 """The readable text of a web page: headings, paragraphs, lists, tables, links. Pure; scripts, menus, comments and
-whatever a reader would not see are left out."""
+everything that a reader would not see are left out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CLOSES: Final[dict[str, frozenset[str]]] = {
     "td": frozenset({"td", "th"}),
     "th": frozenset({"td", "th"}),
 }
-"""What a start tag ends without an end tag; every block ends an open paragraph."""
+"""The elements that a start tag ends without an end tag; every block ends an open paragraph."""
 _HIDDEN: Final = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0(?![.\d])|opacity\s*:\s*0(?![.\d])"
 )
@@ -54,9 +54,9 @@ class _Open(msgspec.Struct):
     main: bool
     href: str = ""
     at: int = 0
-    """Where its words begin on the current line."""
+    """The offset of its text on the current line."""
     items: int = 0
-    """How many items a list has had."""
+    """The number of items of a list so far."""
 
 
 class _Line(msgspec.Struct):
@@ -66,11 +66,12 @@ class _Line(msgspec.Struct):
 
 
 ShowPicture: TypeAlias = Callable[[str, str], str]
-"""Takes the source and the words for a picture, and gives the mark that stands for it (or nothing)."""
+"""Takes the source and the alternative text of an image, and returns the marker for it (or an empty string)."""
 
 
 def page_text(source: str, url: str, show_picture: ShowPicture | None = None) -> PageText:
-    """`url` is where the page came from; links are given in full. `show_picture` decides what stands for pictures."""
+    """Return the text of a page. `url` is the URL of the page; links are absolute. `show_picture` returns the markers
+    of images."""
     reader = _Reader(url, show_picture)
     reader.feed(source)
     reader.close()
@@ -97,7 +98,7 @@ class _Reader(HTMLParser):
         self._prefix = ""
         self._in_title = False
 
-    # What the parser finds -----------------------------------------------------------------------------------------
+    # Parser events ----------------------------------------------------------------------------------------------------
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "title":
@@ -143,7 +144,7 @@ class _Reader(HTMLParser):
         elif not self._top.unread:
             self._words.append(_INVISIBLE.sub("", data))
 
-    # What it means ---------------------------------------------------------------------------------------------------
+    # Interpretation ---------------------------------------------------------------------------------------------------
 
     @property
     def _top(self) -> _Open:
@@ -192,7 +193,7 @@ class _Reader(HTMLParser):
         return "  " * min(len(lists) - 1, 8) + mark
 
     def _full(self, address: str) -> str:
-        """Return an absolute http(s) address; nothing where it is a script, an anchor or data."""
+        """Return an absolute http(s) URL, or an empty string for a script, an anchor or data."""
         try:
             full = urljoin(self._url, address.strip())
         except ValueError:

@@ -1,4 +1,4 @@
-"""Which format reads which media type: the built-in ones, and those of installed packages (entry points)."""
+"""The format for each media type: the built-in ones, and those of installed packages (entry points)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BY_CATEGORY: Final = {
     "pdf": "loom.formats.builtin:PDF",
     "office": "loom.formats.builtin:OFFICE",
 }
-"""Who reads the types of a category, unless `_BY_TYPE` names another."""
+"""The format of a category, unless `_BY_TYPE` has another one for the type."""
 _RAW: Final = "loom.formats.image.camera_raw:CAMERA_RAW"
 _DOCUMENTS: Final = "loom.formats.documents.builtin"
 _BY_TYPE: Final[dict[str, str]] = {
@@ -54,7 +54,7 @@ _log = logging.getLogger("loom.formats")
 
 
 class InstalledFormat(msgspec.Struct, frozen=True):
-    """An entry point of the group: `problem` says why it is not used, and is empty where it is."""
+    """An entry point of the group: `problem` is the reason why it is not used, empty if it is used."""
 
     name: str
     package: str
@@ -69,7 +69,7 @@ class _Installed(msgspec.Struct, frozen=True):
 
 
 def format_of(media_type: str) -> Format | None:
-    """Return the format that reads this media type; None where there is none."""
+    """Return the format that reads this media type, or None if there is none."""
     where = _BY_TYPE.get(media_type)
     if where is None and (kind := KINDS.get(media_type)) is not None:
         where = _BY_CATEGORY.get(kind.category)
@@ -82,7 +82,7 @@ def format_of(media_type: str) -> Format | None:
 
 
 def detect(data: bytes, name: str) -> str | None:
-    """Return the media type that an installed format recognises; None where none does."""
+    """Return the media type that an installed format recognises, or None if none does."""
     for found in _installed().formats:
         media_type = found.detect(data, name)
         if media_type is not None:
@@ -96,12 +96,12 @@ def installed_kinds() -> Mapping[str, FileKind]:
 
 
 def installed_formats() -> tuple[InstalledFormat, ...]:
-    """Every entry point of the group, for a listing: the ones in use, and why the others are not."""
+    """Return every entry point of the group, for a listing: those in use, and the others with the reason."""
     return _installed().listed
 
 
 def reload() -> None:
-    """Look for installed formats again, for instance after a package was installed."""
+    """Search for installed formats again, for instance after a package was installed."""
     _installed.cache_clear()
 
 
@@ -114,7 +114,7 @@ def _loaded(where: str) -> Format:
 
 @cache
 def _installed() -> _Installed:
-    from importlib.metadata import entry_points  # takes 50 ms, and few files need an installed format
+    from importlib.metadata import entry_points  # imported late: takes 50 ms, and few files need an installed format
 
     return _collect(entry_points(group=GROUP))
 
@@ -128,7 +128,7 @@ def _collect(found: Iterable[EntryPoint]) -> _Installed:
         package = entry.dist.name if entry.dist is not None else ""
         try:
             offered = _checked(entry, by_type)
-        except Exception as error:  # noqa: BLE001 - a foreign module may fail in any way; Loom must still start
+        except Exception as error:  # noqa: BLE001 - a third-party module may raise anything; Loom must still start
             problem = f"{type(error).__name__}: {error}"
             _log.warning("the format %s of %s is not used: %s", entry.name, package or entry.value, problem)
             listed.append(InstalledFormat(entry.name, package, problem))

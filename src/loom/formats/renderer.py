@@ -1,4 +1,4 @@
-"""The renderer that compiling uses: `render` beside the event loop, and OCR for scanned pages."""
+"""The renderer of the compiler: runs `render` outside the event loop, and OCR for scanned pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loom.formats.sniff import sniff
 
 
 class FormatRenderer:
-    """`transcriber` returns what writes down recordings; None where nothing is configured."""
+    """`transcriber` returns the configured transcriber, or None if there is none."""
 
     def __init__(self, limits: IntakeLimits, transcriber: Callable[[], Transcriber | None] = lambda: None) -> None:
         self._limits = limits
@@ -43,7 +43,8 @@ class FormatRenderer:
         return await run(render, data, media, recipe, self._limits)
 
     async def _transcribe(self, data: bytes, media: Media) -> Rendered:
-        """Of a video, the sound alone is given away; so is that of a recording of a kind that few services take."""
+        """Transcribe a recording. If the transcriber does not accept its type, as with most videos, send the audio
+        track alone."""
         transcriber = self._transcriber()
         if transcriber is None:
             raise ExtraMissing(

@@ -1,4 +1,4 @@
-"""Is this text, in which encoding, and what does it say?"""
+"""Detection of text and its encoding, and decoding."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from loom.formats.encodings import declared_encoding, encoding_label, find_encod
 WINDOW_BYTES: Final = 8192
 MIN_PRINTABLE: Final = 0.95
 _MAX_UNREADABLE: Final = 0.1
-"""Of all characters. The first 8 KB decide whether a file is text; what follows may be something else."""
-# Longest mark first: that of UTF-32 begins with that of UTF-16.
+"""The share of all characters. The first 8 KB decide whether a file is text; the rest may be something else."""
+# Longest byte order mark first: that of UTF-32 begins with that of UTF-16.
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -33,7 +33,7 @@ _LINES_CHARS: Final = 65_536
 
 
 def encoding_of(data: bytes) -> str | None:
-    """Return the codec of a text, judged by its first 8 KB; None when it is not text."""
+    """Return the codec of a text, detected from its first 8 KB, or None if it is not text."""
     head = data[:WINDOW_BYTES]
     whole = len(head) == len(data)
     for mark, codec in _MARKS:
@@ -73,7 +73,7 @@ def _is_wide(head: bytes, codec: str, *, whole: bool) -> bool:
 
 
 def _unmarked_wide(head: bytes, *, whole: bool) -> str | None:
-    """UTF-16 or UTF-32 without a mark: most characters have zeros in the same places."""
+    """Detect UTF-16 or UTF-32 without a byte order mark: most characters have zeros in the same places."""
     units = len(head) // 4
     if units:
         zeros = [head[place : units * 4 : 4].count(0) / units for place in range(4)]
@@ -92,7 +92,8 @@ def _unmarked_wide(head: bytes, *, whole: bool) -> str | None:
 
 
 def decode_text(data: bytes, name: str = "") -> tuple[str, str, tuple[str, ...]]:
-    """Return (text, encoding, notices). What cannot be decoded is replaced and said; no text at all is `Unreadable`."""
+    """Return (text, encoding, notices). Bytes that cannot be decoded are replaced, with a notice. Raise `Unreadable` if
+    it is not text."""
     codec = encoding_of(data)
     if codec is None:
         raise Unreadable(
@@ -134,7 +135,8 @@ def _decode(data: bytes, codec: str, shown: str) -> tuple[str, str, tuple[str, .
 
 
 def _decode_other(data: bytes, codec: str, shown: str) -> tuple[str, str, tuple[str, ...]]:
-    """What is not Unicode. A declared encoding is what the author says; a detected one is reported in a notice."""
+    """Decode text that is not Unicode. The author's declaration needs no notice; a detected encoding is reported in
+    one."""
     text = data.decode(codec, "replace")
     notices: list[str] = []
     if codec != "iso2022_jp" and declared_encoding(data) != codec:
@@ -145,10 +147,10 @@ def _decode_other(data: bytes, codec: str, shown: str) -> tuple[str, str, tuple[
 
 
 def lines_of(text: str) -> Iterator[str]:
-    """Yield the lines of a text without their ends, a few at a time: all of them would take many times its memory.
+    """Yield the lines of a text without line ends, a few at a time: all of them would take many times its memory.
 
-    They are cut where editors and other tools cut, so that numbers agree: at line feeds and carriage returns, not at
-    form feeds and the like as `splitlines` does.
+    The line ends are those of editors and other tools, so that line numbers agree: line feeds and carriage returns, not
+    form feeds and the like as in `splitlines`.
     """
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -164,6 +166,6 @@ def lines_of(text: str) -> Iterator[str]:
 
 
 def line_count(text: str) -> int:
-    """Return how many `lines_of` gives."""
+    """Return the number of lines that `lines_of` yields."""
     ends = text.count("\n") + text.count("\r") - text.count("\r\n")
     return ends if not text or text.endswith(("\n", "\r")) else ends + 1

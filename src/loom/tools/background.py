@@ -1,6 +1,7 @@
-"""start_process, read_output, stop_process: programs that go on beside the conversation, such as a server to look at.
+"""start_process, read_output, stop_process: programs that run in the background during a conversation, such as a
+server.
 
-A session owns its processes (`OwnsProcesses`); where a context offers none of its own, those of the tool set are used.
+A session owns its processes (`OwnsProcesses`); a context without processes of its own uses those of the tool set.
 Either way they end with their owner, at the latest with this process.
 """
 
@@ -35,7 +36,7 @@ _INODE: Final = re.compile(r"socket:\[(\d+)\]")
 
 
 class BackgroundProcess:
-    """One program: what it printed since the last look, whether it runs, and which ports it answers on."""
+    """One program: its output since the last read, whether it runs, and the ports that it listens on."""
 
     def __init__(self, name: str, command: str) -> None:
         self.name = name
@@ -59,7 +60,7 @@ class BackgroundProcess:
         self._task = asyncio.create_task(self._own(fenced, folder, extra), name=f"background {self.name}")
 
     async def _own(self, fenced: SandboxedCommand, folder: Path, extra: dict[str, str]) -> None:
-        """The process lives inside this task: whatever ends the task ends the process and all that it started."""
+        """Run the process inside this task: when the task ends, the process and everything that it started end too."""
         try:
             async with start_program(
                 fenced.argv, folder=folder, extra=extra, descriptors=fenced.descriptors
@@ -92,13 +93,13 @@ class BackgroundProcess:
             self.changed.set()
 
     def look(self) -> None:
-        """Find out which ports it listens on."""
+        """Update the ports that the process listens on."""
         running = self._running
         if running is not None:
             self.ports = listening_ports(members(running.mark, running.groups) | {running.process.pid})
 
     def kill(self) -> None:
-        """Without waiting, for the end of this process."""
+        """Kill the process without waiting, when this process ends."""
         if self._running is not None:
             end_all(self._running)
 
@@ -109,7 +110,7 @@ class BackgroundProcess:
             await asyncio.wait([self._task])
 
     def take_output(self) -> str:
-        """Return what it printed since the last time."""
+        """Return the output since the last call."""
         text, self._unread = self._unread.text().rstrip("\n"), Output()
         self.changed.clear()
         return text
@@ -134,7 +135,7 @@ class BackgroundProcesses:
         self._is_registered = False
 
     def add(self, command: str) -> BackgroundProcess:
-        """Raises ToolError where too many run already."""
+        """Create a process entry. Raise ToolError if too many are running."""
         if sum(process.is_running for process in self._found.values()) >= MAX_PROCESSES:
             raise ToolError(f"{MAX_PROCESSES} processes run already", hint="Stop one with stop_process.")
         if not self._is_registered:
@@ -145,7 +146,7 @@ class BackgroundProcesses:
         return process
 
     def get(self, name: str) -> BackgroundProcess:
-        """Raises ToolError that lists what there is."""
+        """Return the process. Raise a ToolError that lists the existing ones if there is none."""
         found = self._found.get(name)
         if found is None:
             known = ", ".join(self._found) or "none"
@@ -156,7 +157,7 @@ class BackgroundProcesses:
         return tuple(self._found.values())
 
     async def close(self) -> None:
-        """End all of them: their owner ends."""
+        """End all processes, because their owner ends."""
         await asyncio.gather(*(process.stop() for process in self._found.values()))
         self._found.clear()
 
@@ -176,7 +177,7 @@ class OwnsProcesses(Protocol):
 def background_tools(
     sandbox: Sandbox, variables: Sequence[str] = (), shared: BackgroundProcesses | None = None
 ) -> tuple[Tool, ...]:
-    """Return the three tools. `shared` holds the processes of sessions that own none."""
+    """Return the three tools. `shared` has the processes of sessions that own none."""
     common = shared or BackgroundProcesses()
 
     def owner(context: ToolContext) -> BackgroundProcesses:
@@ -242,7 +243,7 @@ def background_tools(
 
 
 async def _settle(process: BackgroundProcess, seconds: float, *, until_port: bool) -> None:
-    """Wait until there is something to tell: an end, a port that answers, or (while waiting for output) new words."""
+    """Wait for an event: the process ends, listens on a port, or (while waiting for output) prints something."""
     until = time.monotonic() + seconds
     while process.is_running:
         await asyncio.to_thread(process.look)
@@ -270,11 +271,11 @@ def _report(process: BackgroundProcess) -> ToolResult:
 
 
 def listening_ports(pids: set[int]) -> tuple[int, ...]:
-    """Return the TCP ports on which these processes listen, as this machine sees them (Linux)."""
+    """Return the TCP ports on which these processes listen, as seen on this machine (Linux)."""
     inodes = {inode for pid in pids for inode in _sockets(pid)}
     found: set[int] = set()
     for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
-        with contextlib.suppress(OSError):  # no such protocol here
+        with contextlib.suppress(OSError):  # this protocol does not exist here
             for line in Path(table).read_text().splitlines()[1:]:
                 fields = line.split()
                 if fields[3] == _LISTENING and fields[9] in inodes:
@@ -287,6 +288,6 @@ def _sockets(pid: int) -> set[str]:
     with contextlib.suppress(OSError):  # it ended meanwhile
         for entry in os.scandir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
-                if match := _INODE.fullmatch(os.readlink(entry.path)):  # noqa: PTH115  asked for very many: a Path is slow
+                if match := _INODE.fullmatch(os.readlink(entry.path)):  # noqa: PTH115  called very often: a Path is slow
                     found.add(match[1])
     return found

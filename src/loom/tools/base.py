@@ -8,8 +8,8 @@
         column: which column, counted from zero
         '''
 
-A tool returns what is easiest to return: text, a Path, bytes, a picture, blocks, JSON, or a list of these. Whatever
-is wrong with the arguments that a model wrote becomes an answer that says what was expected.
+A tool may return text, a Path, bytes, an image, blocks, JSON, or a list of these. If the arguments that a model wrote
+are invalid, the model gets an error that describes the expected ones.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from loom.tools.docstrings import parse_docstring
 from loom.tools.workspace import OpenFile
 
 Danger: TypeAlias = Literal["none", "ask"]
-"""Whether a call needs the user's approval unless a rule says otherwise."""
+"""Whether a call needs the user's approval unless a rule decides otherwise."""
 Preview: TypeAlias = Callable[[Path, dict[str, Any]], str]
-"""(workspace, arguments) → what the call would do, as the user reads it before allowing it. It changes nothing."""
+"""(workspace, arguments) → a description of the call that the user reads before approving it. It changes nothing."""
 
 Precheck: TypeAlias = "Callable[[FileContext, dict[str, Any]], None]"
-"""(context, arguments) → nothing, or a ToolError for a call that no approval can make possible."""
+"""(context, arguments) → None. Raises ToolError for a call that no approval can make possible."""
 
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class FileContext(Protocol):
-    """What reading a file needs: the workspace, how bytes become blocks, and approvals."""
+    """The services for reading a file: the workspace, a way to convert bytes to blocks, and approvals."""
 
     @property
     def workspace(self) -> Path: ...
@@ -55,44 +55,47 @@ class FileContext(Protocol):
     def limits(self) -> IntakeLimits: ...
 
     async def attach(self, data: bytes, *, name: str, source: str, pages: str = "") -> Sequence[ContentBlock]:
-        """Store bytes and get the block that shows them, with what there is to say about it."""
+        """Store bytes and return the block that shows them, with notices about it."""
         ...
 
     async def approve(self, action: str, *, why: str) -> None:
-        """Ask the user; returns when allowed, raises ToolError when not."""
+        """Ask the user for approval; raise ToolError if it is denied."""
         ...
 
 
 @runtime_checkable
 class FileJudge(Protocol):
-    """A context that judges a file by what is open: what was named may lead elsewhere by now."""
+    """A context that judges a file by its open descriptor: its path may lead elsewhere by now."""
 
     async def approve_file(self, opened: OpenFile, action: str, *, why: str) -> None:
-        """Raises ToolError where it must not be read. `why` it needs the user's word; empty: only a rule can object."""
+        """Raise ToolError if the file must not be read. `why` is the reason for an approval; if empty, only a rule can
+        deny."""
         ...
 
 
 class ToolContext(FileContext, Protocol):
-    """What a tool gets besides its arguments."""
+    """The services that a tool gets besides its arguments."""
 
     @property
     def capabilities(self) -> Capabilities:
-        """Of the model that will read the answer."""
+        """The capabilities of the model that will read the result."""
         ...
 
     async def attach(
         self, data: bytes | Path, *, name: str = "", source: str = "", pages: str = ""
     ) -> Sequence[ContentBlock]:
-        """Store bytes, or a file of the workspace, and get the blocks that show them. Return them from the tool, or
+        """Store bytes, or a file of the workspace, and return the blocks that show them. Return them from the tool, or
         `inject` them, to put them into the conversation."""
         ...
 
     async def approve(self, action: str, *, why: str, url: str = "") -> None:
-        """Ask the user; raises ToolError when not allowed. `url` is where the call leads, if not where it said."""
+        """Ask the user for approval; raise ToolError if it is denied. `url` is the target of the call, if not the one
+        in its arguments."""
         ...
 
     def may_read(self, *places: Path) -> bool:
-        """Return whether the user's rules leave a file alone that was found, not named: it has these paths."""
+        """Return whether the user's rules permit reading a file that the tool found by itself; `places` are its
+        paths."""
         ...
 
     @property
@@ -101,29 +104,29 @@ class ToolContext(FileContext, Protocol):
         ...
 
     async def inject(self, *content: Content) -> None:
-        """Put content into the conversation, behind the results of this step."""
+        """Put content into the conversation, after the results of this step."""
         ...
 
     async def emit(self, text: str, *, fraction: float | None = None) -> None:
-        """Tell the user how far it is."""
+        """Report progress to the user."""
         ...
 
     async def confirm(self, action: str, *, why: str, schema: dict[str, Any] | None = None) -> str:
-        """Ask the user, also where a rule allows the tool; raise ToolError if they deny it. Return what they wrote with
-        their approval. `schema` describes the values that are asked for; interfaces show it as a form."""
+        """Ask the user, even if a rule allows the tool; raise ToolError if they deny it. Return the text that they
+        wrote with their approval. `schema` describes the requested values; interfaces show it as a form."""
         ...
 
     async def media(self) -> Sequence[Media]:
-        """Return what the session refers to, oldest first; long outputs that were cut are texts among it."""
+        """Return the media of the session, oldest first; long outputs that were truncated are texts among them."""
         ...
 
     async def load(self, digest: str) -> bytes:
-        """Return the bytes of one of these."""
+        """Return the bytes of one of these media."""
         ...
 
 
 class SyncToolContext(Protocol):
-    """The same for a plain `def` tool, which runs in a thread: its methods return when they are done."""
+    """The `ToolContext` of a plain `def` tool, which runs in a thread: its methods block until they are done."""
 
     @property
     def workspace(self) -> Path: ...
@@ -149,7 +152,7 @@ class SyncToolContext(Protocol):
 
 
 class _ThreadContext:
-    """A `ToolContext` for a thread: what must be awaited is run by the loop, and waited for."""
+    """A `ToolContext` for a thread: coroutines run in the event loop, and the thread waits for them."""
 
     def __init__(self, context: ToolContext, loop: asyncio.AbstractEventLoop) -> None:
         self._context = context
@@ -167,12 +170,12 @@ class _ThreadContext:
 
 
 class Tool:
-    """A function with its description. Call it with `run`; `spec` is what models see.
+    """A function with its description. Call it with `run`; models see its `spec`.
 
     `reads_only` states that a call changes nothing, so it may run together with other reading calls. `repeatable`
-    states that running a call a second time does no more than running it once, so a call whose outcome a crash hid
-    may be run again; every reading tool is repeatable. `precheck` raises ToolError for a call that can only be refused,
-    so that no approval is requested for it.
+    states that running a call a second time does no more than running it once, so a call whose outcome was lost in a
+    crash may be run again; every reading tool is repeatable. `precheck` raises ToolError for a call that can only be
+    refused, so that no approval is requested for it.
     """
 
     def __init__(
@@ -205,11 +208,12 @@ class Tool:
 
     @property
     def parameters(self) -> frozenset[str]:
-        """Those that it declares."""
+        """The names of the declared parameters."""
         return frozenset(cast("dict[str, Any]", self.spec.parameters.get("properties", {})))
 
     def check_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments as the function wants them; a ToolError that a model can learn from otherwise."""
+        """Return the arguments converted to the function's types. Raise a ToolError that helps a model to correct
+        them."""
         try:
             found = msgspec.convert(arguments, self._arguments, strict=False, dec_hook=_read_model)
         except (msgspec.ValidationError, RecursionError) as error:
@@ -263,10 +267,10 @@ def tool(
     repeatable: bool = False,
     reads_only: bool = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a tool of a typed function, sync or async.
+    """Create a tool from a typed function, sync or async.
 
-    Set `reads_only` for a function that changes nothing, `repeatable` for one whose second run changes no more than
-    its first. Without either, calls run one after another and are never run again.
+    Set `reads_only` for a function that changes nothing, `repeatable` for one whose second run changes no more than its
+    first. Without either, calls run one after another and are never repeated.
     """
     if function is not None:
         return Tool(function)
@@ -282,14 +286,14 @@ def tool(
 
 
 def text_result(text: str, *, data: Any = None) -> ToolResult:
-    """Return what a tool returns that has `data` for interfaces; the id of the call is filled in by who runs it."""
+    """Return a result with `data` for interfaces; the caller of the tool adds the id of the call."""
     return ToolResult("-", (TextBlock(clean_text(text)),), data=data)
 
 
 def _arguments_of(
     function: Callable[..., Any], name: str, described: dict[str, str]
 ) -> tuple[str, type[msgspec.Struct]]:
-    """Return a struct with the function's parameters, and the name of the one that takes the context."""
+    """Return a struct with the function's parameters, and the name of the parameter that takes the context."""
     hints = typing.get_type_hints(function, include_extras=True)
     context_name = ""
     fields: list[Any] = []
@@ -320,7 +324,7 @@ def _is_pydantic(kind: Any) -> bool:
 
 
 def _read_model(kind: Any, value: Any) -> Any:
-    """Read a parameter whose type msgspec does not know: a Pydantic model. A ValueError becomes an answer."""
+    """Read a parameter whose type msgspec does not support: a Pydantic model. A ValueError is reported to the model."""
     if not _is_pydantic(kind):
         raise ValueError(f"{getattr(kind, '__name__', kind)} cannot be read from JSON")
     try:
@@ -330,7 +334,7 @@ def _read_model(kind: Any, value: Any) -> Any:
 
 
 def _schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the JSON Schema of the arguments, without references: some platforms follow none."""
+    """Return the JSON Schema of the arguments, without references: some platforms do not resolve them."""
     components: dict[str, Any] = {}
 
     def of_model(kind: Any) -> dict[str, Any]:

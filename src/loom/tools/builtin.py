@@ -1,4 +1,4 @@
-"""The tools that Loom comes with."""
+"""The built-in tools."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def builtin_tools(
     variables: Sequence[str] = (),
     background: BackgroundProcesses | None = None,
 ) -> dict[str, Tool]:
-    """By name. `egress` is the gate that `fetch_url` and `screenshot` stand behind, `sandbox` the fence around
-    commands, `variables` are names of our environment that commands get besides the usual ones, and `background` holds
-    the processes of sessions that own none."""
+    """Return the tools by name. `egress` checks the requests of `fetch_url` and `screenshot`, `sandbox` confines
+    commands, `variables` are names of environment variables that commands get besides the usual ones, and `background`
+    has the processes of sessions that own none."""
     sandbox = sandbox or Sandbox()
     tools = (
         Tool(read_file, reads_only=True),

@@ -1,9 +1,9 @@
-"""What the user's rules are matched with when a shell command is judged.
+"""The subjects of a shell command, which the user's rules are matched against.
 
 A rule is a pattern such as `git *` or `rm *`. A command line is judged by every command that it runs, wrappers removed:
-each must be allowed, and each can be denied under every name that it goes by. So `/bin/rm x`, `env A=1 rm x`,
-`sh -c 'r\\m x'` and `find . -exec rm {} +` are all denied by `rm *`, and none of them is allowed by `env *`, `sh *` or
-`find *` alone. Arguments that are paths count as they are written and by what they resolve to.
+each must be allowed, and each can be denied under every name of it. So `/bin/rm x`, `env A=1 rm x`, `sh -c 'r\\m x'`
+and `find . -exec rm {} +` are all denied by `rm *`, and none of them is allowed by `env *`, `sh *` or `find *` alone.
+Arguments that are paths count as they are written and as they resolve.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from loom.tools.shell_syntax import UNKNOWN, ShellScript, parse_shell
 from loom.tools.shell_wrappers import git_command, inner_commands
 
 UNKNOWN_COMMAND: Final = UNKNOWN
-"""The subject of a command of which nothing is known: only a rule for everything allows it."""
+"""The subject of an unknown command: only a rule for everything allows it."""
 MAX_NESTING: Final = 8
 MAX_COMMANDS: Final = 500
 MAX_GLOB_WORDS: Final = 200
@@ -33,7 +33,7 @@ _IGNORED_FILES: Final = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/
 _TRANSPARENT: Final = frozenset(
     {"timeout", "nohup", "nice", "ionice", "time", "stdbuf", "command", "builtin", "setsid"}
 )
-"""Wrappers that change nothing about what runs behind them: a rule need allow only that."""
+"""Wrappers that do not affect the command after them: a rule need allow only that command."""
 _LONG_OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "rm": {"--recursive": "r", "--force": "f", "--dir": "d", "--verbose": "v"},
     "cp": {"--recursive": "r", "--force": "f", "--archive": "a"},
@@ -43,20 +43,20 @@ _LONG_OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "git": {"--force": "f", "--hard": "", "--all": "a", "--delete": "d"},
     "kill": {"--signal": "s"},
 }
-"""Other names of options, by program. An empty one has no short name."""
+"""Short names of long options, by program; empty if there is none."""
 
 
 class CommandSubjects(msgspec.Struct, frozen=True):
-    """`subjects` must all be allowed. By one of the `spellings` a rule can ask or deny, but not allow."""
+    """`subjects` must all be allowed. A rule that matches one of the `spellings` can ask or deny, but not allow."""
 
     subjects: tuple[str, ...]
     spellings: tuple[str, ...] = ()
     is_opaque: bool = False
-    """Whether it may run something that no subject names, so that a rule that denies cannot be sure to see it."""
+    """Whether it may run something that no subject covers, so that a rule that denies may miss it."""
 
 
 def command_subjects(command: str, workspace: Path) -> CommandSubjects:
-    """Return what rules are matched with for a shell command line that is run in `workspace`."""
+    """Return the subjects of a shell command line that is run in `workspace`."""
     found = _Found(os.path.realpath(workspace))
     found.add_script(command, 0)
     subjects = dict.fromkeys(found.subjects or [command])
@@ -96,7 +96,7 @@ class _Found:
                 self._add_file(file)
 
     def _note_folders(self, script: ShellScript) -> None:
-        """Where `cd` may have led when a later command runs; paths are resolved from each of these."""
+        """Add the folders that `cd` may change to before a later command; paths are resolved from each of them."""
         for found in script.commands:
             if found.words[0] not in ("cd", "pushd"):
                 continue
@@ -104,7 +104,7 @@ class _Found:
             if UNKNOWN in targets[0] or found.words[1:] == ("-",):
                 self.is_opaque = True
                 continue
-            folder = os.path.realpath(os.path.join(self._folders[-1], os.path.expanduser(targets[0])))  # noqa: PTH111, PTH118  text of a command, perhaps no path at all
+            folder = os.path.realpath(os.path.join(self._folders[-1], os.path.expanduser(targets[0])))  # noqa: PTH111, PTH118  text of a command, perhaps not a path
             if folder not in self._folders and len(self._folders) < MAX_NESTING:
                 self._folders.append(folder)
 
@@ -134,7 +134,7 @@ class _Found:
                 self.add_script(script, depth + 1)
 
     def _globbed(self, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        """As it is written, and with patterns replaced by the files that they match now."""
+        """Yield the words as written, and with patterns replaced by the files that they match now."""
         yield words
         expanded: list[str] = []
         for word in words:
@@ -148,9 +148,9 @@ class _Found:
     def _matches(self, word: str) -> list[str]:
         found: list[str] = []
         for folder in self._folders:
-            pattern = os.path.expanduser(word)  # noqa: PTH111  text of a command, perhaps no path at all
+            pattern = os.path.expanduser(word)  # noqa: PTH111  text of a command, perhaps not a path
             try:
-                matches = glob.iglob(pattern, root_dir=folder)  # noqa: PTH207  relative names are wanted as they are
+                matches = glob.iglob(pattern, root_dir=folder)  # noqa: PTH207  relative names are needed unchanged
                 found += sorted(itertools.islice(matches, MAX_GLOB_WORDS))
             except (OSError, ValueError):  # not a pattern of file names
                 continue
@@ -160,7 +160,7 @@ class _Found:
         subjects = self.subjects if is_required else self.spellings
         subjects.append(" ".join(words))
         if any(UNKNOWN in word.lstrip(UNKNOWN) for word in words[1:]):
-            # what follows a known beginning may lead anywhere: `src/$X` is not below src
+            # text after a known beginning may lead anywhere: `src/$X` is not below src
             subjects.append(" ".join("/" + UNKNOWN if UNKNOWN in word else word for word in words))
         self.is_opaque = self.is_opaque or any(UNKNOWN in word for word in words)
         forms = {words}
@@ -175,12 +175,12 @@ class _Found:
                 self.spellings += [" ".join(spelling) for spelling in _spellings((name, *form[1:]))]
 
     def _place(self, word: str, folder: str, *, real: bool) -> str:
-        """Return an argument that is a path, relative to the workspace where it is inside."""
+        """Return an argument that is a path relative to the workspace, if it is inside."""
         option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
         if not value or (word.startswith("-") and not equals) or UNKNOWN in value or len(value) > 4_096:
             return word
         is_path = "/" in value or value.startswith("~") or value in (".", "..")
-        path = os.path.join(folder, os.path.expanduser(value))  # noqa: PTH111, PTH118  text of a command, perhaps no path at all
+        path = os.path.join(folder, os.path.expanduser(value))  # noqa: PTH111, PTH118  text of a command, perhaps not a path
         if "://" in value or not (is_path or os.path.lexists(path)):
             return word
         place = os.path.realpath(path) if real else os.path.normpath(path)
@@ -188,7 +188,7 @@ class _Found:
         return f"{option}{equals}{inside}"
 
     def _add_file(self, file: str) -> None:
-        """A file that the shell itself opens, as it is written and as it really is."""
+        """Add a file that the shell itself opens, as written and as resolved."""
         if UNKNOWN in file:
             self._add_unknown()
             return
@@ -198,8 +198,8 @@ class _Found:
 
 @lru_cache(maxsize=1_000)
 def _names(program: str, root: str) -> tuple[str, ...]:
-    """Return every name that a program goes by: as it is written, without its folder, and what it is a link to."""
-    names = [program, os.path.basename(program)]  # noqa: PTH119  text of a command, perhaps no path at all
+    """Return every name of a program: as written, without its folder, and the target of its link."""
+    names = [program, os.path.basename(program)]  # noqa: PTH119  text of a command, perhaps not a path
     path = os.path.join(root, os.path.expanduser(program)) if "/" in program else shutil.which(program)  # noqa: PTH111, PTH118
     if path and len(path) < 4_096 and os.path.lexists(path):
         real = os.path.realpath(path)
@@ -209,8 +209,8 @@ def _names(program: str, root: str) -> tuple[str, ...]:
 
 
 def _spellings(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """The same command with its options first, joined, in every order, and with each argument alone: `rm -rf *` denies
-    `rm x -f -r`, and `cat .env` denies `cat a .env b`."""
+    """Yield the same command with its options first, joined, in every order, and with each argument alone: `rm -rf *`
+    denies `rm x -f -r`, and `cat .env` denies `cat a .env b`."""
     yield words
     if words[0] == "git":
         words = git_command(words)
@@ -238,7 +238,7 @@ def _spellings(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 
 def _sorted_words(program: str, words: tuple[str, ...]) -> tuple[list[str], list[str], list[str]]:
-    """Short flags without repetition, long options, and everything else."""
+    """Return short flags without repetition, long options, and all other words."""
     known = _LONG_OPTIONS.get(program, {})
     flags: list[str] = []
     options: list[str] = []

@@ -1,4 +1,4 @@
-"""run_command: a shell command in the workspace, after the user has agreed to it."""
+"""run_command: run a shell command in the workspace, after the user has approved it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_SECONDS: Final = 3_600
 MAX_KEPT_BYTES: Final = 1_000_000
 GRACE_SECONDS: Final = 2.0
 SHELL: Final = shutil.which("bash") or "/bin/sh"
-"""What models write commands for."""
+"""The shell that models write commands for."""
 _PROGRESS_SECONDS: Final = 1.0
 _DRAIN_SECONDS: Final = 0.5
 _READ_BYTES: Final = 65_536
@@ -37,7 +37,7 @@ _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class Output(msgspec.Struct):
-    """The beginning and the end of what a program prints; what is between is counted."""
+    """The beginning and the end of a program's output; the bytes between them are counted."""
 
     head: bytearray = msgspec.field(default_factory=bytearray)
     tail: bytearray = msgspec.field(default_factory=bytearray)
@@ -60,12 +60,13 @@ class Output(msgspec.Struct):
 
 
 def command_tool(sandbox: Sandbox, variables: Sequence[str] = ()) -> Tool:
-    """The tool with its fence. `variables` are names of our environment that commands get besides the usual ones."""
+    """Return the tool with its sandbox. `variables` are names of environment variables that commands get besides the
+    usual ones."""
 
     async def run_command(
         context: ToolContext,
         command: str,
-        timeout: int = DEFAULT_SECONDS,  # noqa: ASYNC109  the name that models know
+        timeout: int = DEFAULT_SECONDS,  # noqa: ASYNC109  the name that models use
         network: bool = False,
         unsandboxed: bool = False,
     ) -> ToolResult:
@@ -115,8 +116,8 @@ def command_tool(sandbox: Sandbox, variables: Sequence[str] = ()) -> Tool:
 
 
 class Leftovers:
-    """Counts what a command leaves behind in a process namespace that ends with it: the shell around the command looks
-    into its own /proc, where there is nothing but what belongs to the command."""
+    """Counts the processes that a command leaves in a process namespace that ends with it: the shell around the command
+    reads its own /proc, which contains only processes of the command."""
 
     def __init__(self) -> None:
         self._reading, self._writing = os.pipe()
@@ -127,9 +128,9 @@ class Leftovers:
         return (self._writing,)
 
     def counting(self, command: str) -> tuple[str, ...]:
-        """Return the words that run `command` in a shell, count, and give its exit code."""
+        """Return the command that runs `command` in a shell, counts, and exits with its exit code."""
         script = (
-            # what the outer shell has to say of a killed command is not the command's output
+            # messages of the outer shell about a killed command are not the command's output
             f'exec 8>&2 2>/dev/null; (exec 2>&8 8>&-; exec {SHELL} -c "$1"); code=$?; count=0; '
             "for folder in /proc/[0-9]*; do "
             'read -r facts 2>/dev/null < "$folder/stat" || continue; '
@@ -150,13 +151,13 @@ class Leftovers:
 
 
 def quiet_variables(names: Sequence[str]) -> dict[str, str]:
-    """Return what programs get besides the usual environment: to print plainly, and the variables of ours that
-    the user named."""
+    """Return variables besides the usual environment: those that make output plain, and those that the user
+    configured."""
     return {**_QUIET, **{name: os.environ[name] for name in names if name in os.environ}}
 
 
 def check_command(command: str) -> None:
-    """Raise ToolError for a command line that no shell can be given."""
+    """Raise ToolError for a command line that cannot be passed to a shell."""
     if not command.strip():
         raise ToolError("command is empty")
     if "\0" in command or clean_text(command) != command:
@@ -164,7 +165,7 @@ def check_command(command: str) -> None:
 
 
 async def _collect_output(running: RunningProgram, output: Output, seconds: float, context: ToolContext) -> bool:
-    """Collect what it prints until it ends; False when it had to be ended."""
+    """Collect the output until the program ends. Return False if it had to be ended."""
     newest = _NewestLine()
     reading = asyncio.create_task(_read(running, output, newest))
     reporting = asyncio.create_task(_report_progress(newest, context))
@@ -174,7 +175,7 @@ async def _collect_output(running: RunningProgram, output: Output, seconds: floa
         return True
     except TimeoutError:
         kill_group(running.process, signal.SIGTERM)
-        with contextlib.suppress(TimeoutError):  # who does not listen is killed
+        with contextlib.suppress(TimeoutError):  # a program that ignores SIGTERM is killed
             async with asyncio.timeout(GRACE_SECONDS):
                 await running.process.wait()
         return False
@@ -182,7 +183,7 @@ async def _collect_output(running: RunningProgram, output: Output, seconds: floa
         kill_group(running.process, signal.SIGKILL)
         raise
     finally:
-        # what it has printed is in the pipe; what it left running may hold the pipe open for ever
+        # the output is in the pipe; processes that are still running may keep the pipe open for ever
         await asyncio.wait([reading], timeout=_DRAIN_SECONDS)
         reading.cancel()
         reporting.cancel()
@@ -190,7 +191,7 @@ async def _collect_output(running: RunningProgram, output: Output, seconds: floa
 
 
 class _NewestLine:
-    """The end of what a program printed last; read as text only when it is shown."""
+    """The end of the newest output; decoded only when it is shown."""
 
     tail = b""
 
@@ -205,7 +206,7 @@ async def _read(running: RunningProgram, output: Output, newest: _NewestLine) ->
 
 
 async def _report_progress(newest: _NewestLine, context: ToolContext) -> None:
-    """Report the newest line at most once in `_PROGRESS_SECONDS`, also of a program that is silent after it."""
+    """Report the newest line at most once in `_PROGRESS_SECONDS`, also if the program is silent after it."""
     shown = ""
     while True:
         await asyncio.sleep(_PROGRESS_SECONDS)
@@ -234,17 +235,17 @@ def _answer(
 
 
 def _signal_name(code: int) -> str:
-    """Return what a shell means by a code over 128."""
+    """Return the name of the signal that a shell reports by an exit code over 128."""
     names = {number.value: number.name for number in signal.Signals}
     return f": ended by {names[code - 128]}" if code - 128 in names else ""
 
 
 def _readable(data: bytes) -> str:
-    """Without colours and cursor movements; of a line that was drawn over itself, what stood there last."""
+    """Return the output without colours and cursor movements; of a line that was overwritten, only its last content."""
     text = _ESCAPES.sub("", data.decode("utf-8", "replace").replace("\r\n", "\n"))
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return _CONTROLS.sub("", "\n".join(lines))
 
 
 run_command: Final = command_tool(Sandbox())
-"""With the usual settings."""
+"""The tool with default settings."""

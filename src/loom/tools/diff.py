@@ -1,5 +1,5 @@
-"""What changed in a text, as a unified diff. Pure, and quick on any text: only what is between the first and the last
-difference is compared, and where that is too much, it is given as removed and added."""
+"""The changes of a text, as a unified diff. Pure, and fast on any text: only the lines between the first and the last
+difference are compared; if those are too many, they are shown as removed and added."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import msgspec
 
 CONTEXT_LINES: Final = 3
 _MAX_COMPARED: Final = 4_000_000
-"""Lines of one side times lines of the other."""
+"""The maximum product of the line counts of both sides."""
 _Change: TypeAlias = tuple[int, int, int, int]
 """Lines a to b of the old text become lines c to d of the new one, counted from zero, end exclusive."""
 
 
 class Diff(msgspec.Struct, frozen=True):
     text: str
-    """Empty where nothing changed."""
+    """Empty if nothing changed."""
     added: int
     removed: int
 
 
 def unified_diff(old: str, new: str, name: str) -> Diff:
-    """`name` stands in the header, for a file that is new and for one that was changed alike."""
+    """Return the diff. `name` is in the header of new and changed files alike."""
     before, after = list(io.StringIO(old, newline="\n")), list(io.StringIO(new, newline="\n"))
     changes = _changes(before, after)
     added = sum(d - c for _, _, c, d in changes)
@@ -54,7 +54,7 @@ def _changes(before: list[str], after: list[str]) -> list[_Change]:
 
 
 def _groups(changes: list[_Change]) -> list[list[_Change]]:
-    """Changes that are so near that their contexts touch belong together."""
+    """Group changes that are so near that their contexts touch."""
     groups = [[changes[0]]]
     for change in changes[1:]:
         if change[0] - groups[-1][-1][1] <= 2 * CONTEXT_LINES:

@@ -1,4 +1,5 @@
-"""What a docstring says of a function and of its parameters: Google, NumPy and Sphinx style, and plain `name: text`."""
+"""Parse docstrings: the descriptions of a function and its parameters, in Google, NumPy and Sphinx style, and as plain
+`name: text`."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class Docstring(msgspec.Struct, frozen=True):
 
 
 def parse_docstring(text: str, names: Collection[str]) -> Docstring:
-    """Return the description and what is said of the parameters `names`; every other line stays in the description."""
+    """Return the description and the descriptions of the parameters `names`; every other line stays in the
+    description."""
     lines = inspect.cleandoc(text).splitlines()
     rest: list[str] = []
     described: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Get what a URL names: through the egress gate, within bounds of size, time and expansion."""
+"""Download a URL: through the egress gate, within limits of size, time and expansion."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _HEADERS: Final = (
 
 
 class Download(msgspec.Struct, frozen=True, kw_only=True):
-    """`url` is where it was found after redirects; `declared` is the type that the server claims."""
+    """`url` is the final URL after redirects; `declared` is the type that the server declares."""
 
     url: str
     data: bytes
@@ -50,8 +50,8 @@ async def download(
     seconds: float = DEADLINE_SECONDS,
     moved: Callable[[Destination], Awaitable[None]] | None = None,
 ) -> Download:
-    """Unsupported, Unreadable or TooLarge where that cannot or must not be. `moved` may refuse a host that a redirect
-    leads to, before anything is sent to it; the time that it takes does not count."""
+    """Return the content of a URL. Raise Unsupported, Unreadable or TooLarge if it cannot or must not be downloaded.
+    `moved` may refuse the host of a redirect before anything is sent to it; its time does not count."""
     import httpcore2
 
     place = destination_of(url)
@@ -78,7 +78,7 @@ async def download(
 
 
 async def _request(pool: httpcore2.AsyncConnectionPool, place: Destination, max_bytes: int) -> Download | Destination:
-    """Return what is there, or where it has moved to."""
+    """Return the content, or the target of a redirect."""
     async with pool.stream("GET", place.url, headers=[("Host", place.origin), *_HEADERS]) as response:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
         if response.status in _REDIRECTS and "location" in headers:
@@ -91,7 +91,8 @@ async def _request(pool: httpcore2.AsyncConnectionPool, place: Destination, max_
 
 
 async def _body(stream: AsyncIterator[bytes], headers: dict[str, str], place: Destination, max_bytes: int) -> bytes:
-    """Counted while it arrives and while it expands; what is announced as too large is not even begun."""
+    """Return the body. It is counted while it arrives and while it expands; if its announced size is too large, it is
+    not read."""
     announced = headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > max_bytes:
         raise _too_large(place, max_bytes, int(announced))
@@ -106,28 +107,29 @@ async def _body(stream: AsyncIterator[bytes], headers: dict[str, str], place: De
         if received > max_bytes:
             raise _too_large(place, max_bytes)
         try:
-            # off the event loop: a few bytes can expand to all that is allowed
+            # off the event loop: a few bytes can expand to the limit
             data += chunk if inflation is None else await asyncio.to_thread(inflation.add, chunk, max_bytes - len(data))
         except zlib.error:
             raise Unreadable(f"{place.origin} sends damaged data", hint="Try again later.") from None
         if len(data) > max_bytes:
             raise _too_large(place, max_bytes)
         if inflation is not None and inflation.is_over:
-            break  # what comes behind the end of the data belongs to nothing
+            break  # bytes after the end of the data are ignored
     return bytes(data)
 
 
 class Inflation:
-    """A gzip or deflate body while it arrives: several gzip members after each other are one body, as everywhere."""
+    """Decompresses a gzip or deflate body while it arrives: several gzip members in a row are one body, as in other
+    programs."""
 
     def __init__(self) -> None:
         self._inflate = zlib.decompressobj(_EITHER_HEADER)
         self._kept = b""
         self.is_over = False
-        """Whether bytes came behind the end that are no further member."""
+        """Whether bytes followed the end that are not another member."""
 
     def add(self, chunk: bytes, most: int) -> bytes:
-        """Return what `chunk` expands to, at most one byte more than `most`. Raises zlib.error where it is damaged."""
+        """Return the decompressed `chunk`, at most one byte more than `most`. Raise zlib.error if it is damaged."""
         made: list[bytes] = []
         size = 0
         chunk = self._kept + chunk
@@ -137,7 +139,7 @@ class Inflation:
                 if chunk[:2] == _GZIP_MAGIC:
                     self._inflate = zlib.decompressobj(_EITHER_HEADER)
                 elif len(chunk) < 2 and chunk == _GZIP_MAGIC[:1]:
-                    self._kept = chunk  # half of a beginning, perhaps
+                    self._kept = chunk  # perhaps the first half of a header
                     break
                 else:
                     self.is_over = True
@@ -155,17 +157,17 @@ def _too_large(place: Destination, max_bytes: int, announced: int = 0) -> TooLar
 
 
 def _name(place: Destination) -> str:
-    """Return the last part of the path, or the host where there is none."""
+    """Return the last part of the path, or the host if the path is empty."""
     return PurePosixPath(unquote(urlsplit(place.url).path)).name or place.host
 
 
 def gate_backend(egress: Egress) -> httpcore2.AsyncNetworkBackend:
-    """Return how to connect: through `egress`, and not otherwise."""
+    """Return a network backend that connects only through `egress`."""
     import httpcore2
     from httpcore2 import AnyIOBackend
 
     class Gate(httpcore2.AsyncNetworkBackend):
-        """Connects to addresses that the gate has judged, and to nothing else. TLS still checks the name."""
+        """Connects only to addresses that the gate has checked. TLS still checks the name."""
 
         async def connect_tcp(
             self,

@@ -1,8 +1,8 @@
-"""Which addresses may be asked, and the connection to exactly the address that was checked.
+"""The egress gate: which addresses may be contacted, and the connection to exactly the address that was checked.
 
-A model, a web page or a file can name any URL. So every URL is read strictly, its host is resolved once, the
-addresses are judged, and the connection goes to a judged address: a name that answers differently the second time, a
-redirect or an odd way to write 127.0.0.1 changes nothing. Each hop of a redirect goes through the same gate.
+A model, a web page or a file can contain any URL. So every URL is parsed strictly, its host is resolved once, the
+addresses are checked, and the connection uses a checked address: a name that resolves differently the second time, a
+redirect or an unusual spelling of 127.0.0.1 has no effect. Each hop of a redirect passes the same gate.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ILLEGAL: Final = re.compile(r"[\x00-\x20\x7f\\\u00ad\u200b-\u200f\u2028-\u202e\
 _NUMERIC: Final = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*", re.IGNORECASE)
 _HOST: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
 
-# Not reachable for everybody: special-purpose registries of IANA, and the metadata services of clouds.
+# Not public: special-purpose registries of IANA, and the metadata services of clouds.
 _CLOSED_4_WORDS: Final = (
     "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 "
     "192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.168.0.0/16 192.175.48.0/24 198.18.0.0/15 "
@@ -44,11 +44,11 @@ _EMBEDDING: Final = tuple(
     (ipaddress.IPv6Network(network), shift)
     for network, shift in (("::ffff:0:0/96", 0), ("::/96", 0), ("64:ff9b::/96", 0), ("2002::/16", 80))
 )
-"""IPv6 networks that carry an IPv4 address, and how many bits are behind it."""
+"""IPv6 networks that contain an IPv4 address, and the number of bits after it."""
 
 
 class Destination(msgspec.Struct, frozen=True):
-    """Where a URL points, in one spelling."""
+    """The target of a URL, in one spelling."""
 
     url: str
     scheme: str
@@ -58,12 +58,12 @@ class Destination(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> str:
-        """`example.com`, or `localhost:8000` where the port is not the usual one."""
+        """`example.com`, or `localhost:8000` if the port is not the default one."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
     def redirect_to(self, location: str) -> Destination:
-        """Return where a redirect leads; never from https back to http."""
+        """Return the target of a redirect. Raise for a redirect from https to http."""
         place = destination_of(urljoin(self.url, location))
         if self.scheme == "https" and place.scheme == "http":
             raise Unsupported(f"{self.origin} redirects to an address without encryption: {place.origin}")
@@ -71,14 +71,14 @@ class Destination(msgspec.Struct, frozen=True):
 
 
 class Egress(msgspec.Struct, frozen=True, kw_only=True):
-    """The gate. `allow` are hosts (`localhost:8000`, `intranet`) and networks (`10.1.0.0/16`) that may be asked besides
-    the public internet; a host with a port allows that port alone."""
+    """The gate. `allow` are hosts (`localhost:8000`, `intranet`) and networks (`10.1.0.0/16`) that may be contacted
+    besides the public internet; a host with a port allows only that port."""
 
     allow: tuple[str, ...] = ()
     resolve: Resolve = msgspec.field(default_factory=lambda: resolve_host)
 
     async def addresses(self, host: str, port: int) -> tuple[Address, ...]:
-        """Return the addresses of a host that may be asked. Unsupported where there is none."""
+        """Return the addresses of a host that may be contacted. Raise Unsupported if there is none."""
         found = await self._resolve(host, port)
         allowed = tuple(address for address in found if self._is_allowed(host, port, address))
         if not allowed:
@@ -86,24 +86,25 @@ class Egress(msgspec.Struct, frozen=True, kw_only=True):
         return allowed
 
     def check_known(self, host: str, port: int) -> None:
-        """Raise Unsupported for a host that can be judged without asking a resolver: nothing leaves this machine."""
+        """Raise Unsupported for a forbidden host that can be checked without a resolver: nothing leaves this
+        machine."""
         known = known_addresses(host)
         if known and not any(self._is_allowed(host, port, address) for address in known):
             raise _not_public(host, known[0])
 
     async def connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Return a connection to one of them: the address that was judged is the address that is connected."""
+        """Return a connection to one of the allowed addresses: the checked address is the one that is connected."""
         addresses = await self.addresses(host, port)
         for address in addresses[:4]:
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     return await asyncio.open_connection(str(address), port)
-            except OSError:  # TimeoutError is one: the next address may answer
+            except OSError:  # TimeoutError is an OSError: the next address may respond
                 continue
         raise Unreadable(f"{host} does not answer on port {port}", hint="Check the address, or try again later.")
 
     async def allow_this_machine(self, host: str, port: int) -> Egress | None:
-        """The same gate, open to this host and port besides, where that is this machine; None where it is not."""
+        """Return a gate that also allows this host and port if the host is this machine, else None."""
         found = await self._resolve(host, port)
         if not all(_plain(address).is_loopback for address in found):
             return None
@@ -133,18 +134,18 @@ class Egress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def resolve_host(host: str, port: int) -> list[str]:
-    """Return what the system's resolver says."""
+    """Return the addresses from the system's resolver."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 def is_address(url: str) -> bool:
-    """Return whether it is meant as an address, and not as the path of a file."""
+    """Return whether `url` is a URL and not the path of a file."""
     return "://" in url[:_SCHEME_CHARS]
 
 
 def destination_of(url: str) -> Destination:
-    """Read a URL strictly: http or https, a host, nothing that two programs could read differently."""
+    """Parse a URL strictly: http or https, a host, nothing that two programs could read differently."""
     shown = url[:200]
     if _ILLEGAL.search(url):
         raise Unsupported(f"{shown!r} holds characters that do not belong into a URL", hint="Percent-encode them.")
@@ -167,7 +168,7 @@ def destination_of(url: str) -> Destination:
 
 
 def _host(host: str, shown: str) -> str:
-    """In ASCII, without a dot at the end; numeric addresses only as everybody writes them."""
+    """Return the host in ASCII, without a trailing dot; raise for unusual spellings of numeric addresses."""
     try:
         literal = ipaddress.ip_address(host)
     except ValueError:
@@ -188,7 +189,7 @@ def _host(host: str, shown: str) -> str:
 
 
 def is_public(address: Address) -> bool:
-    """Return whether everybody can reach it, so that asking it tells nothing about the network that Loom is in."""
+    """Return whether an address is public, so that contacting it reveals nothing about the local network."""
     plain = _plain(address)
     if isinstance(plain, ipaddress.IPv4Address):
         return not any(plain in network for network in _CLOSED_4)
@@ -196,7 +197,7 @@ def is_public(address: Address) -> bool:
 
 
 def _plain(address: Address) -> Address:
-    """Return the IPv4 address inside an IPv6 one, where there is one."""
+    """Return the IPv4 address inside an IPv6 address, if there is one."""
     if isinstance(address, ipaddress.IPv6Address) and not (address.is_loopback or address.is_unspecified):
         for network, shift in _EMBEDDING:
             if address in network:
@@ -205,7 +206,7 @@ def _plain(address: Address) -> Address:
 
 
 def known_addresses(host: str) -> tuple[Address, ...]:
-    """Return the addresses that a host has for everybody: a numeric one, and `localhost`. Empty for other names."""
+    """Return the addresses that need no resolver: a numeric one, and those of `localhost`. Empty for other names."""
     literal = _literal(host)
     if literal is not None:
         return (literal,)
@@ -214,7 +215,7 @@ def known_addresses(host: str) -> tuple[Address, ...]:
 
 
 def is_this_machine(host: str) -> bool:
-    """Return whether a host is this machine, as far as its name tells."""
+    """Return whether a host is this machine, judged by its name."""
     known = known_addresses(host)
     return bool(known) and all(_plain(address).is_loopback for address in known)
 

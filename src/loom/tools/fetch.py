@@ -1,4 +1,4 @@
-"""fetch_url: a page as readable text; pictures, PDFs, office files and sound as content that the model sees."""
+"""fetch_url: a page as readable text; images, PDFs, office files and audio as content that the model sees."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TOLD: Final = "the address is sent to that host"
 
 
 def fetch_tool(egress: Egress) -> Tool:
-    """Return the tool, behind a gate of its own."""
+    """Return the tool with its own gate."""
 
     async def fetch_url(context: ToolContext, url: str) -> list[ContentBlock]:
         """Get a web page as readable text, or an image, PDF, office file or audio as content you can look at.
@@ -42,8 +42,9 @@ def fetch_tool(egress: Egress) -> Tool:
 
 
 async def fetch_content(context: ToolContext, url: str, egress: Egress) -> list[ContentBlock]:
-    """A URL can carry out what was read elsewhere, so the user is asked for every host, also for one that a redirect
-    leads to. A host name alone can carry it out too: no name is resolved before the answer."""
+    """Fetch a URL and return its content as blocks. A URL can leak data that was read elsewhere, so the user must
+    approve every host, also the host of a redirect. A host name alone can leak data too: no name is resolved before the
+    approval."""
     place = destination_of(url)
     egress.check_known(place.host, place.port)
     await context.approve(f"fetch from {place.origin}", why=_TOLD)
@@ -84,7 +85,7 @@ def _text(found: Download, name: str, media_type: str, limits: IntakeLimits) -> 
 
 
 def _page(text: str, url: str, limits: IntakeLimits) -> PageText:
-    """Parsed in a worker: a page can be made so that parsing it never ends."""
+    """Parse the page in a worker: a page can be written so that parsing never ends."""
     result, _ = text_worker_pool().call(
         msgspec.msgpack.encode(PageJob(url)),
         text.encode("utf-8", "replace"),

@@ -1,8 +1,8 @@
-"""write_file, edit_file and multi_edit: change files of the workspace, and show what changed.
+"""write_file, edit_file and multi_edit: change files of the workspace, and show the changes.
 
-A file is compared with what was read just before it is replaced. Where the session keeps records, a file that changed
-since the model read it, or that it never read, is held back once; and the bytes before each write are kept, so that
-`undo.restore` can bring them back.
+Just before a file is replaced, it is compared with the version that was read. If the session keeps records, a change of
+a file that the model never read, or that changed since, is refused once; and the bytes before each write are kept, so
+that `undo.restore` can restore them.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 class NewText(msgspec.Struct, frozen=True):
-    """What a file is to hold, and in how many places that differs on purpose."""
+    """The new content of a file, and the number of intended changes."""
 
     text: str
     places: int = 0
 
 
 def _check_place(context: FileContext, arguments: dict[str, Any]) -> None:
-    """Raise ToolError for a call that cannot succeed: a path that is never written (outside the workspace, not a file
-    at all), or a file that is not as the model knows it. The user is not asked about such a call."""
+    """Raise ToolError for a call that cannot succeed: a path that is never written (outside the workspace, or not a
+    file), or a file that differs from the version that the model read. No approval is requested for such a call."""
     path = str(arguments["path"])
     why = needs_approval(context.workspace, path)
     found = original(context.workspace, path)
     if found is None and not is_inside(context.workspace, path):
         raise ToolError(f"{path} is outside the workspace, and only files inside are written")
-    # The refusal shows the file, so without an approval it comes only where the model may read it anyway.
+    # The error shows the file, so without an approval it is raised only if the model may read the file anyway.
     if found is not None and not why and isinstance(context, RecordsFiles) and context.may_show(found.path):
         _check_known(context, found, path)
 
@@ -78,7 +78,7 @@ def _edit_preview(workspace: Path, arguments: dict[str, Any]) -> str:
 
 
 def _preview(path: str, diff: Diff, *, is_new: bool) -> str:
-    """Return the diff, whole where that can be read at all."""
+    """Return the diff, complete if it is short enough to read."""
     text = clean_text(diff.text)
     if not text:
         return f"{path}: {'a new, empty file' if is_new else 'nothing would change'}"
@@ -110,7 +110,7 @@ async def write_file(context: FileContext, path: str, content: str) -> ToolResul
 
 
 @tool(danger="ask", preview=_edit_preview, precheck=_check_place)
-async def edit_file(context: FileContext, path: str, old: str, new: str, all: bool = False) -> ToolResult:  # noqa: A002  the names that models know
+async def edit_file(context: FileContext, path: str, old: str, new: str, all: bool = False) -> ToolResult:  # noqa: A002  the names that models use
     """Replace a passage of a text file. The passage must occur exactly once, unless all is true.
 
     path: the file, relative to the workspace
@@ -158,7 +158,8 @@ def _existing(workspace: Path, path: str) -> OriginalFile:
 
 
 def _apply(found: OriginalFile, edits: Sequence[Edit], path: str) -> NewText:
-    """Return the text after all edits, each on what the ones before it made; a ToolError names the one that fails."""
+    """Return the text after all edits, each applied to the result of the previous ones. Raise a ToolError that names
+    the edit that fails."""
     text, places = found.text, 0
     for number, edit in enumerate(edits, 1):
         old, new = clean_text(edit.old), clean_text(edit.new)
@@ -174,7 +175,7 @@ def _apply(found: OriginalFile, edits: Sequence[Edit], path: str) -> NewText:
 
 
 async def _ask(context: FileContext, path: str) -> None:
-    """The call itself was approved; some places deserve a second thought."""
+    """Ask for another approval if the path is special; the call itself was approved."""
     if why := needs_approval(context.workspace, path):
         await context.approve(f"write {path}", why=why)
 
@@ -201,7 +202,7 @@ async def _note(
     text: str,
     write: Callable[[], None] | None = None,
 ) -> FileChange:
-    """Keep what was there, write, and remember what is there now. Bytes are on disk before they are replaced."""
+    """Keep the old bytes, write, and record the new ones. The old bytes are on disk before they are replaced."""
     before = None if found is None else found.digest
     is_kept = isinstance(context, RecordsFiles)
     if is_kept and found is not None:
@@ -226,7 +227,7 @@ def _keep_line_ends(found: OriginalFile, content: str) -> str:
 
 
 def _diff_result(path: str, diff: Diff, what: str, change: FileChange) -> ToolResult:
-    """The diff is for the model to check itself, and for interfaces to draw; `change` is for undo."""
+    """Return the result. The diff lets the model check its change and interfaces show it; `change` is for undo."""
     text = clean_text(diff.text)
     is_cut = len(text) > _MAX_DATA_CHARS
     data = {

@@ -1,4 +1,4 @@
-"""list_files: what is in the workspace, as much of it as can be read at a glance."""
+"""list_files: the files of the workspace, limited to a readable length."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _is_wanted(entry: FileEntry, wanted: Pattern | None) -> bool:
 
 
 def _line(entry: FileEntry, *, by_name: bool) -> ListingLine:
-    """`find_by_name`: there are too many to open each of them."""
+    """Return the line of an entry. `by_name` means that there are too many files to open each of them."""
     match entry.kind:
         case "folder":
             kind = "folder"
@@ -99,7 +99,7 @@ def _line(entry: FileEntry, *, by_name: bool) -> ListingLine:
 
 
 def _kind(entry: FileEntry) -> str:
-    """By the first bytes; what only the end of an archive tells is taken from the name."""
+    """Return the kind by the first bytes; if only the end of an archive would show it, by the name."""
     if not entry.size_bytes:
         return "empty"
     name = entry.parts[-1]
@@ -118,8 +118,8 @@ def _label(media_type: str) -> str:
 
 
 def _fitting(lines: list[ListingLine], asked: str) -> tuple[list[str], list[str]]:
-    """Return all lines where they fit; else as many levels as do, with the files of deeper ones counted; else the
-    first."""
+    """Return all lines if they fit; otherwise as many levels as fit, with a count of the files below; otherwise the
+    first lines."""
     if len(lines) <= MAX_LINES:
         return [_format_line(line, {}) for line in lines], []
     below = Counter(line.parts[:level] for line in lines if not line.is_folder for level in range(1, len(line.parts)))

@@ -1,7 +1,8 @@
-"""What a session has read and written: an edit of a file that changed since, or that was never read, is refused once.
+"""The files that a session has read and written: an edit of a file that changed since, or that was never read, is
+refused once.
 
-A context that offers `file_records` and `keep_bytes` (`RecordsFiles`) takes part; without them edits are not refused
-and cannot be undone.
+This requires a context with `file_records` and `keep_bytes` (`RecordsFiles`); without them edits are not refused and
+cannot be undone.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from loom.errors import ToolError
 from loom.tools.diff import unified_diff
 
 MAX_KEPT_CHARS: Final = 4_000_000
-"""Of the texts that differences are shown against, all files of a session together."""
+"""The limit for the texts that differences are shown against, for all files of a session together."""
 MAX_FILES: Final = 10_000
 MAX_STORED: Final = 1_000
-"""How many files, the newest, are stored with the session."""
+"""The maximum number of files, the newest, that are stored with the session."""
 _STORED_DIGITS: Final = 24
 _MAX_SHOWN_CHARS: Final = 4_000
 
@@ -33,16 +34,17 @@ class _KnownFile(msgspec.Struct):
 
 
 class FileRecords:
-    """Which bytes of which files the model has seen. One for each session; `setting` is what is stored of it."""
+    """The versions of files that the model has seen. One object per session; `setting` returns the part that is
+    stored."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Path, _KnownFile] = OrderedDict()
         self._chars = 0
         self.is_changed = False
-        """Whether something was noted since `setting` was called."""
+        """Whether something was recorded since `setting` was called."""
 
     def note(self, path: Path, data: bytes, text: str | None = None) -> None:
-        """Remember that the model knows the file as `data`; `text` is kept to show differences later."""
+        """Record that the model has seen the file as `data`; `text` is kept to show differences later."""
         self._note(path, _mark(data), text)
         self.is_changed = True
 
@@ -58,18 +60,19 @@ class FileRecords:
             oldest.text = None
 
     def forget(self, path: Path) -> None:
-        """Drop what is known of a file that is gone."""
+        """Drop the record of a deleted file."""
         old = self._known.pop(path, None)
         self._chars -= len(old.text) if old is not None and old.text is not None else 0
 
     def setting(self) -> dict[str, str]:
-        """Return what is stored with the session: path → the first digits of the digest, the newest files."""
+        """Return the data to store with the session: path → the first digits of the digest, of the newest files."""
         self.is_changed = False
         newest = list(self._known.items())[-MAX_STORED:]
         return {str(path): known.mark for path, known in newest}
 
     def load(self, setting: Mapping[str, Any]) -> None:
-        """Take up what was stored, in this process or another one. Texts stay where they still fit."""
+        """Replace the records by stored ones, of this process or another. Texts are kept if their digest still
+        matches."""
         old = {path: known for path, known in self._known.items() if known.text is not None}
         self._known.clear()
         self._chars = 0
@@ -80,7 +83,7 @@ class FileRecords:
         self.is_changed = False
 
     def check(self, path: Path, data: bytes, text: str, name: str) -> None:
-        """Raise ToolError if the file is not as the model knows it. It counts as known then: the next try passes."""
+        """Raise ToolError if the file is not as the model has seen it, and record it: the next attempt passes."""
         known = self._known.get(path)
         if known is not None and known.mark == _mark(data):
             return
@@ -115,7 +118,7 @@ def _cut(text: str) -> str:
 
 @runtime_checkable
 class RecordsFiles(Protocol):
-    """A context that remembers what was read, and keeps the bytes that a write replaces."""
+    """A context that records the files that were read, and keeps the bytes that a write replaces."""
 
     @property
     def file_records(self) -> FileRecords: ...
@@ -125,5 +128,5 @@ class RecordsFiles(Protocol):
         ...
 
     async def keep_bytes(self, data: bytes) -> str:
-        """Store bytes as they are and return their digest."""
+        """Store bytes unchanged and return their digest."""
         ...

@@ -1,4 +1,4 @@
-"""search_files: a regular expression over the text files of the workspace."""
+"""search_files: search the text files of the workspace for a regular expression."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class FileBatch(msgspec.Struct):
 
 
 class FileSearch(msgspec.Struct, kw_only=True):
-    """What a search has come to so far."""
+    """The state of a search."""
 
     pattern: str
     limit: int
@@ -95,7 +95,7 @@ class FileSearch(msgspec.Struct, kw_only=True):
     large: int = 0
     secret: int = 0
     kept_back: int = 0
-    """By the user's rules."""
+    """The number of files that the user's rules exclude."""
     is_cut: bool = False
     show: Literal["lines", "files", "count"] = "lines"
     around: int = 0
@@ -109,12 +109,12 @@ class FileSearch(msgspec.Struct, kw_only=True):
         return self.matches > self.limit and self.show != "count"
 
 
-async def search_files(  # noqa: PLR0917  a tool's parameters are given by name
+async def search_files(  # noqa: PLR0917  a tool's parameters are passed by name
     context: ToolContext,
     pattern: str,
     path: str = ".",
     glob: str = "",
-    type: str = "",  # noqa: A002  the name that models know
+    type: str = "",  # noqa: A002  the name that models use
     show: Literal["lines", "files", "count"] = "lines",
     around: int = 0,
     multiline: bool = False,
@@ -178,7 +178,7 @@ class _Tree(msgspec.Struct, frozen=True):
     workspace: Path
 
     def is_secret(self, entry: FileEntry) -> bool:
-        """Return whether a file may hold secrets, by its name or as a hard link to one that may."""
+        """Return whether a file may contain secrets, by its name or as a hard link to one that may."""
         if _is_secret_name(entry.parts):
             return True
         if entry.linked is None:
@@ -191,9 +191,8 @@ class _Tree(msgspec.Struct, frozen=True):
 
 
 def _batches(search: FileSearch, tree: _Tree) -> Iterator[FileBatch]:
-    """Yield the files in portions that are worth a message to the worker. Where ripgrep is installed, files in which it
-    found nothing are not even opened; where it is not, those without the text that every match must contain are not
-    looked at further."""
+    """Yield the files in batches that are worth a message to the worker. If ripgrep is installed, files without a match
+    are not opened; if it is not, files without the text that every match must contain are skipped."""
     prefix = "" if tree.asked.strip("./") == "" and not tree.asked.startswith("/") else tree.asked.rstrip("/") + "/"
     literal = required_literal(search.pattern)
     batch = FileBatch([], bytearray(), [])
@@ -219,13 +218,13 @@ def _batches(search: FileSearch, tree: _Tree) -> Iterator[FileBatch]:
 
 
 def _may_be_wide(data: bytes) -> bool:
-    """Return whether it may be text with more than one byte for each letter, or no text at all."""
+    """Return whether `data` may be text with more than one byte per character, or not text at all."""
     return data[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in data[:8192]
 
 
 def _entries(search: FileSearch, tree: _Tree, literal: bytes | None) -> Iterator[FileEntry]:
-    """Yield every file that is searched; with ripgrep, those that can hold a match. Where rules of the user keep files
-    back, all are walked through, so that how many there are says nothing about what is in them."""
+    """Yield every file to search; with ripgrep, those that can contain a match. If the user's rules exclude files, all
+    files are walked, so that the number of excluded files reveals nothing about their content."""
     wanted = parse_glob(tree.glob) if tree.glob else None
     found = _find_candidates(search, tree, literal) if tree.context.reads_all else None
     if found is None:
@@ -309,7 +308,7 @@ def _search(search: FileSearch, batches: Iterator[FileBatch]) -> None:
 
 
 def _search_batch(job: SearchJob, data: bytes, limits: IntakeLimits, seconds: float) -> tuple[Match, ...]:
-    """The worker knows nothing about earlier batches, so every one has an identity of its own."""
+    """Search a batch in the worker. The worker keeps nothing of earlier batches, so every batch has its own digest."""
     try:
         result, _ = text_worker_pool().call(
             msgspec.msgpack.encode(job),
@@ -339,7 +338,7 @@ def _take(search: FileSearch, batch: FileBatch, found: tuple[Match, ...]) -> Non
 
 
 def _shown_match(search: FileSearch, name: str, match: Match) -> Iterator[str]:
-    """As grep writes them: `file:12: match`, `file-13- line beside it`, and `--` between places."""
+    """Yield lines as grep writes them: `file:12: match`, `file-13- line beside it`, and `--` between places."""
     first, *further = match.text.split("\n")
     rows = [(match.line - len(match.before) + at, line, "-") for at, line in enumerate(match.before)]
     rows += [(match.line, first, ":"), *((match.line + at, line, ":") for at, line in enumerate(further, 1))]
@@ -350,7 +349,7 @@ def _shown_match(search: FileSearch, name: str, match: Match) -> Iterator[str]:
             yield "--"
     for number, line, mark in rows:
         if search.last_shown[0] == name and number <= search.last_shown[1]:
-            if mark == ":":  # it was shown as a neighbour of the match before
+            if mark == ":":  # it was shown as context of the previous match
                 _mark_as_match(search, name, number, line)
             continue
         search.last_shown = (name, number)

@@ -1,6 +1,7 @@
-"""Walk a folder as a reader would: without what `.gitignore` leaves out, never through a link, within bounds.
+"""Walk a folder without the files that `.gitignore` excludes, never through a link, within limits.
 
-Every folder is opened below its parent's descriptor, so a folder that is swapped for a link meanwhile leads nowhere.
+Every folder is opened relative to its parent's descriptor, so a folder that is replaced by a link meanwhile is not
+followed.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O
 
 
 class FileEntry(msgspec.Struct, frozen=True):
-    """Something in a folder. It can be opened while the walk stands at it."""
+    """An entry of a folder. It can be opened while it is the current entry of the walk."""
 
     parts: tuple[str, ...]
     kind: EntryKind
     size_bytes: int
     target: str
-    """Where a link points."""
+    """The target of a link."""
     descriptor: int
-    """Of the folder that it is in."""
+    """The descriptor of its folder."""
     linked: tuple[int, int] | None = None
     """Device and inode, if the file has other names (hard links)."""
 
@@ -45,7 +46,7 @@ class FileEntry(msgspec.Struct, frozen=True):
         return "/".join(self.parts)
 
     def read(self, most_bytes: int) -> bytes | None:
-        """Return the beginning of a regular file, or None where it is gone, has become something else or may not be
+        """Return the beginning of a regular file, or None if it was deleted, has become something else or cannot be
         read."""
         try:
             descriptor = os.open(self.parts[-1], _FILE, dir_fd=self.descriptor)
@@ -63,8 +64,8 @@ class FileEntry(msgspec.Struct, frozen=True):
 
 @contextmanager
 def below(descriptor: int, parts: Sequence[str]) -> Generator[int | None]:
-    """Yield the folder that `parts` name below an open one, opened step by step and never through a link; None where it
-    is gone."""
+    """Yield the folder `parts` below an open one, opened step by step and never through a link; None if it does not
+    exist."""
     opened: list[int] = []
     found: int | None = descriptor
     try:
@@ -72,7 +73,7 @@ def below(descriptor: int, parts: Sequence[str]) -> Generator[int | None]:
             for part in parts:
                 opened.append(os.open(part, _FOLDER, dir_fd=found))
                 found = opened[-1]
-        except OSError:  # gone, forbidden, or no folder any more
+        except OSError:  # deleted, forbidden, or no longer a folder
             found = None
         yield found
     finally:
@@ -81,7 +82,7 @@ def below(descriptor: int, parts: Sequence[str]) -> Generator[int | None]:
 
 
 def _read_all(descriptor: int, expected: int, most_bytes: int) -> bytes:
-    """Plain reads: a file object costs more than the reading of a small file."""
+    """Read with plain system calls: a file object costs more than reading a small file."""
     data = os.read(descriptor, min(expected + 1, most_bytes))
     if len(data) <= expected:
         return data  # the end was reached
@@ -94,7 +95,7 @@ def _read_all(descriptor: int, expected: int, most_bytes: int) -> bytes:
 
 
 class Walk:
-    """Iterate over it for the entries, folders before what is in them, sorted by name."""
+    """Iterates over the entries, folders before their content, sorted by name."""
 
     def __init__(self, folder: OpenFolder, *, max_depth: int = MAX_DEPTH) -> None:
         self._folder = folder
@@ -105,7 +106,7 @@ class Walk:
         self.ignored = 0
         self.unreadable = 0
         self.is_cut = False
-        """Whether there was too much to see all of it."""
+        """Whether the walk ended at its limit."""
 
     def __iter__(self) -> Iterator[FileEntry]:
         yield from self._inside(self._folder.descriptor, (), self._rules)
@@ -136,7 +137,7 @@ class Walk:
     def _below(self, entry: FileEntry, rules: Rules) -> Iterator[FileEntry]:
         try:
             descriptor = os.open(entry.parts[-1], _FOLDER, dir_fd=entry.descriptor)
-        except OSError:  # gone, forbidden, or no folder any more
+        except OSError:  # deleted, forbidden, or no longer a folder
             self.unreadable += 1
             return
         try:
@@ -146,7 +147,7 @@ class Walk:
 
 
 class IgnoredPaths:
-    """What a walk of a folder would leave out, for single files in it."""
+    """Whether a walk of a folder would exclude a file, for single files."""
 
     def __init__(self, folder: OpenFolder) -> None:
         self._folder = folder
@@ -154,12 +155,12 @@ class IgnoredPaths:
         self._known: dict[tuple[str, ...], Rules | None] = {}
 
     def ignores(self, parts: tuple[str, ...]) -> bool:
-        """Return whether a file is left out."""
+        """Return whether a file is excluded."""
         rules = self._inside(parts[:-1])
         return rules is None or is_ignored(rules, (*self._way, *parts), is_folder=False)
 
     def _inside(self, parts: tuple[str, ...]) -> Rules | None:
-        """Return the rules in a folder; None if that is left out, with all that is in it."""
+        """Return the rules in a folder, or None if the folder is excluded with all its content."""
         if parts not in self._known:
             rules = self._inside(parts[:-1]) if parts else self._rules
             if rules is not None and parts and is_ignored(rules, (*self._way, *parts), is_folder=True):
@@ -173,25 +174,26 @@ class IgnoredPaths:
 
 @contextmanager
 def open_entry(folder: OpenFolder, parts: tuple[str, ...]) -> Generator[FileEntry | None]:
-    """Yield a file below a folder as a walk would; None where it is gone, or behind a link."""
+    """Yield a file below a folder as a walk would; None if it does not exist, or is behind a link."""
     with below(folder.descriptor, parts[:-1]) as descriptor:
         found = None
         if descriptor is not None:
-            with suppress(OSError):  # gone meanwhile
+            with suppress(OSError):  # deleted meanwhile
                 facts = os.stat(parts[-1], dir_fd=descriptor, follow_symlinks=False)
                 found = _entry_of(facts, parts, "", descriptor)
         yield found
 
 
 def _with_own(descriptor: int, depth: int, rules: Rules) -> Rules:
-    """Return the rules with those of the `.gitignore` in an open folder, which is so deep in its repository."""
+    """Return the rules with those of the `.gitignore` in an open folder; `depth` is its depth in the repository."""
     own = FileEntry((".gitignore",), "file", 0, "", descriptor).read(MAX_FILE_BYTES)
     patterns = parse_ignore(own) if own else ()
     return (*rules, (depth, patterns)) if patterns else rules
 
 
 def _rules(path: Path) -> tuple[Rules, tuple[str, ...]]:
-    """Who asks for a folder that is ignored wants to see it: then nothing outside it decides."""
+    """Return the rules for a folder. If the folder itself is ignored, rules from outside do not apply: the caller
+    selected it."""
     rules, way = rules_above(path)
     if any(is_ignored(rules, way[:depth], is_folder=True) for depth in range(1, len(way) + 1)):
         return (), ()
@@ -202,7 +204,7 @@ def _entry(found: os.DirEntry[str], parts: tuple[str, ...], descriptor: int) -> 
     try:
         facts = found.stat(follow_symlinks=False)
         target = os.readlink(found.name, dir_fd=descriptor) if stat.S_ISLNK(facts.st_mode) else ""
-    except OSError:  # it went away between the listing and the look
+    except OSError:  # deleted after the listing
         return None
     return _entry_of(facts, parts, target, descriptor)
 

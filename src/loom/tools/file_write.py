@@ -1,8 +1,8 @@
-"""Write files of the workspace: whole or not at all, never through a link that leads out, and as they were before:
-encoding, line ends, mode.
+"""Write files of the workspace: atomically (except files with hard links, which are overwritten in place), never
+through a link that leads out, and with the same encoding, line ends and mode as before.
 
-The folder is opened first and judged by where it really is; everything after that happens below its descriptor, so
-a link swapped in between changes nothing. Replacing a name never follows it.
+The folder is opened first and checked by its real path; everything after that is relative to its descriptor, so a link
+that is swapped in meanwhile has no effect. Replacing a name never follows it.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _LABELS: Final = {"utf-8-sig": "UTF-8", "utf-8": "UTF-8", "cp1252": "Windows-125
 
 
 class TextEncoding(msgspec.Struct, frozen=True):
-    """How a text is kept in its file."""
+    """The encoding of a text in its file."""
 
     codec: str = "utf-8"
     mark: bytes = b""
     newline: str = "\n"
-    """Of most of its lines."""
+    """The line end of most lines."""
 
     def encode(self, text: str, name: str) -> bytes:
-        """Bytes that were not text before are what they were."""
+        """Return the bytes of `text`. Bytes that were not valid text before are restored unchanged."""
         errors = "surrogateescape" if self.codec == "utf-8" else "strict"
         try:
             return self.mark + text.encode(self.codec, errors)
@@ -60,12 +60,12 @@ class TextEncoding(msgspec.Struct, frozen=True):
 
 
 class FileBefore(msgspec.Struct, frozen=True):
-    """A file as it is before it is changed: its bytes, and where it really is."""
+    """A file before it is changed: its bytes, and its real path."""
 
     path: Path
     data: bytes
     identity: tuple[int, int]
-    """Device and number of the file that was read."""
+    """Device and inode of the file that was read."""
 
     @property
     def digest(self) -> str:
@@ -73,7 +73,7 @@ class FileBefore(msgspec.Struct, frozen=True):
 
 
 class OriginalFile(FileBefore, frozen=True):
-    """The same of a text."""
+    """A text file before it is changed."""
 
     text: str
     form: TextEncoding
@@ -92,7 +92,7 @@ def decode(data: bytes, name: str) -> tuple[str, TextEncoding]:
         again = text.encode(codec, "surrogateescape" if codec == "utf-8" else "strict")
     except UnicodeError:
         raise ToolError(f"{name} is damaged text ({codec.upper()}), and cannot be edited safely") from None
-    if again != data[len(mark) :]:  # some encodings write one character in two ways
+    if again != data[len(mark) :]:  # some encodings have two spellings of one character
         raise ToolError(f"{name} would not keep its bytes ({codec.upper()}), and cannot be edited safely")
     crlf = text.count("\r\n")
     newline = "\r\n" if crlf * 2 > text.count("\n") else "\n"
@@ -100,8 +100,7 @@ def decode(data: bytes, name: str) -> tuple[str, TextEncoding]:
 
 
 def original(workspace: Path, asked: str) -> OriginalFile | None:
-    """Return the text file that `asked` names, or None where there is none. A ToolError where it must
-    not be written."""
+    """Return the text file at `asked`, or None if there is none. Raise ToolError if it must not be written."""
     found = original_bytes(workspace, asked)
     if found is None:
         return None
@@ -110,7 +109,7 @@ def original(workspace: Path, asked: str) -> OriginalFile | None:
 
 
 def original_bytes(workspace: Path, asked: str) -> FileBefore | None:
-    """Return the file that `asked` names, or None where there is none. A ToolError where it must not be written."""
+    """Return the file at `asked`, or None if there is none. Raise ToolError if it must not be written."""
     try:
         with open_file(workspace, asked) as opened:
             if not opened.inside:
@@ -127,11 +126,11 @@ def original_bytes(workspace: Path, asked: str) -> FileBefore | None:
 
 
 def write_bytes(workspace: Path, found: FileBefore, data: bytes) -> None:
-    """Put new bytes in its place, if it still holds what was read."""
+    """Replace the file by `data`, if it still has the bytes that were read."""
     with open_folder(workspace, str(found.path.parent)) as folder:
         if not folder.inside:
             raise ToolError(f"{found.path.name} is not in the workspace any more")
-        with _WRITING:  # two writers of this process take turns; what other programs do is compared just before
+        with _WRITING:  # writers in this process are serialized; changes by other programs are detected just before
             facts = _unchanged(folder.descriptor, found)
             if facts.st_nlink > 1:
                 _overwrite(folder.descriptor, found, data)
@@ -140,7 +139,7 @@ def write_bytes(workspace: Path, found: FileBefore, data: bytes) -> None:
 
 
 def remove(workspace: Path, found: FileBefore) -> None:
-    """Delete a file of the workspace, if it still holds what was read."""
+    """Delete a file of the workspace, if it still has the bytes that were read."""
     with open_folder(workspace, str(found.path.parent)) as folder:
         if not folder.inside:
             raise ToolError(f"{found.path.name} is not in the workspace any more")
@@ -153,7 +152,7 @@ def remove(workspace: Path, found: FileBefore) -> None:
 
 
 def _unchanged(folder: int, found: FileBefore) -> os.stat_result:
-    """Return the facts of the file if it holds the very bytes that were read; a ToolError otherwise."""
+    """Return the facts of the file if it still has the bytes that were read. Raise ToolError otherwise."""
     name = found.path.name
     facts = _facts(name, folder)
     is_same = facts is not None and (facts.st_dev, facts.st_ino) == found.identity and facts.st_size == len(found.data)
@@ -170,7 +169,7 @@ def _unchanged(folder: int, found: FileBefore) -> os.stat_result:
 
 
 def _overwrite(folder: int, found: FileBefore, data: bytes) -> None:
-    """Write into the file itself: it has other names (hard links), and all of them are to show the same."""
+    """Write into the file itself: it has other names (hard links), and all of them must have the same content."""
     name = found.path.name
     try:
         descriptor = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
@@ -187,7 +186,7 @@ def _overwrite(folder: int, found: FileBefore, data: bytes) -> None:
 
 
 def create(workspace: Path, asked: str, data: bytes) -> None:
-    """A new file; folders that are missing are made, inside the workspace only."""
+    """Create a file and its missing folders, inside the workspace only."""
     wanted = _resolve_path(workspace, asked)
     with _folder(workspace, wanted.parent, asked) as descriptor:
         if _facts(wanted.name, descriptor) is not None:
@@ -201,7 +200,7 @@ def is_inside(workspace: Path, asked: str) -> bool:
 
 
 def needs_approval(workspace: Path, asked: str) -> str:
-    """Return why writing there is more than writing a file; empty where it is not."""
+    """Return the reason why writing there needs another approval; empty if it does not."""
     wanted = _resolve_path(workspace, asked)
     real = Path(os.path.realpath(wanted))
     if is_sensitive(wanted) or is_sensitive(real) or _is_linked_secret(real, workspace):
@@ -243,7 +242,7 @@ def _facts(name: str, descriptor: int) -> os.stat_result | None:
 
 @contextmanager
 def _folder(workspace: Path, wanted: Path, asked: str) -> Generator[int]:
-    """Yield the descriptor of a folder inside the workspace. Those that are missing are made one below the other."""
+    """Yield the descriptor of a folder inside the workspace. Missing folders are created step by step."""
     missing: list[str] = []
     while not os.path.lexists(wanted) and wanted != wanted.parent:
         missing.append(wanted.name)
@@ -262,7 +261,7 @@ def _folder(workspace: Path, wanted: Path, asked: str) -> Generator[int]:
 
 def _make_folder(name: str, above: int, asked: str) -> int:
     try:
-        with contextlib.suppress(FileExistsError):  # another process was quicker; if it is a folder, it will do
+        with contextlib.suppress(FileExistsError):  # another process was faster; if it is a folder, use it
             os.mkdir(name, dir_fd=above)
         return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
     except OSError as error:
@@ -270,7 +269,7 @@ def _make_folder(name: str, above: int, asked: str) -> int:
 
 
 def _write(descriptor: int, name: str, data: bytes, facts: os.stat_result | None) -> None:
-    """To a name of its own first, synced, then renamed: a reader sees the old file or the new one."""
+    """Write to a temporary name, sync, then rename: a reader sees the old file or the new one."""
     spare = f".{name[:100]}.{secrets.token_hex(6)}.loom"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
@@ -295,6 +294,6 @@ def _keep_facts(file: int, facts: os.stat_result | None) -> None:
         return
     own = os.fstat(file)
     if (own.st_uid, own.st_gid) != (facts.st_uid, facts.st_gid):
-        with contextlib.suppress(PermissionError):  # only root may give a file away; the mode still is kept
+        with contextlib.suppress(PermissionError):  # only root may change the owner; the mode is still kept
             os.fchown(file, facts.st_uid, facts.st_gid)
     os.fchmod(file, stat.S_IMODE(facts.st_mode))

@@ -1,4 +1,4 @@
-"""read_file: whatever is in the workspace, as blocks that the model then sees."""
+"""read_file: any file of the workspace, as blocks that the model then sees."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _member(data: bytes, name: str, member: str, limits: IntakeLimits) -> tuple[
 
 
 async def ask_to_read(context: FileContext, opened: OpenFile, asked: str) -> None:
-    """What is outside the workspace, may hold secrets or is large needs the user's word."""
+    """Ask for approval of a file that is outside the workspace, may contain secrets or is large."""
     action, why = f"read {asked}", ""
     if not opened.inside:
         why = f"{opened.path} is outside the workspace"
@@ -102,14 +102,14 @@ async def _attach_file(context: FileContext, data: bytes, path: Path, pages: str
         return [TextBlock(f"[{error.message}]")]
     shown = [part for block in blocks for part in page_stretch(block, pages)]
     for block in blocks:
-        # A damaged document was rebuilt at the door: its pictures are not those of `data`.
+        # Intake rebuilt a damaged document: its images are not those of `data`.
         if isinstance(block, DocumentBlock) and block.media.digest == digest_of(data):
             shown += await picture_sentence(data, block.media, context.limits)
     return shown
 
 
 async def picture_sentence(data: bytes, media: Media, limits: IntakeLimits) -> list[ContentBlock]:
-    """Return a sentence that offers the pictures inside a document, where there are any."""
+    """Return a sentence that offers the images inside a document, if there are any."""
     pictures = (await asyncio.to_thread(inspect, data, media.name, limits)).pictures
     if not pictures:
         return []
@@ -118,7 +118,7 @@ async def picture_sentence(data: bytes, media: Media, limits: IntakeLimits) -> l
 
 
 def page_stretch(block: ContentBlock, asked: str) -> list[ContentBlock]:
-    """A long document is shown a stretch at a time, and says how to go on."""
+    """Return a range of pages of a long document, with a sentence about how to read more."""
     if not isinstance(block, DocumentBlock) or not block.media.pages:
         return [block]
     count = block.media.pages
@@ -133,7 +133,7 @@ def page_stretch(block: ContentBlock, asked: str) -> list[ContentBlock]:
 
 
 def page_sentence(name: str, first: int, last: int, count: int) -> str:
-    """`pages 1–20 of 47; next: pages="21-40"`, in the words that the next call takes."""
+    """Return `pages 1–20 of 47; next: pages="21-40"`, in the syntax of the next call."""
     said = f"{name}: pages {first}–{last} of {count}" if last > first else f"{name}: page {first} of {count}"
     if last < count:
         said += f'; next: pages="{page_label(last + 1, min(last + PAGES_PER_READ, count))}"'
@@ -145,7 +145,7 @@ def page_sentence(name: str, first: int, last: int, count: int) -> str:
 def numbered_lines(
     data: bytes, name: str, limits: IntakeLimits, *, offset: int, limit: int | None, media_type: str
 ) -> TextBlock:
-    """Lines (of a table: rows) from `offset`, as many as asked for and as fit into one read."""
+    """Return lines (of a table: rows) from `offset`, at most `limit` and as many as fit into one read."""
     text, _, notices = decode_text(data)
     said = [f"({notice})" for notice in notices]
     most = limit or LINES_PER_READ
@@ -189,7 +189,7 @@ def _fitting(lines: list[str], offset: int, most_bytes: int) -> tuple[list[str],
 def _sheet_rows(
     data: bytes, name: str, limits: IntakeLimits, *, pages: str, offset: int, limit: int | None
 ) -> TextBlock | None:
-    """Return rows of one sheet, beyond those that are shown of it as a document; None where it is no spreadsheet."""
+    """Return rows of one sheet, beyond those that are shown of the document; None if it is not a spreadsheet."""
     from loom.formats.office import is_spreadsheet, sheet_rows
 
     media = inspect(data, name, limits).media

@@ -1,6 +1,6 @@
-"""What `.gitignore` leaves out: git's patterns, matched without regular expressions, so that none can hang.
+"""The rules of `.gitignore`: git's patterns, matched without regular expressions, so that none can hang.
 
-Names are compared byte by byte, as git does.
+Names are compared byte by byte, as in git.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_FILE_BYTES: Final = 256_000
 
 
 class _Class(msgspec.Struct, frozen=True):
-    """One character out of ranges, or out of everything else."""
+    """One character from some ranges, or any other character if negated."""
 
     negated: bool
     ranges: tuple[tuple[str, str], ...]
@@ -32,7 +32,7 @@ _ANY: Final = _Class(negated=True, ranges=())
 _One: TypeAlias = "str | _Class | None"
 """A character, a class, or None for a star."""
 _Segment: TypeAlias = "tuple[_One, ...] | None"
-"""What stands between two slashes; None for `**`, which is any number of folders."""
+"""The part between two slashes; None for `**`, which is any number of folders."""
 
 _NAMED: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "alnum": (("0", "9"), ("A", "Z"), ("a", "z")),
@@ -60,7 +60,8 @@ class Pattern(msgspec.Struct, frozen=True):
     is_negative: bool = False
 
     def matches(self, parts: Sequence[str], *, is_folder: bool) -> bool:
-        """`parts` are the names on the way, relative to where the pattern stands."""
+        """Return whether the pattern matches. `parts` are the names of the path, relative to the folder of the
+        pattern."""
         if not parts or (self.folders_only and not is_folder):
             return False
         names = [as_bytes_text(part) for part in (parts if self.is_anchored else parts[-1:])]
@@ -68,13 +69,13 @@ class Pattern(msgspec.Struct, frozen=True):
 
 
 Rules: TypeAlias = tuple[tuple[int, tuple[Pattern, ...]], ...]
-"""Patterns with the depth of the folder that their file is in, the innermost last."""
+"""Patterns with the depth of the folder of their file, the innermost last."""
 
 
 def is_ignored(rules: Rules, parts: Sequence[str], *, is_folder: bool) -> bool:
-    """The last pattern that matches decides; files further in come after those further out.
+    """Return the decision of the last pattern that matches; inner files follow outer ones.
 
-    The folders on the way are taken to be shown: what is in an ignored folder cannot be brought back.
+    The parent folders are assumed to be visible: a file in an ignored folder cannot be included again.
     """
     for depth, patterns in reversed(rules):
         for pattern in reversed(patterns):
@@ -90,12 +91,12 @@ def parse_ignore(data: bytes) -> tuple[Pattern, ...]:
 
 
 def glob(text: str) -> Pattern:
-    """`*.py` is matched against names, `src/**/*.py` against paths."""
+    """Return a pattern: `*.py` is matched against names, `src/**/*.py` against paths."""
     return _pattern(as_bytes_text(clean_text(text.removeprefix("./"))))
 
 
 def rules_above(folder: Path) -> tuple[Rules, tuple[str, ...]]:
-    """Return what the repository around a folder says about it, and the way from the repository's top to the folder."""
+    """Return the repository's rules for a folder, and the path from the repository's root to the folder."""
     top = next((above for above in (folder, *folder.parents) if (above / ".git").exists()), folder)
     way = folder.relative_to(top).parts
     rules: list[tuple[int, tuple[Pattern, ...]]] = [(0, _read(top / ".git" / "info" / "exclude"))]
@@ -107,7 +108,7 @@ def _read(file: Path) -> tuple[Pattern, ...]:
     try:
         with file.open("rb") as opened:
             return parse_ignore(opened.read(MAX_FILE_BYTES)) if file.is_file() else ()
-    except OSError:  # there is none, or it may not be read: then it says nothing
+    except OSError:  # it does not exist or is not readable: no rules
         return ()
 
 
@@ -131,7 +132,7 @@ def _parse_line(line: str) -> Pattern | None:
 
 
 def _without_trailing_spaces(text: str) -> str:
-    """A space behind a backslash stays."""
+    """Remove trailing spaces, except one after a backslash."""
     end = 0
     at = 0
     while at < len(text):
@@ -164,7 +165,7 @@ def _pattern(text: str) -> Pattern:
 
 
 def _tokens(text: str) -> tuple[_One, ...] | None:
-    """Return None where the text is not a pattern at all; then it matches nothing."""
+    """Return the tokens, or None if the text is not a valid pattern; it then matches nothing."""
     tokens: list[_One] = []
     at = 0
     while at < len(text):
@@ -192,7 +193,7 @@ def _tokens(text: str) -> tuple[_One, ...] | None:
 
 
 def _class(text: str, at: int) -> tuple[_Class, int] | None:
-    """Return the class behind a `[`, and where it ends. A `]` in the first place is a character of it."""
+    """Return the class after a `[`, and its end. A `]` in the first place is a character of it."""
     negated = text[at : at + 1] in ("!", "^") and at < len(text)
     at += negated
     ranges: list[tuple[str, str]] = []
@@ -224,7 +225,7 @@ def _class(text: str, at: int) -> tuple[_Class, int] | None:
     return _Class(negated=negated, ranges=tuple(ranges)), at + 1
 
 
-# Matching: both loops go back to the last star only, which is enough and never slow -----------------------------------
+# Matching: both loops backtrack to the last star only, which is sufficient and never slow --------------------------
 
 
 def _path_fits(segments: tuple[_Segment, ...], names: list[str]) -> bool:

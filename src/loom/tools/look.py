@@ -1,4 +1,5 @@
-"""look: call back what was shown, stored or cut before, or a part of it: pages, a crop, an image inside a document."""
+"""look: show earlier content again (shown, stored or truncated), or a part of it: pages, a crop, an image in a
+document."""
 
 from __future__ import annotations
 
@@ -24,14 +25,14 @@ from loom.tools.slides import page_pictures
 
 MAX_LISTED: Final = 200
 CROP_SCALE: Final = 1_000
-"""Crops count in thousandths of the width and height: what a model saw may be smaller than what is stored, and its
-provider may scale it again, but the share of the image is the same in all of them."""
+"""Crops are in thousandths of the width and height: the image that a model saw may be smaller than the stored one, and
+its provider may scale it again, but the share of the image is the same in all of them."""
 _ZOOM: Final = 2
-"""A part of a page is drawn this much larger than the whole."""
+"""A part of a page is rendered larger than the whole page by this factor."""
 
 
 class LookRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What of it is wanted, and how."""
+    """The requested part, and its form."""
 
     pages: str = ""
     crop: tuple[float, float, float, float] | None = None
@@ -128,7 +129,7 @@ async def _image(context: ToolContext, source: LoadedMedia, wish: LookRequest) -
 
 
 async def _video(context: ToolContext, source: LoadedMedia, wish: LookRequest) -> ContentBlock:
-    """The clip, or the frame at one moment of it."""
+    """Return the clip, or the frame at one moment of it."""
     if wish.at is None:
         return VideoBlock(source.media) if source.is_stored else await _attach_media(context, source)
     most = source.media.duration_seconds
@@ -155,7 +156,7 @@ async def _document(context: ToolContext, source: LoadedMedia, wish: LookRequest
 async def _part_of_page(
     context: ToolContext, source: LoadedMedia, pages: str, crop: tuple[float, float, float, float]
 ) -> list[ContentBlock]:
-    """The part is drawn larger than the page as it is usually shown."""
+    """Return a part of a page, rendered larger than the page usually is."""
     first, last = page_range(pages or "1")
     if first != last:
         raise ToolError('a crop is of one page: pages="3"')
@@ -174,7 +175,7 @@ async def _render(context: ToolContext, source: LoadedMedia, recipe: Crop | Page
 
 
 async def _attach_derived(context: ToolContext, made: Rendered, of: Media, part: str) -> ContentBlock:
-    """A derived picture becomes a medium of its own, named after what it is a part of."""
+    """Store a derived image as a medium of its own, named after its source."""
     name = f"{of.name or short_id(of)} {part}"
     return (await context.attach(made.data, name=name, source=of.source or of.digest))[0]
 
@@ -205,7 +206,7 @@ def _box(crop: str) -> tuple[float, float, float, float]:
 
 
 def _pixels(crop: tuple[float, float, float, float], width: int, height: int) -> tuple[int, int, int, int]:
-    """Return all pixels that the part touches."""
+    """Return the box of all pixels that the crop touches."""
     left, top, right, bottom = crop
     return (
         min(math.floor(left * width / CROP_SCALE), width - 1),
@@ -230,7 +231,7 @@ def _words(crop: tuple[float, float, float, float]) -> str:
 
 
 def _list_media(stored: Sequence[Media]) -> str:
-    """Return the newest last, each once, with the id that `media` takes."""
+    """Return a list of the media, newest last, each once, with its id."""
     numbers = {media.digest: number for number, media in enumerate(session_images(stored), 1)}
     named = {media.digest: f"Image #{numbers[media.digest]}, " if media.digest in numbers else "" for media in stored}
     lines = list({media.digest: f"{short_id(media)}  {named[media.digest]}{media.label}" for media in stored}.values())

@@ -1,4 +1,5 @@
-"""Find what a model names: a medium of the session by id, digest or name, else a file of the workspace."""
+"""Find the medium or file that a model refers to: a medium of the session by id, digest or name, else a file of the
+workspace."""
 
 from __future__ import annotations
 
@@ -31,16 +32,16 @@ class LoadedMedia(msgspec.Struct, frozen=True):
     media: Media
     data: bytes
     is_stored: bool
-    """Whether the session holds it; a file of the workspace is not stored by looking at it."""
+    """Whether the session contains it; `look` does not store files of the workspace."""
 
 
 def short_id(media: Media) -> str:
-    """Return enough of a digest to name a medium within a session."""
+    """Return enough of a digest to identify a medium within a session."""
     return media.digest.removeprefix(DIGEST_TAG)[:ID_CHARS]
 
 
 def derived_media(made: Rendered, name: str) -> LoadedMedia:
-    """Return derived bytes, to be looked at further."""
+    """Return derived bytes as a medium, for further use."""
     media = Media(
         digest=digest_of(made.data),
         media_type=made.media_type,
@@ -54,7 +55,7 @@ def derived_media(made: Rendered, name: str) -> LoadedMedia:
 
 
 async def find_medium(context: ToolContext, asked: str) -> LoadedMedia:
-    """Return a ToolError that says what there is, where nothing has this id or name."""
+    """Return the medium with this id or name, or the file. Raise a ToolError that lists the media if there is none."""
     stored = await context.media()
     media = find_by_id(stored, asked) or find_by_name(stored, asked) or find_by_number(stored, asked)
     if media is not None:
@@ -70,7 +71,7 @@ async def find_medium(context: ToolContext, asked: str) -> LoadedMedia:
 
 
 def _inspect(data: bytes, name: str, limits: IntakeLimits) -> Media:
-    """Return what the door knows of it; of a text, which is read by lines and may be long, only what it is."""
+    """Return the facts from intake; of a text, which is read by lines and may be long, only the type."""
     sniffed = sniff(data, name)
     if sniffed.category != "text":
         return inspect(data, name, limits).media
@@ -78,7 +79,7 @@ def _inspect(data: bytes, name: str, limits: IntakeLimits) -> Media:
 
 
 def find_by_id(stored: Sequence[Media], asked: str) -> Media | None:
-    """Return the beginning of a digest, eight hex digits at least; a ToolError where several begin so."""
+    """Return the medium whose digest begins with `asked`, at least eight hex digits. Raise ToolError if several do."""
     found = _ID.fullmatch(asked.strip().lower())
     if found is None:
         return None
@@ -92,7 +93,7 @@ def find_by_id(stored: Sequence[Media], asked: str) -> Media | None:
 
 
 def find_by_name(stored: Sequence[Media], asked: str) -> Media | None:
-    """Return the last that was called so."""
+    """Return the last medium with this name."""
     return next((media for media in reversed(stored) if media.name and media.name == asked.strip()), None)
 
 
@@ -102,7 +103,8 @@ def session_images(stored: Sequence[Media]) -> list[Media]:
 
 
 def find_by_number(stored: Sequence[Media], asked: str) -> Media | None:
-    """Return the image that interfaces and receipts call `Image #1`; raise ToolError where there are fewer."""
+    """Return the image that interfaces and receipts call `Image #1`, or None if `asked` has another form. Raise
+    ToolError if there are fewer images."""
     found = _NUMBERED.fullmatch(asked.strip())
     if found is None:
         return None

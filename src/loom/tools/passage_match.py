@@ -1,7 +1,7 @@
-"""Find the passage that an edit names: exactly, else with other white space. Pure.
+"""Find the passage that an edit replaces: exactly, else with different white space. Pure.
 
 Models write the right words with the wrong indentation, and line ends that the file does not have. Such a passage is
-found if it is found in one place only and it is clear how the new words are to be indented.
+found if it occurs in one place only and the indentation of the new text is clear.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ALIKE: Final = 0.6
 
 
 class Passage(msgspec.Struct, frozen=True):
-    """From `start` to `end` of the text, to be replaced by `new`."""
+    """The text from `start` to `end`, to be replaced by `new`."""
 
     start: int
     end: int
@@ -43,7 +43,7 @@ class _Line(msgspec.Struct, frozen=True):
     text: str
     """Without its line end."""
     end: int
-    """Without it as well."""
+    """Before its line end."""
 
     @property
     def words(self) -> str:
@@ -55,7 +55,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 def passages(text: str, old: str, new: str, *, every: bool, newline: str, name: str) -> tuple[Passage, ...]:
-    """Return where `old` stands and what comes there. A ToolError where it is nowhere, or in several places unless
+    """Return the positions of `old` with their replacements. Raise ToolError if there is none, or several without
     `every`."""
     found = _exact(text, old, new)
     if not found and newline == "\r\n":
@@ -99,7 +99,7 @@ def _exact(text: str, old: str, new: str) -> tuple[Passage, ...]:
 
 
 def _tolerant(text: str, old: str, new: str) -> tuple[Passage, ...]:
-    """Return whole lines with the same words. Blank lines around `old` mean nothing."""
+    """Return whole lines with the same words. Blank lines around `old` are ignored."""
     wanted = _lines(old)
     while wanted and not wanted[-1].words:
         wanted.pop()
@@ -124,10 +124,10 @@ def _tolerant(text: str, old: str, new: str) -> tuple[Passage, ...]:
 
 
 def _alike(text: str, old: str, new: str, newline: str) -> tuple[Passage, ...]:
-    """The passage with its escapes resolved once more (`\\n`, `\\"`), or with the quotation marks that the file has.
+    """Return the passage with its escapes resolved once more (`\\n`, `\\"`), or with the quotation marks of the file.
 
-    Models escape twice, and write straight marks where a text has curly ones. What old and new share stays as the file
-    has it.
+    Models escape twice, and write straight quotes for curly ones. Text that `old` and `new` share stays as it is in the
+    file.
     """
     plain = _unescaped(old)
     if plain != old:
@@ -148,7 +148,7 @@ def _unescaped(text: str) -> str:
 
 
 def _carried(there: str, old: str, new: str) -> str:
-    """`new`, with the characters of the file wherever it only repeats `old`."""
+    """Return `new`, with the characters of the file wherever it only repeats `old`."""
     parts: list[str] = []
     for kind, start, end, first, last in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         parts.append(there[start:end] if kind == "equal" else new[first:last])
@@ -166,7 +166,7 @@ def _lines(text: str) -> list[_Line]:
 
 
 def _indent(new: str, wanted: list[_Line], stretch: list[_Line]) -> str:
-    """Return the new lines moved as far as the old ones stand from where they were thought to be."""
+    """Return the new lines, shifted by the difference between the actual and the expected indentation."""
     pairs = [(there.indent, here.indent) for there, here in zip(wanted, stretch, strict=True) if there.words]
     lines = new.strip("\r\n").split("\n")
     if all(there == here for there, here in pairs):
@@ -197,7 +197,7 @@ def _not_found(text: str, old: str, name: str) -> ToolError:
 
 
 def _nearest(text: str, old: str) -> str:
-    """Return the line that is most like the first line of `old`, with as many behind it."""
+    """Return the line most similar to the first line of `old`, with as many lines after it."""
     first = next((line.strip() for line in old.split("\n") if line.strip()), "")[:300]
     lines = list(islice(lines_of(text), _MAX_COMPARED + _MAX_SHOWN))
     best, at = _ALIKE, -1

@@ -1,4 +1,4 @@
-"""Programs that tools start: they know nothing that is secret, and nothing of them is left when they are over."""
+"""Programs that tools start: they get no secrets, and all their processes end with them."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ _KEPT: Final = (
 _PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _MARK: Final = "LOOM_STARTED"
 _BEGAN: Final = 19
-"""The field of /proc/PID/stat, behind the name of the program, that says when it began."""
+"""The index of the start time in /proc/PID/stat, after the name of the program."""
 _ROUNDS: Final = 20
 _GONE_SECONDS: Final = 2.0
 
 
 class RunningProgram(msgspec.Struct, frozen=True):
-    """`output` is what it prints, both streams in their order."""
+    """`output` has both output streams, in order."""
 
     process: asyncio.subprocess.Process
     output: asyncio.StreamReader
     mark: str
     groups: set[int]
-    """The process groups that were seen to be its own."""
+    """The process groups that were observed to be its own."""
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return a whitelist: keys and tokens of ours, and of anything else, stay here."""
+    """Return an allow-list of variables: API keys and tokens are not passed on."""
     kept = {name: os.environ[name] for name in _KEPT.split() if name in os.environ}
     kept |= {name: value for name, value in os.environ.items() if name.startswith("LC_")}
     return kept | proxy_variables(os.environ) | dict(extra or {})
 
 
 def proxy_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that name proxies; an address with a password in it is left out."""
+    """Return the variables of proxies, except URLs with a password."""
     return {name: value for name, value in environ.items() if name.upper() in _PROXIES and "@" not in value}
 
 
@@ -64,9 +64,9 @@ async def start_program(
     stderr: int | None = None,
     descriptors: Sequence[int] = (),
 ) -> AsyncGenerator[RunningProgram]:
-    """Yield a program in a process group of its own. At the end, also when cancelled, all that it started is ended.
+    """Yield a program in its own process group. At the end, also if cancelled, everything that it started is ended.
 
-    `descriptors` are inherited by it. With `stderr`, a descriptor, its errors are not in `output`.
+    The program inherits `descriptors`. With `stderr`, a descriptor, its errors are not in `output`.
     """
     mark = f"{_runner()}:{secrets.token_hex(8)}"
     async with _pipe() as (output, writing):
@@ -84,7 +84,7 @@ async def start_program(
         except OSError as error:
             raise ToolError(f"{command[0]} cannot be started: {error.strerror}") from None
         except asyncio.CancelledError:
-            _kill(mark, set())  # asyncio has ended the program itself, not what that has started by now
+            _kill(mark, set())  # asyncio has ended the program itself, but not the processes that it started
             raise
         finally:
             os.close(writing)
@@ -99,8 +99,8 @@ async def start_program(
 
 @asynccontextmanager
 async def _pipe() -> AsyncGenerator[tuple[asyncio.StreamReader, int]]:
-    """Yield a reader, and the descriptor to write to. The reader is closed even where a stranger holds
-    the other end."""
+    """Yield a reader, and the descriptor to write to. The reader is closed even if another process keeps the other
+    end."""
     reading, writing = os.pipe()
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
@@ -114,26 +114,27 @@ async def _pipe() -> AsyncGenerator[tuple[asyncio.StreamReader, int]]:
 
 
 async def _wait_for_exit(running: RunningProgram) -> None:
-    """Killed processes still take a moment to let go of their files."""
+    """Wait a moment: killed processes still need time to release their files."""
     until = time.monotonic() + _GONE_SECONDS
-    while members(running.mark, running.groups) and time.monotonic() < until:  # noqa: ASYNC110  there is no event for processes that are not our own
+    while members(running.mark, running.groups) and time.monotonic() < until:  # noqa: ASYNC110  there is no event for processes that are not children
         await asyncio.sleep(0.01)
 
 
 def end_all(running: RunningProgram) -> int:
-    """Kill what it started, in its group and outside; gives how many processes there still were."""
+    """Kill the program and everything that it started, in its group and outside. Return the number of processes besides
+    the program itself."""
     there = members(running.mark, running.groups)
     kill_group(running.process, signal.SIGKILL)
     return len((there | _kill(running.mark, running.groups)) - {running.process.pid})
 
 
 def _kill(mark: str, groups: set[int]) -> set[int]:
-    """In rounds, because what is killed may have started another just before."""
+    """Kill in rounds, because a process may have started another one just before."""
     ended: set[int] = set()
     for _ in range(_ROUNDS):
         left = members(mark, groups)
         for pid in left:
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended, or is not ours any more
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended, or has another owner now
                 os.kill(pid, signal.SIGKILL)
         if not left:
             break
@@ -142,8 +143,8 @@ def _kill(mark: str, groups: set[int]) -> set[int]:
 
 
 def end_abandoned() -> int:
-    """Kill programs whose runner was killed and could not end them; return how many processes there were. A runner in
-    another process namespace is left alone: its number means nothing here."""
+    """Kill programs whose runner was killed and could not end them; return the number of processes. A runner in another
+    process namespace is ignored: its process id has no meaning here."""
     ended: set[int] = set()
     for mark in _marks():
         runner = mark.rpartition(":")[0]
@@ -155,7 +156,7 @@ def end_abandoned() -> int:
 
 
 def _marks() -> set[str]:
-    """The marks of all programs that tools of any runner have started and that still run."""
+    """Return the marks of all running programs that tools of any runner have started."""
     prefix = f"{_MARK}=".encode()
     found: set[str] = set()
     for folder in Path("/proc").glob("[0-9]*"):
@@ -166,7 +167,7 @@ def _marks() -> set[str]:
 
 
 def _runner() -> str:
-    """This process, as a mark names it: its namespace, its number, and when it began."""
+    """Return the identity of this process in marks: its namespace, its process id, and its start time."""
     return _runner_of(os.getpid())
 
 
@@ -188,14 +189,16 @@ def _namespace() -> str:
 
 
 def kill_group(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # all of it has ended
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # everything has ended
         os.killpg(process.pid, number)
 
 
 def members(mark: str, groups: set[int]) -> set[int]:
-    """Living processes that inherited the mark, wherever they have gone, and all in `groups`, which grows by theirs.
+    """Return the live processes that inherited the mark, in any group, and all in `groups`, to which their groups are
+    added.
 
-    A double fork leaves the group, not its variables; a browser overwrites its variables, but stays in its group.
+    A process that forks twice leaves its group, but keeps its variables; a browser overwrites its variables, but stays
+    in its group.
     """
     wanted = f"{_MARK}={mark}".encode()
     found: set[int] = set()

@@ -1,9 +1,8 @@
-"""The proxy that a browser is shut up behind: every connection of every page goes through the egress gate.
+"""The proxy of the browser: every connection of every page passes the egress gate.
 
-A page loads pictures, scripts and frames, follows redirects and opens sockets by itself; checking the address that a
-model gave is not enough. The browser uses this proxy for everything, loopback included, so nothing that a
-page does reaches an address that was not judged. Files of the workspace are served here too, under a host that does
-not exist.
+A page loads images, scripts and frames, follows redirects and opens sockets by itself; checking the URL that a model
+passed is not enough. The browser uses this proxy for everything, loopback included, so a page can reach only addresses
+that were checked. Files of the workspace are served here too, under a host that does not exist.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from loom.tools.egress import Egress, destination_of
 
 FILES_HOST: Final = "workspace.invalid"
 ServeFile: TypeAlias = Callable[[str], tuple[bytes, str] | None]
-"""The path of a URL → bytes and their type, or None where there is nothing to serve."""
+"""The path of a URL → bytes and their type, or None if there is nothing to serve."""
 
 _MAX_HEAD_BYTES: Final = 65_536
 _MAX_TRAFFIC_BYTES: Final = 200_000_000
@@ -45,7 +44,7 @@ class ProxyRequest(msgspec.Struct, frozen=True):
 
 
 class GuardProxy:
-    """`refused` are the hosts that pages were not allowed to ask, `unreachable` those that did not answer."""
+    """`refused` are the hosts that pages were not allowed to contact, `unreachable` those that did not respond."""
 
     def __init__(self, egress: Egress, files: ServeFile | None) -> None:
         self._egress = egress
@@ -58,13 +57,13 @@ class GuardProxy:
         self.unreachable: set[str] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection of the browser. Whatever goes wrong on it ends it, and nothing else."""
+        """Serve one connection of the browser. An error ends only this connection."""
         try:
             async with asyncio.timeout(_HEAD_SECONDS):
                 request = _request(await reader.readuntil(b"\r\n\r\n"))
             await self._answer(request, reader, writer)
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError, ValueError, UnicodeError):
-            pass  # the browser went away, or what came is not HTTP
+            pass  # the browser disconnected, or the data is not HTTP
         finally:
             writer.close()
             with contextlib.suppress(OSError):
@@ -87,7 +86,7 @@ class GuardProxy:
             if self._files is not None:
                 raise Unsupported("a page from a file has no network")
             upstream = await self._egress.connect(place.host, place.port)
-        except Unreadable:  # allowed, and yet nothing answers there
+        except Unreadable:  # allowed, but nothing responds there
             self.unreachable.add(_asked_host(request))
             await _say(writer, 502, b"Nothing answers at this address.")
             return
@@ -126,7 +125,7 @@ class GuardProxy:
             upstream[1].transport.abort()  # closing would wait for a server that does not read
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):  # either side may hang up at any time
+        with contextlib.suppress(OSError):  # either side may disconnect at any time
             while self._traffic_bytes < _MAX_TRAFFIC_BYTES and (chunk := await reader.read(_BLOCK_BYTES)):
                 self._traffic_bytes += len(chunk)
                 writer.write(chunk)
@@ -135,7 +134,7 @@ class GuardProxy:
 
 @asynccontextmanager
 async def guard_proxy(egress: Egress, files: ServeFile | None = None) -> AsyncGenerator[GuardProxy]:
-    """With `files`, only those are served and there is no network at all."""
+    """Yield a running proxy. With `files`, only those are served and there is no network at all."""
     proxy = GuardProxy(egress, files)
     connections: set[asyncio.Task[None]] = set()
 
@@ -146,7 +145,7 @@ async def guard_proxy(egress: Egress, files: ServeFile | None = None) -> AsyncGe
         try:
             await proxy.serve(reader, writer)
         except asyncio.CancelledError:
-            pass  # the proxy is closed: that is how its connections end
+            pass  # the proxy is closed, which ends its connections
         finally:
             connections.discard(task)
 
@@ -170,8 +169,8 @@ def _request(head: bytes) -> ProxyRequest:
 
 
 def _origin_form(request: ProxyRequest) -> bytes:
-    """Return the request as the server itself wants it; one request a connection, so that none goes to
-    the wrong host."""
+    """Return the request in the form for the server itself; one request per connection, so that none reaches the wrong
+    host."""
     parts = urlsplit(request.target)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     kept = [line for line in request.headers if not line.lower().startswith(_NOT_FORWARDED)]

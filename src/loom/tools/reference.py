@@ -1,4 +1,5 @@
-"""`docs/tools.md`, made from what models see: `python -m loom.tools.reference docs/tools.md` writes it anew."""
+"""Generate `docs/tools.md` from the tool specifications that models see: `python -m loom.tools.reference
+docs/tools.md`."""
 
 from __future__ import annotations
 

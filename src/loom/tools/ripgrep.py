@@ -1,7 +1,7 @@
-"""ripgrep as a quick first look: which files can hold a match at all. What is shown comes from our own search.
+"""ripgrep as a fast filter: the files that can contain a match at all. Our own search finds the matches.
 
-With a text that every match contains, ripgrep looks for that alone, which is what it does quickest. It then knows text
-in UTF-16 only by its byte order mark.
+With a text that every match contains, ripgrep searches for that alone, which is fastest. It then recognises UTF-16 only
+by its byte order mark.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _SECRETS: Final = tuple(
     part for glob in (*SENSITIVE_NAMES, *(f"**/{name}/**" for name in SENSITIVE_FOLDERS)) for part in ("--iglob", glob)
 )
 _NOT_ASCII: Final = r"(?-u:[\x80-\xff])"
-"""Files with other letters are always looked at: they may be in an encoding that ripgrep does not read."""
+"""Files with non-ASCII characters are always searched: they may be in an encoding that ripgrep does not read."""
 _CLASS_RULES: Final = re.compile(r"\[[^\]]*(?:\[|&&|--|~~)")
-"""What ripgrep reads as sets within a class of characters, and Python as the characters."""
+"""Syntax that ripgrep reads as sets within a character class, and Python as characters."""
 _SEARCHED: Final = re.compile(r"^(\d+) files searched$", re.MULTILINE)
 
 
@@ -39,8 +39,8 @@ def ripgrep_program() -> str | None:
 
 
 class FoundFiles(msgspec.Struct, frozen=True):
-    """Files relative to the folder, sorted as a walk meets them: those that can hold a match, and those that by their
-    names may hold secrets, in every folder that is not ignored. `searched` counts all that were looked at."""
+    """Files relative to the folder, sorted as in a walk: those that can contain a match, and those that by their names
+    may contain secrets, in every folder that is not ignored. `searched` is the number of searched files."""
 
     possible: list[tuple[str, ...]]
     secret: list[tuple[str, ...]]
@@ -48,10 +48,10 @@ class FoundFiles(msgspec.Struct, frozen=True):
 
 
 class Candidates:
-    """Two runs of ripgrep side by side. None are started for a pattern that is not one of ripgrep's.
+    """Two parallel runs of ripgrep. None is started for a pattern that ripgrep does not support.
 
-    `literal` is a text that every match contains. Only files whose names end in one of `suffixes`, in whatever case,
-    are searched; all if there are none.
+    `literal` is a text that every match contains. Only files whose names end in one of `suffixes`, in any case, are
+    searched; all files if there are none.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Candidates:
         self._folder = folder
         self._running: tuple[subprocess.Popen[bytes], ...] = ()
         program = ripgrep_program()
-        # other letters may be kept in another encoding, which ripgrep does not read
+        # non-ASCII characters may be in another encoding, which ripgrep does not read
         if program is None or not pattern.isascii() or "\0" in pattern:
             return
         if literal is not None:
@@ -90,7 +90,7 @@ class Candidates:
         )
 
     def wait(self, seconds: float) -> FoundFiles | None:
-        """Return what was found. None: none was started, the pattern is not one of ripgrep's, or it took too long."""
+        """Return the files, or None if ripgrep was not started, does not support the pattern, or took too long."""
         outputs: list[str] = []
         try:
             for process in self._running:

@@ -1,9 +1,9 @@
-"""A fence around the programs that tools start: the workspace is writable, everything else can only be read, what may
-hold secrets not even that, and there is no network unless it was approved.
+"""The sandbox of programs that tools start: the workspace is writable, everything else is read-only, files that may
+contain secrets are hidden, and there is no network unless it was approved.
 
-Bubblewrap does it where it is installed: own view of the files, own processes, own network. Elsewhere Landlock and
-seccomp do it as far as the kernel allows: the same files, no view into other processes, no sockets. `sandbox_state`
-says which it is; where neither works, approvals say so.
+Bubblewrap is used if it is installed: own view of the files, own processes, own network. Otherwise Landlock and seccomp
+are used as far as the kernel supports them: the same files, no access to other processes, no sockets. `sandbox_state`
+returns which one it is; if neither works, approvals mention it.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _HIDDEN_IN_SYSTEM: Final = (
     str(Path("/") / "root" / ".ssh"),
 )
 _PROTECTED: Final = (".git/hooks", *STARTER_FILES)
-"""Below the workspace, and yet not to be written: what stands there is run outside the sandbox later."""
+"""Paths below the workspace that must not be written, because their content is run outside the sandbox later."""
 _KEPT_CAPABILITIES: Final = ("CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN")
-"""Of root's: what it needs to write files of others in the workspace."""
+"""The capabilities that root needs to write files of other users in the workspace."""
 _PROCESS_LIMIT: Final = "{{ ulimit -u {0} || ulimit -p {0}; }} 2>/dev/null"
-"""bash and dash have different letters for it. Root has no such limit."""
+"""bash and dash have different options for it. Root has no such limit."""
 _CHECK_SECONDS: Final = 10.0
 
 
 class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user configured, and the folders of ours that no command may see."""
+    """The user's settings, and the folders of Loom that no command may see."""
 
     mode: SandboxMode = "auto"
     network: bool = False
@@ -65,28 +65,28 @@ class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SandboxState(msgspec.Struct, frozen=True):
-    """What fence there is on this machine, and why there is no better one."""
+    """The sandbox that this machine supports, and the reason why there is no better one."""
 
     kind: SandboxKind
     detail: str
 
 
 class SandboxedCommand(msgspec.Struct, frozen=True):
-    """What to start, and the descriptors that the child must inherit."""
+    """The command to start, and the descriptors that the child must inherit."""
 
     argv: tuple[str, ...]
     environment: dict[str, str]
     descriptors: tuple[int, ...] = ()
 
     def close(self) -> None:
-        """Close the descriptors here; the child has them."""
+        """Close the descriptors in this process; the child has inherited them."""
         for descriptor in self.descriptors:
             os.close(descriptor)
 
 
 @cache
 def sandbox_state() -> SandboxState:
-    """Try what there is, once: installed is not the same as allowed."""
+    """Test what works, once: an installed program may still be forbidden."""
     bwrap = shutil.which("bwrap")
     why = "bubblewrap is not installed (on Debian and Ubuntu: apt install bubblewrap)"
     if bwrap is not None:
@@ -106,7 +106,8 @@ def sandbox_state() -> SandboxState:
 
 
 class Sandbox:
-    """Wraps commands. One for all sessions of a runtime; each workspace has a folder of its own for temporary files."""
+    """Wraps commands. One object for all sessions of a runtime; each workspace has its own folder for temporary
+    files."""
 
     def __init__(self, settings: SandboxSettings | None = None, *, state: SandboxState | None = None) -> None:
         self.settings = settings or SandboxSettings()
@@ -124,7 +125,7 @@ class Sandbox:
         return self.state.kind != "none"
 
     def describe(self, *, network: bool = False, unsandboxed: bool = False) -> str:
-        """Return one sentence for the approval: what the command can reach."""
+        """Return one sentence for the approval about what the command can access."""
         if unsandboxed:
             return "Outside the sandbox: it can read and change everything that you can."
         if not self.is_active:
@@ -141,7 +142,7 @@ class Sandbox:
         unsandboxed: bool = False,
         is_server: bool = False,
     ) -> SandboxedCommand:
-        """Return what to start for `command` in `folder`, which it may write. Raises ToolError where a sandbox is
+        """Return the command to start for `command` in `folder`, which it may write. Raise ToolError if a sandbox is
         required and impossible."""
         if unsandboxed or not self.is_active:
             if self.settings.mode == "require" and not unsandboxed:
@@ -184,7 +185,7 @@ class Sandbox:
         return ("/bin/sh", "-c", "; ".join([*limits, 'exec "$@"']), "sh", *command)
 
     def hidden_paths(self) -> tuple[Path, ...]:
-        """Return what exists of the places that no command may read."""
+        """Return the existing paths that no command may read."""
         home = Path.home()
         wanted = [*(home / name for name in _HIDDEN_IN_HOME), *map(Path, _HIDDEN_IN_SYSTEM), *self.settings.hidden]
         real = {Path(os.path.realpath(path)) for path in wanted if os.path.lexists(path)}
@@ -209,7 +210,7 @@ class Sandbox:
         writable = self._writable_paths(root)
         for path in self.hidden_paths():
             if path in writable:
-                continue  # what the user named as workspace is meant
+                continue  # the workspace and other writable folders are not hidden
             argv += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", "/dev/null", str(path)]
         for path in writable:
             argv += ["--bind", str(path), str(path)]
@@ -218,7 +219,7 @@ class Sandbox:
                 argv += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", "/dev/null", str(path)]
         for path in (root / name for name in _PROTECTED):
             if path.exists() and not (path.is_symlink() or path.parent.is_symlink()):
-                # The folder is mounted, too, so that it cannot be renamed and made anew.
+                # The folder is mounted, too, so that it cannot be renamed and created again.
                 argv += ["--bind", str(path.parent), str(path.parent)] if path.parent != root else []
                 argv += ["--ro-bind", str(path), str(path)]
         program = sandbox_launcher.filter_program(network=True)  # the network is a namespace here
@@ -244,8 +245,9 @@ class Sandbox:
 
 
 def _open_in_memory(data: bytes) -> int:
-    """Return a descriptor of a file that holds `data`. An argument of a program ends at 128 kB, and a plan names every
-    neighbour of a hidden place: a home folder or a `/tmp` with a few thousand entries is longer than that."""
+    """Return the descriptor of a memory file with `data`. An argument of a program is limited to 128 kB, and a plan
+    lists every neighbour of a hidden path: a home folder or a `/tmp` with a few thousand entries is longer than
+    that."""
     with os.fdopen(os.memfd_create("loom-sandbox", 0), "r+b", closefd=False) as file:
         file.write(data)
         file.seek(0)
@@ -253,20 +255,20 @@ def _open_in_memory(data: bytes) -> int:
 
 
 def _private(folder: str) -> dict[str, str]:
-    """Caches that a command may write, since it may not write those of the home folder."""
+    """Return variables for private caches, since a command may not write those of the home folder."""
     cache_folder = f"{folder}/.cache"
     return {"TMPDIR": folder, "XDG_CACHE_HOME": cache_folder, "npm_config_cache": f"{cache_folder}/npm"}
 
 
 def _readable_paths(hidden: Sequence[Path]) -> tuple[list[str], list[str]]:
-    """Return all of the file system but the hidden places: Landlock only knows what is allowed. Folders above a hidden
-    place can be listed, and what is beside it is allowed piece by piece."""
+    """Return the whole file system except the hidden paths, as paths to read and to list: Landlock supports only
+    permissions. Folders above a hidden path can be listed, and its siblings are allowed one by one."""
     above = {parent for path in hidden for parent in path.parents} | {Path("/")}
     readable: list[str] = []
     for folder in above:
         try:
             entries = list(os.scandir(folder))
-        except OSError:  # not ours to read anyway
+        except OSError:  # not readable for this user anyway
             continue
         readable += [
             entry.path
@@ -274,12 +276,12 @@ def _readable_paths(hidden: Sequence[Path]) -> tuple[list[str], list[str]]:
             if Path(entry.path) not in above
             and Path(entry.path) not in hidden
             and entry.path != "/proc"
-            and not entry.is_symlink()  # what it leads to is allowed where it is, or not at all
+            and not entry.is_symlink()  # the target of a link is allowed where it is, or not at all
         ]
     return readable, [str(folder) for folder in above]
 
 
 def forbid_dumps() -> None:
-    """Keep other processes of this user from reading the memory and environment of this one through /proc."""
+    """Prevent other processes of this user from reading the memory and environment of this one through /proc."""
     if sys.platform == "linux":
         sandbox_launcher.libc().prctl(sandbox_launcher.PR_SET_DUMPABLE, 0, 0, 0, 0)

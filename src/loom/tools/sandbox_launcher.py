@@ -1,8 +1,8 @@
-"""Runs in the child: fence this process with what the kernel offers, then become the command.
+"""Runs in the child: confine this process with the features of the kernel, then become the command.
 
 `python -I -S sandbox_launcher.py DESCRIPTOR` reads a JSON plan from the open file of that number. Only the standard
-library is used, and as little of it as possible: this starts before every command on a machine without bubblewrap. The
-module is imported by `sandbox.py` too, for the filter and to find out what the kernel can do.
+library is used, and as little of it as possible: this starts before every command on a machine without bubblewrap.
+`sandbox.py` imports the module too, for the filter and to test the kernel.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, PR_SET_CHILD_SUBREAPER = 1, 4, 38, 22, 36
 PR_CAPBSET_DROP = 24
 KEPT_CAPABILITIES = (0, 1, 3)
-"""To change the owner of files, to pass their permissions, to change those."""
+"""To change the owner of files, to bypass their permissions, to change those."""
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWIPC = 0x10000000, 0x20000000, 0x40000000, 0x08000000
 READS = 1 << 0 | 1 << 2 | 1 << 3  # execute, read a file, list a folder
 ALL_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
 FILE_RIGHTS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
-"""Those that make sense for a file: the kernel refuses the others there."""
+"""The rights that apply to a file: the kernel refuses the others there."""
 LIST_FOLDER = 1 << 3
 NET_RIGHTS, SCOPES = 0b11, 0b11
 AF_UNIX, AF_NETLINK = 1, 16
 
-# System calls that reach around a fence: other processes, mounts and namespaces, the kernel itself, io_uring (which
-# opens sockets without the call that is filtered).
+# System calls that bypass a sandbox: other processes, mounts and namespaces, the kernel itself, io_uring (which opens
+# sockets without the call that is filtered).
 _DENIED = {
     "x86_64": (
         *(101, 310, 311, 165, 166, 155, 308, 272, 321, 246, 320, 175, 313, 176, 298, 323, 250, 248, 249, 304, 425, 426),
@@ -77,12 +77,12 @@ def libc() -> Any:
 
 
 def landlock_version() -> int:
-    """Return the version of Landlock's interface; 0 where the kernel has none."""
+    """Return the version of Landlock's interface, or 0 if the kernel has none."""
     return max(libc().syscall(LANDLOCK_CREATE, None, ctypes.c_size_t(0), 1), 0)
 
 
 def filter_program(*, network: bool) -> bytes:
-    """Return a seccomp filter (an array of struct sock_filter); empty on an architecture that is not known."""
+    """Return a seccomp filter (an array of struct sock_filter); empty on an unknown architecture."""
     machine = platform.machine()
     if machine not in _ARCHITECTURES:
         return b""
@@ -116,7 +116,7 @@ def _check(result: int, what: str) -> None:
 
 
 def restrict_files(readable: list[str], listable: list[str], writable: list[str], *, network: bool) -> None:
-    """Leave this process and its children what is named, and nothing else (Landlock)."""
+    """Restrict this process and its children to these paths (Landlock)."""
     call = libc().syscall
     version = landlock_version()
     every = ALL_RIGHTS[min(version, 5)]
@@ -133,7 +133,7 @@ def restrict_files(readable: list[str], listable: list[str], writable: list[str]
             try:
                 descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
             except OSError:
-                continue  # it is not there: there is nothing to allow
+                continue  # it does not exist: nothing to allow
             given = rights if os.path.isdir(path) else rights & FILE_RIGHTS  # noqa: PTH112  pathlib takes 10 ms to import
             rule = struct.pack("=Qi", given & every, descriptor)
             _check(call(LANDLOCK_ADD, ruleset, 1, rule, 0), f"landlock rule for {path}")
@@ -144,7 +144,7 @@ def restrict_files(readable: list[str], listable: list[str], writable: list[str]
 
 
 def restrict_calls(*, network: bool) -> None:
-    """Refuse system calls that reach around the fence (seccomp)."""
+    """Refuse system calls that bypass the sandbox (seccomp)."""
     program = filter_program(network=network)
     if not program:
         return
@@ -155,14 +155,14 @@ def restrict_calls(*, network: bool) -> None:
 
 
 def drop_capabilities() -> None:
-    """Leave root what it needs to write files of others; the rest would let it look into other processes."""
+    """Keep the capabilities that root needs to write files of others; the rest would give access to other processes."""
     for capability in range(64):
         if capability not in KEPT_CAPABILITIES:
             libc().prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)  # an error means that there is none of this number
 
 
 def enter_namespaces(*, network: bool) -> bool:
-    """Own processes (and no network), where the kernel lets this user; False where it does not."""
+    """Create namespaces for processes (and for no network). Return False if the kernel does not permit it."""
     user, group = os.getuid(), os.getgid()
     flags = CLONE_NEWPID | CLONE_NEWIPC | (0 if network else CLONE_NEWNET)
     if libc().unshare(flags | (CLONE_NEWUSER if user else 0)) != 0:
@@ -175,7 +175,7 @@ def enter_namespaces(*, network: bool) -> bool:
 
 
 def main() -> None:
-    """Stay as the guardian of the command, so that all of it ends when this process or the one above does."""
+    """Stay as the guardian of the command, so that all its processes end when this process or its parent does."""
     with open(int(sys.argv[1]), "rb") as file:  # noqa: PTH123  pathlib takes 10 ms to import
         plan = json.loads(file.read())
     parent = os.getppid()
@@ -197,7 +197,7 @@ def main() -> None:
 
 def _become(plan: dict[str, Any], *, is_first: bool) -> None:
     """Run the command. The first process of a namespace cannot be killed from inside it and must wait for orphans, so
-    that one stays ours."""
+    this process stays the first."""
     try:
         libc().prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if is_first and (inner := os.fork()) != 0:
@@ -221,8 +221,8 @@ def _wait_for(child: int) -> int:
 
 
 def _end_all(child: int, code: int, *, is_apart: bool) -> None:
-    """Kill what the command left. In a process namespace of its own that is one kill; else, since orphans come to
-    this process, until there are no children any more."""
+    """Kill the remaining processes of the command. In a process namespace one kill is enough; otherwise orphans become
+    children of this process, which kills until there are none."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with suppress(ProcessLookupError):
         os.kill(child, signal.SIGKILL)

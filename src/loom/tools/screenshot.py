@@ -44,7 +44,7 @@ _EXTRA: Final = "pip install 'loom-runtime[browser]'"
 
 
 class ScreenshotTarget(msgspec.Struct, frozen=True):
-    """What is opened, through which gate, and what is called so in the answer."""
+    """The page to open, the gate, and the name in the result."""
 
     url: str
     shown: str
@@ -53,7 +53,7 @@ class ScreenshotTarget(msgspec.Struct, frozen=True):
 
 
 def screenshot_tool(egress: Egress) -> Tool:
-    """Return the tool, behind a gate of its own."""
+    """Return the tool with its own gate."""
 
     async def screenshot(
         context: ToolContext, url: str, *, full_page: bool = False, width: int = 1280, height: int = 800
@@ -102,13 +102,14 @@ async def take_screenshot(
 
 
 def _short_place() -> str | None:
-    """The browser makes sockets in its folder, and the path of a socket has some hundred characters at most."""
+    """Return `/tmp` if the default folder for temporary files has a long path, else None: the browser creates sockets
+    in its folder, and the path of a socket is limited to some hundred characters."""
     return "/tmp" if len(tempfile.gettempdir()) > _PLACE_CHARS and Path("/tmp").is_dir() else None  # noqa: S108  a folder of our own in it
 
 
 async def _web(context: ToolContext, url: str, egress: Egress) -> ScreenshotTarget:
-    """Return a page of this machine or of the internet: the user says yes to the host, and the gate opens for that. A
-    host name can carry out what was read elsewhere, so none is resolved before the answer."""
+    """Return a page of this machine or of the internet: the user approves the host, and the gate opens for it. A host
+    name can leak data that was read elsewhere, so none is resolved before the approval."""
     place = destination_of(url)
     is_local = is_this_machine(place.host)
     if not is_local:
@@ -131,7 +132,7 @@ async def _check_listening(host: str, port: int) -> None:
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             _, writer = await asyncio.open_connection(host, port)
-    except OSError:  # TimeoutError is one
+    except OSError:  # TimeoutError is an OSError
         raise ToolError(
             f"nothing listens on {host}:{port} (connection refused)",
             hint="Start the server with start_process and network=true, and use the port that it announces.",
@@ -140,7 +141,7 @@ async def _check_listening(host: str, port: int) -> None:
 
 
 async def _file(context: ToolContext, path: str, egress: Egress) -> ScreenshotTarget:
-    """A page of the workspace sees its neighbours there, and neither the rest of the disk nor the network."""
+    """Return a page of the workspace. It can load its siblings, but neither the rest of the disk nor the network."""
     root, page, is_hidden = await asyncio.to_thread(_page, context.workspace, path)
     if is_hidden:
         await context.approve(f"open {path}", why=f"{page.name} may hold secrets")
@@ -153,7 +154,7 @@ async def _file(context: ToolContext, path: str, egress: Egress) -> ScreenshotTa
 
 
 def _page(workspace: Path, path: str) -> tuple[Path, Path, bool]:
-    """Return the workspace and the page as they really are, and whether the page may hold secrets."""
+    """Return the real paths of the workspace and the page, and whether the page may contain secrets."""
     root = Path(os.path.realpath(workspace))
     with open_file(root, path) as opened:
         if not opened.inside:
@@ -181,7 +182,7 @@ def _serve_file(root: Path, asked: str, page: Path, may_read: Callable[[Path], b
 
 
 async def _driven(job: ScreenshotJob, target: ScreenshotTarget) -> ScreenshotResult:
-    """Run the browser in processes that know nothing of ours, in a folder that goes away with them."""
+    """Run the browser in processes without our environment, in a folder that is removed with them."""
     command = [sys.executable, "-P", "-m", "loom.tools.screenshot_job"]
     try:
         async with (
@@ -198,7 +199,7 @@ async def _driven(job: ScreenshotJob, target: ScreenshotTarget) -> ScreenshotRes
 
 
 async def _read_available(output: asyncio.StreamReader) -> bytes:
-    """Return what there is by now: a browser that is still about to end would keep the rest of it open."""
+    """Return the output so far: a browser that has not ended yet would keep the pipe open."""
     try:
         async with asyncio.timeout(_OUTPUT_SECONDS):
             return await output.read(_MAX_OUTPUT_BYTES)
@@ -214,14 +215,14 @@ def _result(facts: Path, output: bytes, target: ScreenshotTarget) -> ScreenshotR
 
 
 def _variables(folder: str) -> dict[str, str]:
-    """All that it writes goes into a folder of its own."""
+    """Return variables that direct everything that the browser writes to its own folder."""
     own = dict.fromkeys(("HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"), folder)
     path = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path if entry)
     return own | {"PYTHONPATH": path, "PLAYWRIGHT_BROWSERS_PATH": _own_browsers()}
 
 
 def _own_browsers() -> str:
-    """Return where Playwright keeps browsers of its own; it looks below HOME, which it does not get."""
+    """Return the folder of Playwright's own browsers; it searches below HOME, which is not passed on."""
     named = os.environ.get("PLAYWRIGHT_BROWSERS_PATH")
     return named or str(Path("~/.cache/ms-playwright").expanduser())
 

@@ -1,7 +1,7 @@
-"""What runs in the process that drives a browser (`python -m loom.tools.screenshot_job`): one page, one picture.
+"""The program of the process that controls a browser (`python -m loom.tools.screenshot_job`): one page, one image.
 
-The job comes on standard input; `page.png` and `shot.json` are written into the folder that it names. A process of its
-own, because the browser and its driver are to know nothing of ours and to be ended together.
+The job is read from standard input; `page.png` and `shot.json` are written into its folder. It is a separate process so
+that the browser and its driver get no secrets and are ended together.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FLAGS: Final = (
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 )
-"""Nothing goes around the proxy: no names are resolved here, no datagrams are sent."""
+"""Nothing bypasses the proxy: no names are resolved here, no datagrams are sent."""
 _QUIET_MS: Final = 3_000
 _PICTURE_MS: Final = 15_000
 _START_MS: Final = 30_000
@@ -37,7 +37,7 @@ class ScreenshotJob(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     folder: str
     browser: str
-    """The program; empty means the one that came with Playwright."""
+    """The program; empty means the one installed by Playwright."""
     proxy_port: int
     proxy_user: str
     proxy_password: str
@@ -49,7 +49,7 @@ class ScreenshotJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScreenshotResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of it. With a `problem` there is no picture."""
+    """The outcome. With a `problem` there is no image."""
 
     problem: str = ""
     no_browser: bool = False
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def _finish(job: ScreenshotJob, shot: ScreenshotResult) -> NoReturn:
-    """Leave at once: who started this process ends the browser with it, and closing one that hangs would hang too."""
+    """Exit at once: the parent ends the browser with this process, and closing a browser that hangs would hang too."""
     (Path(job.folder) / FACTS).write_bytes(msgspec.json.encode(shot))
     os._exit(0)
 
@@ -119,7 +119,7 @@ def _shot(browser: Browser, job: ScreenshotJob) -> ScreenshotResult:
 
 
 def _draw(page: Page, job: ScreenshotJob) -> int:
-    """Write the picture; gives how high the whole page is."""
+    """Write the image; return the height of the whole page."""
     height = int(page.evaluate("Math.max(document.documentElement.scrollHeight, document.body?.scrollHeight ?? 0)"))
     shown: dict[str, Any] = {}
     if job.full_page:

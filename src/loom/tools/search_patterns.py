@@ -1,4 +1,4 @@
-"""Facts of a regular expression before a file is read: a text that every match must contain. Pure."""
+"""Facts of a regular expression that are known before a file is read: a text that every match must contain. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _REPEATS: Final = "*?{"
 
 
 def is_line_independent(pattern: str) -> bool:
-    """Return whether searching a whole text at once finds a match in every line that has one by itself: groups with
-    extensions may look at neighbours, and `\\A` and `\\Z` mean the ends of the text."""
+    """Return whether a search of a whole text finds a match in every line that has one by itself: groups with
+    extensions may depend on neighbouring lines, and `\\A` and `\\Z` mean the ends of the text."""
     return _LOOKS_AROUND.search(pattern) is None
 
 
 def required_literal(pattern: str) -> bytes | None:
-    """Return the longest plain ASCII text that every match of `pattern` contains; None where none is certain.
+    """Return the longest plain ASCII text that every match of `pattern` contains, or None if there is none.
 
-    Only what stands outside of groups, classes and alternatives is looked at.
+    Only characters outside of groups, classes and alternatives are considered.
     """
     if "|" in pattern or "(?" in pattern or not pattern.isascii():
         return None

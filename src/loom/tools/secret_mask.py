@@ -1,6 +1,6 @@
-"""Configured secrets in what tools return: masked before anything is stored, shown or sent.
+"""Mask configured secrets in results of tools, before anything is stored, shown or sent.
 
-A command may print a key in many ways; those that programs print by themselves are covered: as it is, in base64, as
+A command may print a key in many forms; those that programs print by themselves are covered: unchanged, in base64, as
 hexadecimal digits, and escaped for a URL or for JSON.
 """
 
@@ -25,18 +25,19 @@ _TAIL_FROM: Final = 16
 
 
 def mask_secrets(text: str, secrets: Iterable[str]) -> str:
-    """Return `text` with every configured secret replaced by `[secret …abcd]`."""
+    """Return `text` with every secret of at least `MIN_CHARS` characters replaced by `[secret …abcd]`, or by `[secret]`
+    if it is short."""
     pattern, names = _compiled(frozenset(secret for secret in secrets if len(secret) >= MIN_CHARS))
     return pattern.sub(lambda found: names[found[0]], text) if pattern is not None else text
 
 
 def environment_secrets(environ: Mapping[str, str]) -> frozenset[str]:
-    """Return the values of those variables whose names say that they are secret."""
+    """Return the values of the variables whose names mark them as secret."""
     return frozenset(value for name, value in environ.items() if _SECRET_NAME.search(name) and len(value) >= MIN_CHARS)
 
 
 def mask_value(value: Any, secrets: Iterable[str]) -> Any:
-    """Return JSON-like data with every text in it masked; keys included."""
+    """Return JSON-like data with every text in it masked, keys included."""
     known = tuple(secrets)
     match value:
         case str():
@@ -51,7 +52,7 @@ def mask_value(value: Any, secrets: Iterable[str]) -> Any:
 
 
 def mask_blocks(blocks: Iterable[ContentBlock], secrets: Iterable[str]) -> tuple[ContentBlock, ...]:
-    """Return the blocks with the texts among them masked; bytes of media are left alone."""
+    """Return the blocks with their texts masked; bytes of media are unchanged."""
     known = tuple(secrets)
     return tuple(
         msgspec.structs.replace(block, text=masked)
@@ -88,7 +89,7 @@ def _spellings(secret: str) -> Iterable[str]:
     yield json.dumps(secret)[1:-1]
     yield data.hex()
     yield data.hex().upper()
-    for shift in range(3):  # base64 of a text around it: the part that does not depend on its neighbours
+    for shift in range(3):  # base64 of a longer text: the part that does not depend on its neighbours
         whole = base64.b64encode(bytes(shift) + data)
         start = {0: 0, 1: 2, 2: 3}[shift]
         end = len(whole) - {0: 0, 1: 3, 2: 2}[(shift + len(data)) % 3]

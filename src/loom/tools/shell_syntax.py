@@ -1,8 +1,8 @@
-"""The commands that a shell command line runs, read from its syntax tree. Pure: no file is looked at.
+"""The commands that a shell command line runs, read from its syntax tree. Pure: no file is accessed.
 
 `parse_shell` lists every command with its words as the program would receive them: quotes, escapes, assignments and
-redirections are gone, and commands inside substitutions, loops, functions and subshells are listed like the others. A
-part of a word that is known only when the shell runs (`$X`, `$(date)`) is the character UNKNOWN. A line that the
+redirections are removed, and commands inside substitutions, loops, functions and subshells are listed like the others.
+A part of a word whose value is known only at run time (`$X`, `$(date)`) is the character UNKNOWN. A line that the
 grammar does not cover exactly is not parsed at all: `is_parsed` is False then, and the caller must assume anything.
 """
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 UNKNOWN: Final = "\0"
-"""Stands in a word for text that only the running shell knows. No command line can hold it."""
+"""The placeholder for text that is known only at run time. No command line can contain it."""
 MAX_COMMAND_CHARS: Final = 100_000
 MAX_DEPTH: Final = 100
-"""Nesting above which a command line is not parsed."""
+"""The nesting above which a command line is not parsed."""
 MAX_BRACE_WORDS: Final = 64
 
 _WORDS: Final = frozenset(
@@ -38,7 +38,7 @@ _EXPANSIONS: Final = frozenset(
 )
 _PLAIN_GAP: Final = re.compile(rb"(?:[ \t\n]|\\\n)*")
 _JOINED_LINES: Final = re.compile(rb"[^\s;&|(){}<>](?:\\\n)+[^\s;&|(){}<>]")
-"""A line that is continued in the middle of a word; the grammar takes it for two words."""
+"""A line that is continued in the middle of a word; the grammar reads two words."""
 _ESCAPED: Final = re.compile(r"\\(\n|.)", re.DOTALL)
 _ESCAPED_IN_STRING: Final = re.compile(r'\\([\n$`"\\])')
 _ANSI: Final = re.compile(
@@ -55,16 +55,16 @@ _DECISIVE: Final = re.compile(
     r"PATH|IFS|ENV|BASH_.*|SHELLOPTS|BASHOPTS|PS4|CDPATH|GLOBIGNORE|LD_.*|DYLD_.*|GIT_.*|.*PAGER|.*EDITOR|VISUAL|BROWSER"
     r"|LESS.*|PYTHON.*|PERL.*|RUBY.*|NODE_.*|JAVA_.*|_JAVA.*|GCONV_PATH|HOME|XDG_.*|MAKEFLAGS|RUSTC.*|CARGO_.*|npm_.*"
 )
-"""Variables that change which programs run, or what they read as their configuration."""
+"""Variables that affect which programs run, or which configuration they read."""
 
 
 class ShellCommand(msgspec.Struct, frozen=True):
-    """One simple command. `words` are the program and its arguments, `source` is how it is written."""
+    """One simple command. `words` are the program and its arguments, `source` is its text in the command line."""
 
     words: tuple[str, ...]
     source: str
     assigned: tuple[str, ...] = ()
-    """Names of the variables that are set for it."""
+    """The names of the variables that are set for it."""
 
     @property
     def is_known(self) -> bool:
@@ -72,18 +72,18 @@ class ShellCommand(msgspec.Struct, frozen=True):
 
 
 class ShellScript(msgspec.Struct, frozen=True):
-    """What a command line runs and touches."""
+    """The commands of a command line, and the files that it opens."""
 
     commands: tuple[ShellCommand, ...] = ()
     files: tuple[str, ...] = ()
-    """Targets of redirections, descriptors excepted."""
+    """The targets of redirections, except descriptors."""
     assigned: tuple[str, ...] = ()
-    """Names of all variables that it sets."""
+    """The names of all variables that it sets."""
     is_parsed: bool = True
 
     @property
     def changes_meaning(self) -> bool:
-        """Whether it sets a variable that decides which programs run."""
+        """Whether it sets a variable that affects which programs run."""
         names = (*self.assigned, *(name for command in self.commands for name in command.assigned))
         return any(_DECISIVE.fullmatch(name) for name in names)
 
@@ -100,9 +100,9 @@ def _parser() -> Parser:
 
 
 def parse_shell(command: str, variables: Mapping[str, str] | None = None) -> ShellScript:
-    """Return the commands of a shell command line; UNPARSED where the grammar does not cover all of it.
+    """Return the commands of a shell command line, or UNPARSED if the grammar does not cover all of it.
 
-    `variables` are values of the environment that are known, where the command line does not set them itself.
+    `variables` are known values of the environment, used if the command line does not set them itself.
     """
     if len(command) > MAX_COMMAND_CHARS or UNKNOWN in command:
         return UNPARSED
@@ -122,7 +122,7 @@ def parse_shell(command: str, variables: Mapping[str, str] | None = None) -> She
 
 
 class _TooHard(Exception):
-    """The tree holds something whose words are unknown."""
+    """The tree contains something whose words are unknown."""
 
 
 def _leaves(node: Node) -> Iterator[Node]:
@@ -136,7 +136,7 @@ def _leaves(node: Node) -> Iterator[Node]:
 
 
 def _is_covered(root: Node, data: bytes) -> bool:
-    """Return whether all but blanks of the text is in some leaf: what the parser skipped is what we would not see."""
+    """Return whether all text except blanks is in some leaf: text that the parser skipped would be missed."""
     end = 0
     for leaf in _leaves(root):
         if leaf.start_byte > end and (
@@ -165,7 +165,8 @@ class _Reading:
             self._values[name] = (node.end_byte, value)
 
     def _top_assignments(self, root: Node) -> Iterator[tuple[str, Node, str]]:
-        """Variables that are set once, at the top and for certain, to a known text, and touched by nothing else."""
+        """Yield variables that are set once, at the top level and unconditionally, to a known text, and not used in any
+        other way."""
         for node in root.named_children:
             if node.type != "variable_assignment":
                 continue
@@ -181,7 +182,7 @@ class _Reading:
                 yield text, node, known
 
     def _mentions(self, name: str) -> tuple[int, int]:
-        """Return how often a variable's name occurs at all, and how often to be expanded."""
+        """Return how often a variable's name occurs at all, and how often in an expansion."""
         text = self._data.decode()
         mentions = re.findall(rf"(?<![A-Za-z0-9_]){name}(?![A-Za-z0-9_])", text)
         return len(mentions), len(re.findall(rf"\$\{{?{name}(?![A-Za-z0-9_])", text))
@@ -237,7 +238,7 @@ class _Reading:
         self.commands.append(ShellCommand(tuple(words), self._text(node), tuple(assigned)))
 
     def _declaration(self, node: Node) -> None:
-        """`export`, `declare`, `local` and their like: they set variables and run nothing."""
+        """Read `export`, `declare`, `local` and the like: they set variables and run nothing."""
         words: list[str] = []
         for child in node.children:
             if child.type == "variable_assignment":
@@ -263,7 +264,7 @@ class _Reading:
     # Words ------------------------------------------------------------------------------------------------------
 
     def _expanded(self, node: Node) -> list[str]:
-        """The words that an argument becomes: braces give several, an unquoted variable with blanks too."""
+        """Return the words that an argument becomes: several by brace expansion or an unquoted variable with blanks."""
         if node.type == "command_name" and node.child_count == 1:
             node = node.children[0]
         if node.type in ("simple_expansion", "expansion"):
@@ -302,7 +303,7 @@ class _Reading:
                 return _ESCAPED.sub(lambda found: "" if found[1] == "\n" else found[1], self._text(node))
 
     def _joined(self, node: Node, *, quoted: bool) -> str:
-        """Return the parts of a word; what stands between them belongs to it too."""
+        """Return the joined parts of a word, including the text between them."""
         parts: list[str] = []
         end = node.start_byte
         for child in node.children:
@@ -313,7 +314,7 @@ class _Reading:
         return "".join(parts) + self._data[end : node.end_byte].decode()
 
     def _string(self, node: Node) -> str:
-        """Return a double-quoted string: everything between its quotes, the expansions in it as unknown."""
+        """Return a double-quoted string: everything between its quotes, with its expansions as unknown."""
         start = node.start_byte + (2 if node.type == "translated_string" else 1)
         parts: list[str] = []
         for child in node.named_children:
@@ -354,12 +355,12 @@ def _is_unquoted(source: str) -> bool:
 
 
 def _careful(text: str) -> str:
-    """Return a word with braces of which some may be quoted: as it is if nothing could be expanded, else unknown."""
+    """Return a word with braces of which some may be quoted: unchanged if nothing could be expanded, else unknown."""
     return text if _BRACES.search(text) is None and _BRACE_RANGE.search(text) is None else UNKNOWN
 
 
 def _braced(text: str) -> list[str]:
-    """Brace expansion of an unquoted word. Ranges and long lists count as unknown."""
+    """Expand the braces of an unquoted word. Ranges and long lists count as unknown."""
     words = [text]
     while len(words) <= MAX_BRACE_WORDS:
         found = next(((at, match) for at, word in enumerate(words) if (match := _BRACES.search(word))), None)

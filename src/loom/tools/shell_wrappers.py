@@ -1,6 +1,7 @@
-"""Programs that run other programs (`env`, `sudo`, `xargs`, `sh -c`, `find -exec`, `git -c` …), and what they run.
+"""Programs that run other programs (`env`, `sudo`, `xargs`, `sh -c`, `find -exec`, `git -c` …), and the commands that
+they run.
 
-`inner_commands` gives the command lines behind one command as far as its words tell. Pure.
+`inner_commands` returns the command lines inside one command, as far as its words contain them. Pure.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ Words: TypeAlias = Sequence[str]
 
 
 class Inner(msgspec.Struct, frozen=True):
-    """What a command runs: `words` of other commands, `scripts` that a shell reads."""
+    """The commands that a command runs: `words` of other commands, `scripts` for a shell."""
 
     words: tuple[tuple[str, ...], ...] = ()
     scripts: tuple[str, ...] = ()
     is_unknown: bool = False
-    """Whether it may run something that its words do not tell."""
+    """Whether it may run something that its words do not contain."""
     is_opaque: bool = False
     """Whether it runs code in another language, or a script from elsewhere."""
 
@@ -42,7 +43,7 @@ class _Prefix(msgspec.Struct, frozen=True):
     shell_options: tuple[str, ...] = ()
     """Options whose value is a script."""
     appends: bool = False
-    """Whether arguments are added that are known only later."""
+    """Whether it adds arguments that are known only later."""
 
 
 _PREFIXES: Final[Mapping[str, _Prefix]] = {
@@ -109,7 +110,7 @@ _CODE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("lua", "luajit", "osascript", "julia", "Rscript", "guile", "scala", "groovy", "elixir"), "eE"),
     **dict.fromkeys(("tclsh", "expect", "gdb", "vim", "vi", "nvim", "ex", "ed", "emacs", "nano"), "cxesf"),
 }
-"""Interpreters, and the options after which code follows."""
+"""Interpreters, and the options that are followed by code."""
 _AWKS: Final = frozenset({"awk", "gawk", "mawk", "nawk", "original-awk"})
 _FIND_RUNS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
@@ -117,7 +118,7 @@ _VERSIONED: Final = re.compile(r"(python|pypy|perl|ruby|lua|php|node)[\d.]+")
 
 
 def inner_commands(name: str, words: Words) -> Inner:
-    """Return what the command `words` runs besides itself; `name` is its program without a folder."""
+    """Return the commands that the command `words` runs besides itself; `name` is its program without a folder."""
     found = _VERSIONED.fullmatch(name)
     name = found[1] if found else name
     if name in _SHELLS:
@@ -134,7 +135,8 @@ def inner_commands(name: str, words: Words) -> Inner:
 
 
 def _interpreter(letters: str, words: Words) -> Inner:
-    """Code in an option, from standard input or in a file: all of it is in another language."""
+    """Return an opaque result, except for options such as `--version`: code in an option, from standard input or in a
+    file is in another language."""
     is_code = len(words) == 1 or any(_has_letter(word, letters) or UNKNOWN in word for word in words[1:])
     return CODE if is_code else Inner(is_opaque=not any(word in ("--version", "-V", "--help") for word in words[1:]))
 
@@ -144,7 +146,7 @@ def _has_letter(word: str, letters: str) -> bool:
 
 
 def _after(prefix: _Prefix, words: Words) -> Inner:
-    """Return the command behind a wrapper's own options and arguments."""
+    """Return the command after a wrapper's own options and arguments."""
     rest = list(words[1:])
     scripts: list[str] = []
     skipped = prefix.skipped
@@ -200,11 +202,11 @@ def _shell(words: Words) -> Inner:
             del rest[: 2 if word[-1] in "oO" else 1]
         else:
             break
-    return CODE if rest else ANYTHING  # a script from a file, or whatever comes on standard input
+    return CODE if rest else ANYTHING  # a script from a file or from standard input
 
 
 def _script_after(words: Words) -> Inner:
-    """`sh -c -- SCRIPT NAME ARGUMENTS`, further options before the script included."""
+    """Read `sh -c -- SCRIPT NAME ARGUMENTS`, with further options before the script."""
     rest = list(words)
     while rest and rest[0].startswith(("-", "+")) and len(rest[0]) > 1:
         del rest[: 2 if rest[0] in ("-o", "+o", "-O", "+O") else 1]
@@ -226,7 +228,7 @@ def _trap(words: Words) -> Inner:
 
 
 def _find(words: Words) -> Inner:
-    """Return the commands of `-exec`; the files found are appended where `{}` stands."""
+    """Return the commands of `-exec`; the files that are found are unknown arguments in place of `{}`."""
     found: list[tuple[str, ...]] = []
     at = 1
     while at < len(words):
@@ -241,7 +243,7 @@ def _find(words: Words) -> Inner:
 
 
 def _env(words: Words) -> Inner:
-    """`env`, with `-S` that splits a string into a command."""
+    """Read `env`, including `-S`, which splits a string into a command."""
     for at, word in enumerate(words[1:], start=1):
         split = re.match(r"-[a-zA-Z0]*S(.*)|--split-string(?:=(.*))?", word, re.DOTALL)
         if split:
@@ -254,13 +256,13 @@ def _env(words: Words) -> Inner:
 
 
 def _joined(words: Words) -> Inner:
-    """`watch` hands its words to a shell."""
+    """Read `watch`, which passes its words to a shell."""
     found = _after(_PREFIXES["watch"], words)
     return Inner(found.words, tuple(" ".join(inner) for inner in found.words if UNKNOWN not in " ".join(inner)))
 
 
 def _ssh(words: Words) -> Inner:
-    """Return a command on another machine is still a command; options may name programs to run here."""
+    """Return the remote command, which counts like a local one; options may contain programs to run on this machine."""
     if any("proxycommand" in word.lower() or "localcommand" in word.lower() or UNKNOWN in word for word in words):
         return ANYTHING
     rest = list(words[1:])
@@ -421,7 +423,7 @@ def _git_options(words: Words) -> Iterator[tuple[str, str]]:
 
 
 def _git(words: Words) -> Inner:
-    """Aliases, and every other way in which git runs something else."""
+    """Return aliases, and every other command that git runs."""
     plain = git_command(words)
     options = list(_git_options(words))
     aliases: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""render_slides: the pages of a presentation or document as pictures, as they would be printed."""
+"""render_slides: the pages of a presentation or document as images, as printed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def render_slides(context: ToolContext, path: str, pages: str = "") -> lis
 
 
 async def page_pictures(context: ToolContext, source: LoadedMedia, pages: str) -> list[ContentBlock]:
-    """At most twenty pictures, and a sentence that says how to go on. Office files are laid out by LibreOffice."""
+    """Return at most twenty images, and a sentence about how to see more. LibreOffice lays out office files."""
     printed = await _convert_to_pdf(context, source)
     count = printed.media.pages or 1
     first, last = page_range(pages) if pages else (1, count)
@@ -51,7 +51,7 @@ async def page_pictures(context: ToolContext, source: LoadedMedia, pages: str) -
 
 
 async def _convert_to_pdf(context: ToolContext, source: LoadedMedia) -> LoadedMedia:
-    """Return the document as a PDF. How many pages an office file has is known only when it is laid out."""
+    """Return the document as a PDF. The number of pages of an office file is known only after the layout."""
     if category_of(source.media.media_type) == "pdf":
         return source
     await context.emit(f"laying out {source.media.name}")

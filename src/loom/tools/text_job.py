@@ -1,6 +1,6 @@
-"""What runs inside the text worker (`python -m loom.tools.text_job`): foreign patterns and foreign HTML.
+"""The program of the text worker (`python -m loom.tools.text_job`). It runs untrusted patterns and HTML.
 
-A regular expression or a page can be written so that matching or parsing it takes for ever, and Python holds its lock
+A regular expression or a page can be written so that matching or parsing takes for ever, and Python holds its lock
 meanwhile: in a thread it would stop everything. Here it is ended at its deadline.
 """
 
@@ -20,13 +20,13 @@ from loom.formats.worker.loop import Task, serve
 from loom.tools.search_patterns import is_line_independent
 
 MAX_LINE_CHARS: Final = 10_000
-"""Longer lines are searched up to here."""
+"""Longer lines are searched up to this length."""
 SHOWN_CHARS: Final = 300
 MAX_MATCH_LINES: Final = 20
 
 
 class SearchJob(msgspec.Struct, frozen=True, tag="search"):
-    """The document is the contents of files, one after another; `sizes` says where each ends."""
+    """The document is the content of files, one after another; `sizes` are their lengths."""
 
     pattern: str
     sizes: tuple[int, ...]
@@ -34,11 +34,11 @@ class SearchJob(msgspec.Struct, frozen=True, tag="search"):
     context_lines: int = 0
     multiline: bool = False
     first_only: bool = False
-    """Whether one match of each file is enough."""
+    """Whether one match per file is enough."""
 
 
 class PageJob(msgspec.Struct, frozen=True, tag="page"):
-    """The document is HTML, decoded."""
+    """The document is decoded HTML."""
 
     url: str
 
@@ -82,7 +82,7 @@ def _search(job: SearchJob, data: bytes) -> tuple[Match, ...]:
         if encoding_of(content) is None:
             continue  # not text
         text = decode_text(content)[0]
-        if whole is not None and whole.search(text) is None:  # most files: one look instead of one for each line
+        if whole is not None and whole.search(text) is None:  # most files: one search instead of one per line
             continue
         most = min(1 if job.first_only else job.most_matches, job.most_matches - len(matches))
         found = _across_lines(pattern, text, file, job) if job.multiline else _by_line(pattern, text, file, job)
@@ -104,7 +104,7 @@ def _by_line(pattern: re.Pattern[str], text: str, file: int, job: SearchJob) -> 
 
 
 def _across_lines(pattern: re.Pattern[str], text: str, file: int, job: SearchJob) -> Iterator[Match]:
-    """Matches that may span lines; all lines that one touches are shown, up to a bound."""
+    """Yield matches that may span lines, with all lines that they touch, up to a limit."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     lines = text.split("\n")
     around = job.context_lines

@@ -35,7 +35,7 @@ TODO_TOOL: Final = Tool(update_todos, repeatable=True)
 
 
 def todo_lines(todos: Iterable[Todo]) -> str:
-    """Return the list as text, one item a line."""
+    """Return the list as text, one item per line."""
     return "\n".join(f"{_MARKS[todo.state]} {todo.text}" for todo in todos)
 
 

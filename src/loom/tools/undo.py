@@ -1,5 +1,5 @@
-"""Undo what write_file, edit_file and multi_edit did: the bytes before each write are kept by digest, as long as other
-media that no message refers to (`cleanup_after_days`)."""
+"""Undo changes of write_file, edit_file and multi_edit: the bytes before each write are kept by digest, as long as
+other media that no message refers to (`cleanup_after_days`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LoadBytes: TypeAlias = Callable[[str], Awaitable[bytes]]
 
 
 def file_changes(results: Iterable[ToolResult]) -> list[FileChange]:
-    """Return what the tools of these results wrote, in their order."""
+    """Return the changes that the tools of these results wrote, in order."""
     found: list[FileChange] = []
     for result in results:
         data: Any = result.data
@@ -32,10 +32,10 @@ def file_changes(results: Iterable[ToolResult]) -> list[FileChange]:
 
 
 async def restore(workspace: Path, changes: Iterable[FileChange], load: LoadBytes) -> list[str]:
-    """Undo `changes`, the last one first, and return a sentence for each file.
+    """Undo `changes`, the last one first, and return a sentence for each.
 
-    A file that was changed by something else since is left alone, and so are the older changes of the same file; the
-    sentence says so. Nothing outside the workspace is touched.
+    If something else has changed a file since, the file is left unchanged: its sentence has the reason, and older
+    changes of the same file are skipped without a sentence. Files outside the workspace are never changed.
     """
     said: list[str] = []
     blocked: set[str] = set()

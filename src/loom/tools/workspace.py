@@ -1,7 +1,7 @@
-"""Files under the workspace: found through links, judged by where they really are, read once.
+"""Files in the workspace: opened through links, checked by their real path, read once.
 
-The file that was judged is the file that is read: it is opened first, and the open file tells its true place, so a link
-swapped in between changes nothing.
+The file that is checked is the file that is read: it is opened first, and its real path is that of the descriptor, so a
+link that is swapped in meanwhile has no effect.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ SENSITIVE_NAMES: Final = (
     "token",
 )
 INSTRUCTION_FILES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
-"""Files that instruct models: in each folder the first of these that is there."""
+"""Files with instructions for models: in each folder the first of these that exists."""
 MCP_FILE: Final = ".mcp.json"
 """The MCP servers of a project."""
 STARTER_FILES: Final = (
     *(MCP_FILE, "loom.toml", "loom.yaml", "loom.yml"),
     *(".claude/settings.json", ".claude/settings.local.json"),
 )
-"""Files of a project that name programs which Loom starts, outside the sandbox, if the folder is trusted."""
+"""Files of a project with programs that Loom starts, outside the sandbox, if the folder is trusted."""
 SENSITIVE_FOLDERS: Final = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", "gcloud", ".password-store")
 _SENSITIVE_NAME: Final = re.compile("|".join(map(translate, SENSITIVE_NAMES)))
 _OWN_FOLDERS: Final = (".config/loom", ".local/share/loom", ".local/state/loom")
 _UNSEARCHED: Final = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__"})
-"""Folders in which no secrets are looked for: they are large, and package managers fill them with hard links."""
+"""Folders that are not searched for secrets: they are large, and package managers fill them with hard links."""
 MAX_SEARCHED: Final = 50_000
 _INODES_SECONDS: Final = 1.0
 
@@ -78,20 +78,20 @@ FileId: TypeAlias = tuple[int, int]
 
 
 class OpenFile(msgspec.Struct, frozen=True):
-    """A regular file that is open for reading, and what is true of it."""
+    """A regular file that is open for reading, and its facts."""
 
     file: BinaryIO
     path: Path
-    """Where it really is, links resolved."""
+    """Its real path, with links resolved."""
     size_bytes: int
     inside: bool
-    """Whether that is in the workspace."""
+    """Whether its real path is in the workspace."""
     sensitive: bool
 
 
 @contextmanager
 def open_file(workspace: Path, asked: str) -> Generator[OpenFile]:
-    """Open what `asked` names, relative to the workspace. Pipes, devices and folders are refused without waiting."""
+    """Open the file at `asked`, relative to the workspace. Pipes, devices and folders are refused without waiting."""
     name = Path(asked).name or asked
     descriptor, wanted = _open(workspace, asked, name)
     try:
@@ -111,7 +111,7 @@ def open_file(workspace: Path, asked: str) -> Generator[OpenFile]:
 
 
 class OpenFolder(msgspec.Struct, frozen=True):
-    """A folder that is open, and what is true of it."""
+    """An open folder, and its facts."""
 
     descriptor: int
     path: Path
@@ -121,7 +121,8 @@ class OpenFolder(msgspec.Struct, frozen=True):
 
 @contextmanager
 def open_folder(workspace: Path, asked: str) -> Generator[OpenFolder]:
-    """Open what `asked` names. What is opened below its descriptor is in it, whatever is renamed meanwhile."""
+    """Open the folder at `asked`. Files opened relative to its descriptor are inside it, even if it is renamed
+    meanwhile."""
     descriptor, wanted = _open(workspace, asked, Path(asked).name or asked)
     try:
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
@@ -135,20 +136,20 @@ def open_folder(workspace: Path, asked: str) -> Generator[OpenFolder]:
 
 
 def is_folder(workspace: Path, asked: str) -> bool:
-    """Only to choose what to do with it: opening it checks again."""
+    """Return whether the path is a folder, only to choose an action: opening it checks again."""
     try:
         return (workspace / Path(asked).expanduser()).is_dir()
-    except (OSError, ValueError, RuntimeError):  # not a path at all: opening it will say so
+    except (OSError, ValueError, RuntimeError):  # an invalid path: opening it raises the error
         return False
 
 
 def starts_programs(path: Path) -> bool:
-    """Return whether a file may name programs that Loom starts."""
+    """Return whether a file may contain programs that Loom starts."""
     return f"/{path}".casefold().endswith(tuple(f"/{name}" for name in STARTER_FILES))
 
 
 def visible_name(name: str) -> str:
-    """Return a file name on one line, with nothing in it that could deceive or fail to be written."""
+    """Return a file name on one line, without characters that could deceive or cannot be written."""
     return "".join(
         character if character.isprintable() and not "\ud800" <= character <= "\udfff" else f"\\u{{{ord(character):x}}}"
         for character in name
@@ -170,7 +171,7 @@ def _open(workspace: Path, asked: str, name: str) -> tuple[int, Path]:
 
 
 def read_whole(opened: OpenFile, limits: IntakeLimits) -> bytes:
-    """Return all of it, if that is something the door could admit; a huge file is refused before it is loaded."""
+    """Return the whole file, if intake could accept it; a huge file is refused before it is loaded."""
     most = max(
         limits.max_oversize_bytes,
         limits.max_pdf_bytes,
@@ -194,7 +195,7 @@ def read_whole(opened: OpenFile, limits: IntakeLimits) -> bytes:
 
 
 def is_sensitive(path: Path) -> bool:
-    """Keys, passwords and tokens by their usual names, wherever they are."""
+    """Return whether a path has a usual name of keys, passwords or tokens, in any folder."""
     return is_sensitive_name(path.name) or has_sensitive_folder(path.parts[:-1])
 
 
@@ -207,8 +208,8 @@ def has_sensitive_folder(parts: Iterable[str]) -> bool:
 
 
 def is_linked_secret(facts: os.stat_result, root: Path) -> bool:
-    """Return whether a file is a hard link to a sensitive one of the workspace at `root` or of the home folder. True
-    also where the workspace is too large to find out."""
+    """Return whether a file is a hard link to a sensitive one of the workspace at `root` or of the home folder. Return
+    True also if the workspace is too large to check."""
     if facts.st_nlink < 2 or stat.S_ISDIR(facts.st_mode):
         return False
     known = secret_inodes(root)
@@ -216,8 +217,8 @@ def is_linked_secret(facts: os.stat_result, root: Path) -> bool:
 
 
 def secret_inodes(root: Path) -> frozenset[FileId] | None:
-    """Return the files with sensitive names below `root` and in the usual places of the home folder. None where there
-    are too many entries to look at."""
+    """Return the files with sensitive names below `root` and in the usual places of the home folder, or None if there
+    are too many entries to check."""
     cached = _inodes.get(root)
     now = time.monotonic()
     if cached is None or now - cached[0] > _INODES_SECONDS:
@@ -242,7 +243,7 @@ def _find_secret_inodes(root: Path) -> frozenset[FileId] | None:
                 return None
             hidden = has_sensitive_folder(Path(folder).parts)
             found |= _file_ids(folder, [name for name in files if hidden or is_sensitive_name(name)])
-    with suppress(OSError):  # a home folder that is not there holds nothing
+    with suppress(OSError):  # a home folder that does not exist contains nothing
         found |= _file_ids(str(home), [path.name for path in home.iterdir() if is_sensitive_name(path.name)])
     return frozenset(found)
 
@@ -250,14 +251,15 @@ def _find_secret_inodes(root: Path) -> frozenset[FileId] | None:
 def _file_ids(folder: str, names: Iterable[str]) -> set[FileId]:
     found: set[FileId] = set()
     for name in names:
-        with suppress(OSError):  # gone meanwhile
-            facts = os.stat(os.path.join(folder, name))  # noqa: PTH116, PTH118  as many as there are files
+        with suppress(OSError):  # deleted meanwhile
+            facts = os.stat(os.path.join(folder, name))  # noqa: PTH116, PTH118  once per file: a Path is slow
             found.add((facts.st_dev, facts.st_ino))
     return found
 
 
 def _true_path(descriptor: int, wanted: Path) -> Path:
-    """The kernel knows the open file's path; where it cannot say, the path is resolved and must be the same file."""
+    """Return the real path of an open file from the kernel; if that is not available, resolve the path and check that
+    it is the same file."""
     link = f"/proc/self/fd/{descriptor}"
     if os.path.lexists(link):
         return Path(link).readlink()
@@ -268,8 +270,8 @@ def _true_path(descriptor: int, wanted: Path) -> Path:
 
 
 def is_foreign(file: Path) -> bool:
-    """Return whether a file belongs to another user of this machine, neither this one nor root. Raises nothing: what is
-    gone belongs to no user."""
+    """Return whether a file belongs to another user of this machine, neither this one nor root. A file that does not
+    exist belongs to no user; nothing is raised."""
     if os.name != "posix":
         return False
     try:

@@ -1,6 +1,6 @@
-"""Sound files: how long they play, their rate and channels, read from the bytes in a worker. Nothing is decoded.
+"""Audio files: duration, sample rate and channels, read from the bytes in a worker. Nothing is decoded.
 
-`Transcriber` is the port for programs and services that turn speech into words.
+`Transcriber` is the port for programs and services that transcribe speech.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WORKER_MODULE: Final = "loom.formats.audio.job"
 
 
 class AudioFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """`duration_seconds` is None where the file does not tell."""
+    """`duration_seconds` is None if the file does not contain it."""
 
     duration_seconds: float | None
     sample_rate_hz: int
@@ -38,7 +38,7 @@ class AudioFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpokenPart(msgspec.Struct, frozen=True):
-    """Words and when they are spoken, in seconds from the beginning."""
+    """A part of a transcript, with its start and end in seconds from the beginning."""
 
     start_seconds: float
     end_seconds: float
@@ -46,7 +46,7 @@ class SpokenPart(msgspec.Struct, frozen=True):
 
 
 class AudioTranscript(msgspec.Struct, frozen=True, kw_only=True):
-    """The words of a recording. `language` is a code such as `en`, or empty where it is not known."""
+    """The transcript of a recording. `language` is a code such as `en`, or empty if it is not known."""
 
     text: str
     parts: tuple[SpokenPart, ...] = ()
@@ -54,20 +54,20 @@ class AudioTranscript(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Speaker(Protocol):
-    """A local program or a configured service that speaks."""
+    """A local program or a configured service that synthesizes speech."""
 
     @property
     def name(self) -> str:
-        """What a notice calls it."""
+        """The name that notices use."""
         ...
 
     async def speak(self, text: str) -> bytes:
-        """Return MP3 or WAV. Raises a `LoomError` where that cannot be done."""
+        """Return MP3 or WAV. Raise a `LoomError` on failure."""
         ...
 
 
 def split_speech(text: str, most: int = 4_000) -> list[str]:
-    """Cut a text into parts of at most `most` characters, at ends of sentences where there are any."""
+    """Split `text` into parts of at most `most` characters, at the ends of sentences where possible."""
     parts: list[str] = []
     rest = text.strip()
     while len(rest) > most:
@@ -79,25 +79,25 @@ def split_speech(text: str, most: int = 4_000) -> list[str]:
 
 
 class Transcriber(Protocol):
-    """A local program or a configured service that writes down speech."""
+    """A local program or a configured service that transcribes speech."""
 
     @property
     def name(self) -> str:
-        """What a notice calls it."""
+        """The name that notices use."""
         ...
 
     @property
     def accepts(self) -> tuple[str, ...]:
-        """Media types that it takes as they are; others are converted to MP3 before."""
+        """Media types that are accepted unchanged; other types are converted to MP3 first."""
         ...
 
     async def transcribe(self, data: bytes, media_type: str, *, name: str = "") -> AudioTranscript:
-        """Return the words. Raises a `MediaError` where the sound cannot be read or takes too long."""
+        """Return the transcript. Raise a `MediaError` if the audio cannot be read or takes too long."""
         ...
 
 
 def transcript_text(heard: AudioTranscript) -> str:
-    """The words with the time at the beginning of each part; the words alone where no times are known."""
+    """Return the text with the start time before each part, or the text alone if no times are known."""
     if not heard.parts:
         return heard.text.strip()
     lines = (f"[{time_label(part.start_seconds)}] {part.text.strip()}" for part in heard.parts if part.text.strip())
@@ -105,8 +105,11 @@ def transcript_text(heard: AudioTranscript) -> str:
 
 
 def inspect_audio(data: bytes, media_type: str, name: str = "", limits: IntakeLimits = IntakeLimits()) -> AudioFacts:
-    """Return the facts of a sound file. Raises `Unreadable` when the file holds no sound that could be played."""
-    from loom.formats.worker import WorkerKind, current_pool  # the sniffer imports this package, and not those
+    """Return the facts of an audio file. Raise `Unreadable` if the file contains no playable audio."""
+    from loom.formats.worker import (
+        WorkerKind,
+        current_pool,
+    )  # imported late: the sniffer imports this package, but not these modules
 
     result, _ = current_pool().call(
         WorkerKind(_WORKER_MODULE),

@@ -30,7 +30,7 @@ class AdtsStream(NamedTuple):
 
 
 def read_adts(data: bytes, start: int) -> AdtsStream | None:
-    """Walk the frames; None where there is none at `start`."""
+    """Walk the frames. Return None if there is no frame at `start`."""
     at, end = start, len(data)
     samples = rate = channels = 0
     while at + 7 <= end and data[at] == 0xFF and data[at + 1] & 0xF6 == 0xF0:

@@ -1,4 +1,4 @@
-"""What runs inside the worker for sound (`python -m loom.formats.audio.job`): our readers of sound files."""
+"""The program of the audio worker (`python -m loom.formats.audio.job`). It runs our readers of audio files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MPEG audio frames: their headers, and how long a file of them plays."""
+"""MPEG audio frames: their headers, and the duration of a file that consists of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 _MAX_TAGS: Final = 1_000
 _RATES_HZ: Final = (44_100, 48_000, 32_000)
 _KBITS: Final = {
-    # (MPEG 1?, layer): bit rates by index
+    # bit rates by index, for each (is MPEG 1, layer)
     (True, 1): (0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448),
     (True, 2): (0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384),
     (True, 3): (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320),
@@ -25,11 +25,11 @@ class Mp3Frame(msgspec.Struct, frozen=True):
     sample_rate_hz: int
     channels: int
     side_bytes: int
-    """Where a Xing header would stand, counted from the start of the frame."""
+    """The offset of a Xing header, counted from the start of the frame."""
 
 
 def read_frame(data: bytes, at: int) -> Mp3Frame | None:
-    """Return the frame whose header stands here, or None."""
+    """Return the frame whose header is at `at`, or None if there is none."""
     if at + 4 > len(data) or data[at] != 0xFF or data[at + 1] & 0xE0 != 0xE0:
         return None
     second, third, fourth = data[at + 1], data[at + 2], data[at + 3]
@@ -50,13 +50,13 @@ def read_frame(data: bytes, at: int) -> Mp3Frame | None:
 
 
 def frame_length(data: bytes, at: int) -> int:
-    """Return the length of the frame that begins here; 0 when none does."""
+    """Return the length of the frame that begins at `at`, or 0 if none does."""
     frame = read_frame(data, at)
     return 0 if frame is None else frame.length_bytes
 
 
 def audio_start(data: bytes) -> int:
-    """Return where the ID3v2 tags end."""
+    """Return the offset at which the ID3v2 tags end."""
     at = 0
     for _ in range(_MAX_TAGS):
         if data[at : at + 3] != b"ID3" or at + 10 > len(data):
@@ -67,7 +67,8 @@ def audio_start(data: bytes) -> int:
 
 
 def first_frame(data: bytes, start: int, reach: int = 65_536) -> tuple[int, Mp3Frame] | None:
-    """Return the first header that another header follows (players skip the padding between a tag and the sound)."""
+    """Return the first header that is followed by another header. Players skip the padding between a tag and the
+    audio."""
     at = data.find(b"\xff", start, start + reach)
     while at >= 0:
         frame = read_frame(data, at)
@@ -80,7 +81,8 @@ def first_frame(data: bytes, start: int, reach: int = 65_536) -> tuple[int, Mp3F
 
 
 def duration_seconds(data: bytes, at: int, first: Mp3Frame) -> float:
-    """From the Xing, Info or VBRI header where its size agrees with the file; else by walking the frames."""
+    """Return the duration by the Xing, Info or VBRI header if its size agrees with the file; otherwise walk the
+    frames."""
     declared = _declared_frames(data, at, first)
     frames = _walk(data, at, first) if declared is None else declared
     return frames * first.samples / first.sample_rate_hz

@@ -1,4 +1,5 @@
-"""Speech by programs on this machine, such as whisper.cpp and espeak-ng: bounded in time and memory, without keys."""
+"""Transcription and speech by local programs such as whisper.cpp and espeak-ng, limited in time and memory, without API
+keys."""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ from loom.formats.worker.program import run_program
 
 _MEMORY_SHARE = 8
 _DEADLINE_SHARE = 10
-"""How many times `conversion_seconds` a recording may take; an hour of speech takes minutes."""
+"""The time limit for one recording, as a multiple of `conversion_seconds`: an hour of speech takes minutes."""
 _MOST_TEXT_BYTES = 10_000_000
 
 
 class ProgramTranscriber:
-    """Runs `command` with `{file}` replaced by an MP3 file; what it prints are the words."""
+    """Runs `command` with `{file}` replaced by an MP3 file and takes its output as the transcript."""
 
     accepts: tuple[str, ...] = ("audio/mpeg", "audio/wav")
 
@@ -36,7 +37,7 @@ class ProgramTranscriber:
         return Path(self._command[0]).name
 
     async def transcribe(self, data: bytes, media_type: str, *, name: str = "") -> AudioTranscript:
-        """Raises `Unreadable` where the program fails, `TooLarge` where it takes too long."""
+        """Return the transcript. Raise `Unreadable` if the program fails, `TooLarge` if it takes too long."""
         return await asyncio.to_thread(self._run, data, media_type, name)
 
     def _run(self, data: bytes, media_type: str, name: str) -> AudioTranscript:
@@ -53,7 +54,7 @@ class ProgramTranscriber:
 
 
 class ProgramSpeaker:
-    """Runs `command` with `{text}` replaced by a text file and `{file}` by the WAV or MP3 file that it writes."""
+    """Runs `command` with `{text}` replaced by a text file and `{file}` by the WAV or MP3 file to write."""
 
     def __init__(self, command: Sequence[str], limits: IntakeLimits) -> None:
         if not any("{file}" in part for part in command) or not any("{text}" in part for part in command):

@@ -1,4 +1,4 @@
-"""The readers of sound files, in the worker: length, rate and channels from the bytes."""
+"""The readers of audio files, run in the worker: duration, sample rate and channels from the bytes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _U16: Final = Struct("<H").unpack_from
 _U32: Final = Struct("<I").unpack_from
 _I64: Final = Struct("<q").unpack_from
 _PLAIN_TAGS: Final = frozenset((1, 3, 6, 7, 0xFFFE))
-"""WAV codes with a constant number of bytes a sample; of the others the `fact` chunk counts the samples."""
+"""WAV codecs with a constant number of bytes per sample. For all others, the `fact` chunk has the number of samples."""
 _MAX_CHUNKS: Final = 50_000
-"""Sound behind more of them is not looked for: a file of nothing else would take seconds."""
+"""The maximum number of chunks to walk: a file with many more would take seconds."""
 _DECODER_SETUP: Final = re.compile(rb"\x05(?:\x80\x80\x80)?[\x02-\x10](..)", re.DOTALL)
-"""Descriptor 5 inside `esds`: its length, then five bits of codec, four of rate, four of channels."""
+"""Descriptor 5 inside `esds`: its length, then five bits of codec, four of sample rate, four of channels."""
 
 
 def read_audio(data: bytes, media_type: str) -> AudioFacts | None:
-    """Return the facts of a sound file; None where there is no sound in it."""
+    """Return the facts of an audio file, or None if it contains no audio."""
     readers = {
         "audio/wav": _wav,
         "audio/mpeg": _mp3,
@@ -36,7 +36,7 @@ def read_audio(data: bytes, media_type: str) -> AudioFacts | None:
     }
     try:
         return readers[media_type](data)
-    except (struct.error, IndexError, OverflowError):  # cut off inside a header
+    except (struct.error, IndexError, OverflowError):  # truncated inside a header
         return None
 
 
@@ -60,7 +60,7 @@ class _WavFormat(msgspec.Struct, frozen=True):
 
 
 def _wav(data: bytes) -> AudioFacts | None:
-    """`fmt ` and `data` may stand anywhere among other chunks; the sizes of a stream are not filled in."""
+    """Read a WAV file. `fmt ` and `data` may be anywhere among other chunks; a streamed file has no valid sizes."""
     form: _WavFormat | None = None
     sound: tuple[int, int] | None = None
     wide_bytes = samples = 0
@@ -78,7 +78,7 @@ def _wav(data: bytes) -> AudioFacts | None:
         elif kind == b"fact" and size >= 4:
             samples = _U32(data, body)[0]
         elif kind == b"data" and sound is None:
-            if size in (0, 0xFFFFFFFF):  # what recorders that write to a pipe leave there
+            if size in (0, 0xFFFFFFFF):  # recorders that write to a pipe leave these values
                 size = wide_bytes or len(data) - body
             sound = min(size, len(data) - body), size
         at = body + size + (size & 1)
@@ -114,7 +114,7 @@ def _flac(data: bytes) -> AudioFacts | None:
 
 
 def _stream_info(data: bytes, at: int) -> AudioFacts:
-    """20 bits of rate, 3 of channels, 5 of depth, 36 of samples (0 when the encoder did not know)."""
+    """Read 20 bits of sample rate, 3 of channels, 5 of depth and 36 of samples (0 if the encoder did not know)."""
     packed = Struct(">Q").unpack_from(data, at + 10)[0]
     rate, samples = packed >> 44, packed & (1 << 36) - 1
     return AudioFacts(
@@ -125,7 +125,7 @@ def _stream_info(data: bytes, at: int) -> AudioFacts:
 
 
 def _ogg(data: bytes) -> AudioFacts | None:
-    """The last page of the first stream counts the samples."""
+    """Read an Ogg file. The last page of the first stream has the number of samples."""
     serial = data[14:18]
     packet = 27 + data[26]
     skipped = 0
@@ -187,7 +187,8 @@ def _sample_entry(data: bytes, start: int, end: int) -> int | None:
 
 
 def _aac_channels(data: bytes, entry: int) -> int:
-    """The sample entry says 2 whatever is true; the decoder's own setup knows (0: look elsewhere)."""
+    """Return the number of channels from the decoder's setup, or 0 if it is not there. The sample entry is not
+    reliable: it is always 2."""
     at = data.find(b"esds", entry, entry + 512)
     setup = _DECODER_SETUP.search(data, at, at + 96) if at >= 0 else None
     if setup is None:
@@ -198,7 +199,7 @@ def _aac_channels(data: bytes, entry: int) -> int:
 
 
 def _box_duration(data: bytes, place: tuple[int, int] | None) -> float | None:
-    """`mvhd` and `mdhd` begin alike: version, two dates, ticks a second, ticks."""
+    """Return the duration in `mvhd` or `mdhd`. Both begin with a version, two dates, ticks per second, and ticks."""
     if place is None:
         return None
     at = place[0]

@@ -1,7 +1,7 @@
-"""Documents that are read as text by readers in Python: web pages, mail, books, notebooks, archives, databases …
+"""Documents that Python readers convert to text: web pages, mail, books, notebooks, archives, databases …
 
-A `DocumentFormat` names its kinds and its reader; the reader runs in a worker process under the limits of time and
-memory, so that a hostile file ends in a typed error. A reader takes bytes and gives a `ReadDocument`.
+A `DocumentFormat` declares its kinds and its reader. The reader runs in a worker process under limits of time and
+memory, so that a hostile file ends in a typed error. A reader takes bytes and returns a `ReadDocument`.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ DOCUMENT_WORKER: Final = WorkerKind("loom.formats.documents.job", memory_share=2
 class DocumentFormat:
     """Files of `media_types`, read by `reader` (`module:function`) in a worker.
 
-    `require` is called before and raises `ExtraMissing` where a package that the reader needs is not installed. A
-    format of an installed package gives `kinds` for types that Loom does not know, and `recognise`.
+    `require` is called first and raises `ExtraMissing` if a package that the reader needs is not installed. A format of
+    an installed package passes `kinds` for types that Loom does not have, and `recognise`.
     """
 
     recipes: tuple[type[Recipe], ...] = (Text, EmbeddedImage)
@@ -86,7 +86,7 @@ class DocumentFormat:
                 raise Unsupported(f"{media.name or 'The file'} cannot be described without a model.", name=media.name)
 
     def member(self, data: bytes, media: Media, path: str, limits: IntakeLimits) -> Member:
-        """Return a file inside the document: a member of an archive, an attachment of a mail."""
+        """Return a file inside the document: a member of an archive or an attachment of a mail."""
         found, blob = self._ask(ReadMember(path), data, media.name, limits, media.digest)
         return Member(msgspec.msgpack.decode(found, type=str), blob)
 

@@ -1,4 +1,4 @@
-"""Archives (.zip, .tar, .gz …): a bounded listing, and each file by its path. Nothing is unpacked to disk."""
+"""Archives (.zip, .tar, .gz …): a bounded listing, and access to each file by path. Nothing is unpacked to disk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAX_MEMBER_BYTES: Final = 50_000_000
 _ENCRYPTED_FLAG: Final = 1
 _UTF8_FLAG: Final = 0x800
 _EASTERN: Final = ("gb", "big5", "shift", "cp932", "euc", "cp949", "cp866", "cp1251", "koi8", "johab")
-"""Encodings that differ from that of DOS so much that a detector tells them apart by a few names."""
+"""Encodings so different from that of DOS that a few names are enough to detect them."""
 _LINE: Final = '[read_file(path, member="…") shows a file of it]'
 
 
@@ -47,8 +47,8 @@ def read_zip(data: bytes, _context: ReadContext) -> ReadDocument:
 
 
 def _zip_names(entries: list[zipfile.ZipInfo]) -> list[str]:
-    """Return the names of the members. Those that are not marked as UTF-8 are in the encoding of the machine on which
-    they were packed, which is not said: it is detected from all of them together."""
+    """Return the names of the members. Names without the UTF-8 flag are in the encoding of the machine that packed
+    them, which the archive does not record: it is detected from all of them together."""
     unmarked = [entry.filename for entry in entries if not entry.flag_bits & _UTF8_FLAG]
     raw = "\n".join(unmarked).encode("cp437", "replace")
     if raw.isascii():
@@ -82,7 +82,7 @@ def read_tar(data: bytes, _context: ReadContext) -> ReadDocument:
 
 
 def read_compressed(data: bytes, context: ReadContext) -> ReadDocument:
-    """Return a compressed tar, or one compressed file: its text, where it is text."""
+    """Read a compressed tar or a single compressed file. A single file has its text if it is a text file."""
     expanded = _expanded(data, context)
     if sniff(expanded[:4096]).media_type == "application/x-tar":
         return _tar(io.BytesIO(expanded), "compressed tar archive")

@@ -1,4 +1,4 @@
-"""The formats that come with Loom and are read by readers of this package."""
+"""The built-in formats that are read by the readers of this package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Diagrams (.vsdx, .drawio): the words of shapes, and which shapes are connected, page by page."""
+"""Diagrams (.vsdx, .drawio): the text of the shapes, and the connections between them, page by page."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def read_drawio(data: bytes, context: ReadContext) -> ReadDocument:
 
 
 def _unpacked(packed: str) -> str:
-    """A page is deflated, percent-encoded XML in base64."""
+    """Return the XML of a page, which is stored deflated, percent-encoded and in base64."""
     try:
         inflater = zlib.decompressobj(-zlib.MAX_WBITS)
         return unquote(inflater.decompress(base64.b64decode(packed.strip()), _MAX_DIAGRAM_BYTES).decode())
@@ -181,6 +181,6 @@ def _parse(data: bytes, *, start: Any = None, end: Any = None, say: Any = None) 
 
     parser.EntityDeclHandler = refuse
     try:
-        parser.Parse(data, True)  # noqa: FBT003 - the parser of the standard library takes it so
+        parser.Parse(data, True)  # noqa: FBT003 - the standard library's parser has no keyword for it
     except ExpatError:
         raise Unreadable("is damaged: it is not XML") from None

@@ -1,4 +1,4 @@
-"""EPUB books: each chapter of the spine is a page; pictures of the book are pictures."""
+"""EPUB books: each chapter of the spine is a page; images of the book become images of the document."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _elements(data: bytes) -> list[Element]:
     parser.StartElementHandler = lambda tag, attributes: found.append((tag.rpartition(" ")[2], attributes))
     _refuse_entities(parser)
     try:
-        parser.Parse(data, True)  # noqa: FBT003 - the parser of the standard library takes it so
+        parser.Parse(data, True)  # noqa: FBT003 - the standard library's parser has no keyword for it
     except ExpatError:
         raise Unreadable("is damaged: its list of contents is not XML") from None
     return found
@@ -77,7 +77,7 @@ def _refuse_entities(parser: object) -> None:
 
 
 def _described(package: bytes) -> str:
-    """Title and authors of the book."""
+    """Return the title and the authors of the book."""
     words: dict[str, list[str]] = {"title": [], "creator": []}
     state = {"tag": ""}
     parser = ParserCreate(namespace_separator=" ")
@@ -99,7 +99,7 @@ def _described(package: bytes) -> str:
     parser.CharacterDataHandler = say
     parser.EndElementHandler = end
     _refuse_entities(parser)
-    parser.Parse(package, True)  # noqa: FBT003 - the parser of the standard library takes it so
+    parser.Parse(package, True)  # noqa: FBT003 - the standard library's parser has no keyword for it
     title, authors = (
         ", ".join(" ".join(text.split()) for text in words[name] if text) for name in ("title", "creator")
     )

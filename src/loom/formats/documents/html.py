@@ -1,4 +1,4 @@
-"""Web pages: headings, paragraphs, lists, tables and links as text; pictures inside the page as pictures."""
+"""Web pages: headings, paragraphs, lists, tables and links as text; images inside the page as images."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ _DATA: Final = re.compile(r"data:([\w.+/-]*)((?:;[\w=-]+)*),", re.IGNORECASE)
 
 
 class PictureList:
-    """Pictures in the order in which a text names them; the same bytes are listed once."""
+    """Images in the order in which a text refers to them; identical bytes are listed once."""
 
     def __init__(self) -> None:
         self.found: list[StoredPicture] = []
         self._numbers: dict[bytes, int] = {}
 
     def mark(self, data: bytes, alt: str, *, name: str = "", page: int = 1) -> str:
-        """Keep a picture and return the mark that stands for it; what is no picture has a mark without a number."""
+        """Add an image and return the marker that refers to it. The marker has no number if `data` is not an image, or
+        beyond `MAX_PICTURES`."""
         number = self._numbers.get(data)
         if number is None:
             media_type = sniff(data[:65_536]).media_type if data else ""
@@ -48,8 +49,8 @@ def read_html(data: bytes, context: ReadContext) -> ReadDocument:
 def html_text(
     source: str, pictures: PictureList, find: Callable[[str], bytes | None], *, page: int = 1, title: bool = True
 ) -> str:
-    """Return the readable text of a page. `find` gives the bytes of a picture that the page names; None where it has
-    none."""
+    """Return the readable text of a page. `find` returns the bytes of an image that the page refers to, or None if
+    there are none."""
 
     def show(address: str, alt: str) -> str:
         data = data_bytes(address) if address[:5].lower() == "data:" else find(address)
@@ -66,7 +67,7 @@ def html_text(
 
 
 def data_bytes(address: str) -> bytes | None:
-    """Return the bytes of a `data:` address; None where they are damaged."""
+    """Return the bytes of a `data:` URL, or None if they are damaged."""
     head = _DATA.match(address)
     if head is None:
         return None

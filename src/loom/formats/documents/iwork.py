@@ -1,4 +1,4 @@
-"""Pages, Numbers and Keynote files: their format is not published, so the preview that they carry is shown."""
+"""Pages, Numbers and Keynote files. Their format is not published, so the embedded preview is used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EXPORT: Final = "Export it as PDF (File, Export To) and attach that."
 
 
 def read_iwork(data: bytes, context: ReadContext) -> ReadDocument:
-    """Raises `Unreadable` where the file carries no preview."""
+    """Return the embedded preview. Raise `Unreadable` if the file contains none."""
     archive = Archive(data, name="", limits=context.limits)
     pictures = [
         StoredPicture(picture, kind.media_type, path)

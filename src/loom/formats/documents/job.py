@@ -1,4 +1,4 @@
-"""What runs inside the document worker (`python -m loom.formats.documents.job`): any reader, on any bytes."""
+"""The program of the document worker (`python -m loom.formats.documents.job`). It runs any reader on any bytes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _read(reader: str, data: bytes, context: ReadContext) -> ReadDocument:
     module, _, function = reader.partition(":")
     try:
         return getattr(import_module(module), function)(data, context)
-    except MediaError as error:  # sentences of shared readers begin with a name; here the caller puts the true one
+    except MediaError as error:  # messages of shared readers begin with a name; the caller adds the real one
         raise type(error)(error.message.removeprefix("The document ").rstrip("."), hint=error.hint) from None
 
 
@@ -75,7 +75,7 @@ def _answer(document: ReadDocument, job: DocumentJob) -> tuple[bytes, bytes]:
 
 
 def _text(document: ReadDocument, first: int, last: int) -> str:
-    """Return whole pages, as many as there is room for; the rest is said."""
+    """Return the pages, up to the maximum length; a note marks the cut."""
     count = len(document.sections)
     last = min(last or count, count)
     parts: list[str] = []

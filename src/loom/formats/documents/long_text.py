@@ -1,4 +1,4 @@
-"""Texts that are too long for one message: taken as a document, a stretch of lines on each page."""
+"""Texts that are too long for one message: read as a document with a range of lines on each page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _MAX_LINES: Final = 500
 
 
 def read_long_text(data: bytes, context: ReadContext) -> ReadDocument:
-    """Each page says which lines it holds; a line longer than a page is cut into several."""
+    """Split a text into pages. Each page begins with its line numbers; a line longer than a page is split into
+    several."""
     text, _, notices = decode_text(data, context.name)
     sections: list[str] = []
     page: list[str] = []

@@ -1,4 +1,4 @@
-"""E-mail (.eml, .msg): headers, the body as text, and what is attached: pictures as pictures, the rest by name."""
+"""E-mail (.eml, .msg): headers, the body as text, and attachments: images as images, other files by name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_PARTS: Final = 2_000
 
 
 class _Attachments:
-    """Files that come with a mail, under names that are unique."""
+    """The attachments of a mail, under unique names."""
 
     def __init__(self) -> None:
         self.members: dict[str, Callable[[], bytes]] = {}
@@ -39,7 +39,7 @@ class _Attachments:
         return self._pictures
 
     def add(self, name: str, data: bytes, *, is_shown: bool) -> None:
-        """`is_shown`: the body shows the picture already."""
+        """Add an attachment. `is_shown` means that the body already contains the image."""
         name = self._unique(name.replace("/", "_").strip() or "attachment")
         self.members[name] = lambda: data
         found = sniff(data, name)
@@ -93,13 +93,13 @@ def read_eml(data: bytes, _context: ReadContext) -> ReadDocument:
 def _header(message: EmailMessage, name: str) -> list[str]:
     try:
         return [str(value) for value in message.get_all(name, [])]
-    except (ValueError, LookupError, IndexError, AttributeError):  # what the parser of addresses says of nonsense
+    except (ValueError, LookupError, IndexError, AttributeError):  # raised by the address parser for invalid addresses
         raw = [value for key, value in message.raw_items() if key.lower() == name.lower()]
         return [str(value) for value in raw]
 
 
 def _leaves(message: EmailMessage) -> list[EmailMessage]:
-    """Return all parts that hold content; a mail inside the mail is one part."""
+    """Return all parts that have content; a mail inside the mail is one part."""
     found: list[EmailMessage] = []
     waiting: list[EmailMessage] = [message]
     while waiting and len(found) < _MAX_PARTS:
@@ -112,7 +112,7 @@ def _leaves(message: EmailMessage) -> list[EmailMessage]:
 
 
 def _body(parts: list[EmailMessage], inline: dict[str, EmailMessage], pictures: PictureList) -> str:
-    """Return the HTML body where there is one, since it has links, tables and pictures; else the plain one."""
+    """Return the HTML body if there is one, since it has links, tables and images; otherwise the plain text body."""
     bodies = [
         part
         for part in parts
@@ -141,7 +141,7 @@ def _text(part: EmailMessage) -> str:
         try:
             return data.decode(codec)
         except UnicodeDecodeError:
-            pass  # the declaration is wrong: the bytes are asked
+            pass  # the declared encoding is wrong: detect it from the bytes
     try:
         return decode_text(data)[0] if data else ""
     except Unreadable:
@@ -229,7 +229,7 @@ class _Storage:
         return f"{moment:%Y-%m-%d %H:%M:%S} UTC" if ticks else ""
 
     def _property(self, tag: int, kind: int, header: int) -> bytes:
-        """Return the eight bytes of a property of fixed size; nothing where there is none."""
+        """Return the eight bytes of a property of fixed size, or empty bytes if it does not exist."""
         if "__properties_version1.0" not in self.streams:
             return b""
         data = self._container.read(*self._path, "__properties_version1.0")
@@ -301,7 +301,7 @@ def _outlook_body(message: _Storage, by_id: dict[str, bytes], pictures: PictureL
 
 
 def unpack_rtf(data: bytes) -> bytes:
-    """Compressed RTF of Outlook (LZFu)."""
+    """Decompress Outlook's compressed RTF (LZFu)."""
     if len(data) < 16:
         return b""
     size, raw_size, kind, _ = struct.unpack_from("<IIII", data)

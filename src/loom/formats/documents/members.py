@@ -12,7 +12,7 @@ from loom.formats.sniff.kinds import label_of
 
 
 def read_member(data: bytes, media: Media, path: str, limits: IntakeLimits = IntakeLimits()) -> Member:
-    """Return the file that an archive or a mail holds under `path`. Raise a `MediaError` where there is none."""
+    """Return the file at `path` in an archive or a mail. Raise a `MediaError` if there is none."""
     found = format_of(media.media_type)
     if not isinstance(found, DocumentFormat):
         raise Unsupported(

@@ -1,4 +1,4 @@
-"""What the document worker is asked and what it answers, and what a reader gives. Values only."""
+"""The requests and responses of the document worker, and the result of a reader. Plain values only."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from loom.formats.facts import IntakeLimits
 
 
 class InspectDocument(msgspec.Struct, frozen=True, tag="inspect"):
-    """Facts of the document."""
+    """Request the facts of the document."""
 
 
 class ReadSections(msgspec.Struct, frozen=True, tag="text"):
-    """Pages `first` to `last`, counted from one; all of them where `last` is 0."""
+    """Request the pages `first` to `last`, counted from one; all pages from `first` if `last` is 0."""
 
     first: int
     last: int
@@ -47,14 +47,14 @@ class DocumentFacts(msgspec.Struct, frozen=True):
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A file inside a document, by its base name."""
+    """A file inside a document. `name` is its base name."""
 
     name: str
     data: bytes
 
 
 class StoredPicture(msgspec.Struct, frozen=True):
-    """A picture inside a document; `page` counts from one."""
+    """An image inside a document; `page` counts from one."""
 
     data: bytes
     media_type: str
@@ -63,7 +63,8 @@ class StoredPicture(msgspec.Struct, frozen=True):
 
 
 class ReadDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reader gives: its text by pages (or as one piece), its pictures, and how to get a file inside it.
+    """The result of a reader: the text by pages (or as one piece), the images, and a function that returns a file
+    inside the document.
 
     `sections` may be a lazy sequence, for a document whose pages are rarely all needed at once.
     """
@@ -76,7 +77,7 @@ class ReadDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadContext(msgspec.Struct, frozen=True):
-    """What a reader knows beside the bytes."""
+    """The inputs of a reader in addition to the bytes."""
 
     name: str
     limits: IntakeLimits

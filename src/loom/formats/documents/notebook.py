@@ -1,4 +1,4 @@
-"""Jupyter notebooks: cells in order, code and its outputs; plots are pictures."""
+"""Jupyter notebooks: cells in order, code with its outputs; plots as images."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read_notebook(data: bytes, _context: ReadContext) -> ReadDocument:
     pictures = PictureList()
     language = str(_mapping(_mapping(book.get("metadata")).get("kernelspec")).get("language") or "python")
     cells = _items(book.get("cells"))
-    if not cells:  # notebooks of before version 4
+    if not cells:  # notebooks before version 4
         cells = [cell for sheet in _items(book.get("worksheets")) for cell in _items(_mapping(sheet).get("cells"))]
     parts = [_cell(_mapping(cell), number, language, pictures) for number, cell in enumerate(cells[:_MAX_CELLS], 1)]
     return ReadDocument(sections=["\n\n".join(filter(None, parts))], pictures=pictures.found)

@@ -1,6 +1,6 @@
-"""RTF as text with structure: headings, lists, tables, links and pictures, in every encoding that its fonts name.
+"""RTF as structured text: headings, lists, tables, links and images, in every encoding that its fonts declare.
 
-One pass over tokens. Groups that hold no text (fonts, colours, styles) are skipped whole; nesting is bounded.
+The parser makes one pass over the tokens. Groups without text (fonts, colours, styles) are skipped; nesting is bounded.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _MAX_LINK: Final = 500
 
 
 class _Group(msgspec.Struct):
-    """What a brace opens and closes."""
+    """The state of a group, from its opening brace to its closing brace."""
 
     skip: bool = False
     kind: str = ""
@@ -82,7 +82,7 @@ def read_rtf(data: bytes, _context: ReadContext) -> ReadDocument:
 
 
 def rtf_text(data: bytes, pictures: PictureList) -> str:
-    """Raise `Unreadable` where the bytes are no RTF."""
+    """Return the text of an RTF file. Raise `Unreadable` if the bytes are not RTF."""
     if not data.lstrip().startswith(b"{\\rtf"):
         raise Unreadable("is not RTF: it does not begin with {\\rtf")
     return _Reader(pictures).read(data)
@@ -277,7 +277,7 @@ class _Reader:
             self._field += text.decode("latin-1")
 
     def _flush(self) -> None:
-        """Bytes that stand together are decoded together: a character may have two of them."""
+        """Decode adjacent bytes together: one character may consist of two bytes."""
         if self._pending:
             text = self._pending.decode(self._top.codec, "replace")
             self._pending.clear()
@@ -351,5 +351,5 @@ def _code_page(number: int) -> str:
 
 
 def _paired(text: str) -> str:
-    """Characters beyond the basic plane come as two halves."""
+    """Join surrogate pairs: RTF stores characters beyond the basic plane as two halves."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

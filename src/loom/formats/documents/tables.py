@@ -1,4 +1,4 @@
-"""Databases and tables (SQLite, Parquet, large JSON): described first, then their rows a page at a time."""
+"""Databases and tables (SQLite, Parquet, large JSON): a description first, then the rows, one page at a time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_SCHEMA_CHARS: Final = 4_000
 
 
 class LazyPages(Sequence[str]):
-    """Pages that are made when they are read."""
+    """A sequence of pages that are created when they are read."""
 
     def __init__(self, count: int, page: Any) -> None:
         self._count = count
@@ -100,7 +100,7 @@ def _count(number: int, noun: str) -> str:
 def _row_count(database: sqlite3.Connection, table: str) -> int | None:
     try:
         return int(database.execute(f"SELECT count(*) FROM {_quoted(table)}").fetchone()[0])  # noqa: S608 - quoted
-    except sqlite3.Error:  # a virtual table whose module is not here
+    except sqlite3.Error:  # a virtual table whose module is not available
         return None
 
 
@@ -176,7 +176,7 @@ def _parquet_rows(file: Any, start: int, total: int) -> str:
 
 
 def read_json(data: bytes, context: ReadContext) -> ReadDocument:
-    """Large JSON: its shape, and its records (the longest list in it) a page at a time."""
+    """Read large JSON: its structure, and its records (the longest list in it), one page at a time."""
     text, _, notices = decode_text(data, context.name)
     try:
         found = msgspec.json.decode(text)
@@ -235,7 +235,7 @@ def _json_cell(value: Any) -> str:
 
 
 def _records(found: Any) -> tuple[str, list[Any]]:
-    """Return the longest list at the top or one level below it."""
+    """Return the list at the top level, or the longest list in the object at the top level, with its key."""
     if isinstance(found, list):
         return "", cast("list[Any]", found)
     best: tuple[str, list[Any]] = ("", [])
@@ -262,7 +262,7 @@ def _columns(records: list[Any]) -> Iterator[str]:
 
 
 def _described(records: list[Any]) -> list[str]:
-    """Return every key with its types and how often it is there, in the first records."""
+    """Return every key with its types and its frequency in the first records."""
     kinds: dict[str, Counter[str]] = {}
     sample = records[:_SAMPLED_RECORDS]
     for record in sample:

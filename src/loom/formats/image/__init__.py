@@ -1,7 +1,7 @@
-"""Pictures: checked at intake by decoding them, and rendered by the picture recipes.
+"""Images: checked at intake by decoding them, and rendered by the image recipes.
 
-Every decoder runs in a worker process: they have crashed, hung and taken a gigabyte for a file of two kilobytes, and
-some print what they find to standard error. `render` and `decode` are the worker's side.
+Every decoder runs in a worker process: decoders have crashed, hung and used a gigabyte for a file of two kilobytes, and
+some print messages to standard error. `render` and `decode` run in the worker.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ JXL: Final = "image/jxl"
 IMAGE_WORKER: Final = WorkerKind(
     "loom.formats.image.job", size=max(2, min(4, os.cpu_count() or 1)), memory_share=MEMORY_SHARE
 )
-"""At least two children, because one slow picture must not hold up the others."""
+"""At least two processes, because one slow image must not delay the others."""
 
 
 def inspect_image(
     data: bytes, media_type: str, name: str, limits: IntakeLimits, recipes: tuple[PictureRecipe, ...] = ()
 ) -> Inspection:
-    """Decode a picture once, hash it once, and return its facts with the renditions by `recipes`."""
+    """Decode and hash an image once, and return its facts with the renditions by `recipes`."""
     checked = check_and_render(data, media_type, limits, name, recipes)
     facts = checked.facts
     many = facts.frames > 1
@@ -81,18 +81,19 @@ def inspect_image(
 class CheckedImage(NamedTuple):
     facts: ImageFacts
     renditions: dict[PictureRecipe, Rendered]
-    """Made while the picture was decoded. A recipe by which it cannot be rendered is left out."""
+    """Rendered while the image was decoded. A recipe that cannot be applied to the image is left out."""
 
 
 def check_image(data: bytes, media_type: str, limits: IntakeLimits, name: str = "") -> ImageFacts:
-    """Decode the whole first frame: what passes can be rendered. Raises `Unreadable`, `TooLarge` or `ExtraMissing`."""
+    """Decode the whole first frame: an image that passes can be rendered. Raise `Unreadable`, `TooLarge` or
+    `ExtraMissing`."""
     return check_and_render(data, media_type, limits, name).facts
 
 
 def check_and_render(
     data: bytes, media_type: str, limits: IntakeLimits, name: str = "", recipes: tuple[PictureRecipe, ...] = ()
 ) -> CheckedImage:
-    """Check like `check_image`, and render by `recipes` while the picture is decoded."""
+    """Check like `check_image`, and render by `recipes` while the image is decoded."""
     result, blob = ask_worker(CheckPicture(recipes), data, media_type, limits, name)
     checked = msgspec.msgpack.decode(result, type=CheckedPicture)
     made = zip(recipes, unpack(checked.renditions, blob, data), strict=True)
@@ -100,7 +101,7 @@ def check_and_render(
 
 
 def render_image(data: bytes, media_type: str, recipe: PictureRecipe, limits: IntakeLimits) -> Rendered:
-    """Return derived bytes. Raises `Unreadable`, `TooLarge`, `Unsupported` or `ExtraMissing`."""
+    """Return derived bytes. Raise `Unreadable`, `TooLarge`, `Unsupported` or `ExtraMissing`."""
     result, blob = ask_worker(RenderPicture(recipe), data, media_type, limits)
     packed = msgspec.msgpack.decode(result, type=PackedRendition)
     (rendered,) = unpack((packed,), blob, data)
@@ -109,7 +110,7 @@ def render_image(data: bytes, media_type: str, recipe: PictureRecipe, limits: In
 
 
 def pages_as_pdf(data: bytes, media_type: str, limits: IntakeLimits, name: str = "") -> bytes:
-    """Return all pages of a TIFF as a PDF. Raises `Unreadable` or `TooLarge`."""
+    """Return all pages of a TIFF as a PDF. Raise `Unreadable` or `TooLarge`."""
     return ask_worker(PagesToPdf(), data, media_type, limits, name)[1]
 
 

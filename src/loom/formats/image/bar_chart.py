@@ -16,8 +16,8 @@ _MAX_VALUE: Final = 1e15
 
 
 def draw_bars(values: Sequence[float]) -> bytes:
-    """Return a PNG of 720×420: one bar for each value, from left to right, with its number. The same input gives the
-    same bytes. Raises `ContentError` for too many values or too large ones."""
+    """Return a PNG of 720×420 pixels: one bar for each value, from left to right, with its number. The same input gives
+    the same bytes. Raise `ContentError` for too many or too large values."""
     if not values or len(values) > MAX_BARS:
         raise ContentError(f"a bar chart takes 1 to {MAX_BARS} values, not {len(values)}")
     if not all(abs(value) <= _MAX_VALUE for value in values):

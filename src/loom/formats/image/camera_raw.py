@@ -1,7 +1,8 @@
-"""Raw images of cameras, shown by the preview that the camera put into them: developing them is for photographers.
+"""Camera raw images, represented by the preview that the camera embeds. They are not developed: that is work for
+photographers.
 
-Every maker hides previews in another place, but all of them are JPEG images. So the largest one in the file is taken,
-wherever it lies. What is compressed without loss, as raw pixels are, is none that decoders read, and is passed over.
+Every manufacturer stores previews in another place, but all of them are JPEG images. So the largest JPEG in the file is
+used, wherever it is. Lossless JPEG, the compression of raw pixels, is skipped: decoders do not read it.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ _START: Final = b"\xff\xd8\xff"
 _END: Final = b"\xff\xd9"
 _MAX_SEGMENTS: Final = 500
 _NO_FRAMES: Final = (0xC4, 0xC8, 0xCC)
-"""Tables whose numbers lie among those of frames."""
+"""Tables whose marker numbers are between those of frames."""
 _MAX_STARTS: Final = 2_000
 _SHOWN_FRAMES: Final = (0xC0, 0xC1, 0xC2)
-"""Baseline, extended and progressive. Others, such as the lossless one of raw pixels, are no previews."""
+"""Baseline, extended and progressive. Other frames, such as the lossless ones of raw pixels, are not previews."""
 _MIN_SIDE_PX: Final = 16
 
 
 class CameraRawFormat:
-    """Shows the preview; the bytes that are kept are those of the raw image."""
+    """Renders the preview; the stored bytes are those of the raw image."""
 
     recipes: tuple[type[Recipe], ...] = (Fit, Low, Crop, Thumb, Ocr)
 
@@ -42,12 +43,12 @@ class CameraRawFormat:
         return {media_type: KINDS[media_type] for media_type in RAW_TYPES}
 
     def detect(self, data: bytes, name: str) -> str | None:
-        """`sniff` detects them."""
+        """Return None: `sniff` detects these types."""
         return None
 
     def inspect(self, data: bytes, media_type: str, name: str, limits: IntakeLimits) -> Inspection:
         preview = find_preview(data, media_type, name)
-        # the preview is bounded by the limit of the raw image, which its size was compared with
+        # the limit of the raw image, which its size was compared with, also bounds the preview
         found = IMAGE.inspect(preview, "image/jpeg", name, _roomy(limits, preview))
         media = msgspec.structs.replace(
             found.media, digest=digest_of(data), media_type=media_type, size_bytes=len(data)
@@ -71,7 +72,7 @@ def _roomy(limits: IntakeLimits, preview: bytes) -> IntakeLimits:
 
 
 def find_preview(data: bytes, media_type: str, name: str = "") -> bytes:
-    """Return the largest JPEG image inside, upright. Raises `Unsupported` where there is none."""
+    """Return the largest embedded JPEG image, upright. Raise `Unsupported` if there is none."""
     best, best_area, at = b"", 0, data.find(_START)
     for _ in range(_MAX_STARTS):
         if at < 0:
@@ -79,7 +80,7 @@ def find_preview(data: bytes, media_type: str, name: str = "") -> bytes:
         area, pixels = _measure(data, at)
         end = data.find(_END, pixels) + len(_END) if area else at + 1
         if area and end < pixels:
-            break  # cut off, and so is what follows
+            break  # truncated, and so is the rest of the file
         if area > best_area:
             best, best_area = data[at:end], area
         at = data.find(_START, end)
@@ -97,7 +98,7 @@ def find_preview(data: bytes, media_type: str, name: str = "") -> bytes:
 
 
 def _measure(data: bytes, start: int) -> tuple[int, int]:
-    """Return the area of the JPEG image at `start`, 0 where it is no preview; and where its pixels begin."""
+    """Return the area of the JPEG image at `start` (0 if it is not a preview) and the offset of its pixels."""
     at, area = start + 2, 0
     for _ in range(_MAX_SEGMENTS):
         head = data[at : at + 9]

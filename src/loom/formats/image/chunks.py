@@ -1,6 +1,6 @@
-"""Walks the parts that PNG, JPEG, WebP and GIF files are made of. Damage ends the walk; nothing is decoded.
+"""Walk the parts of PNG, JPEG, WebP and GIF files. Damage ends the walk; nothing is decoded.
 
-A file of millions of empty parts would hold the process for minutes, in the decoders too: no walk goes beyond
+A file of millions of empty parts would block the process for minutes, also in the decoders: no walk exceeds
 `MAX_PARTS`, and `open_picture` walks before a decoder does.
 """
 
@@ -25,17 +25,18 @@ _NEXT_MARKER: Final = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
 SOS: Final = 0xDA
 EOI: Final = 0xD9
 MAX_PARTS: Final = 50_000
-"""The largest picture that is let in has 32,000 where libpng wrote it, in chunks of 8 KB; fill bytes count too."""
+"""The largest accepted image has 32,000 parts when written by libpng, in chunks of 8 KB; fill bytes count too."""
 _LEAST_BLOCK_BYTES: Final = 64
-"""GIF is stored in blocks of 255 bytes. Shorter ones on the average, and more than `MAX_PARTS`, are no picture."""
+"""GIF is stored in blocks of 255 bytes. A file with shorter blocks on average, and more than `MAX_PARTS`, is
+refused."""
 
 
 class TooManyChunks(Exception):
-    """Becomes `TooLarge` where the name of the file is known."""
+    """Converted to `TooLarge` by callers that have the name of the file."""
 
 
 class ImageChunk(msgspec.Struct, frozen=True):
-    """`start` to `end` is the whole part, `body` is where its content begins."""
+    """`start` to `end` is the whole part, `body` is the offset of its content."""
 
     kind: bytes
     start: int
@@ -44,7 +45,7 @@ class ImageChunk(msgspec.Struct, frozen=True):
 
 
 def png_chunks(data: bytes, start: int = 0) -> Iterator[ImageChunk]:
-    """`end` counts the checksum; a chunk that is cut off is not given."""
+    """Yield the chunks of a PNG; `end` includes the checksum. A truncated chunk is not yielded."""
     at = start + 8
     for _ in range(MAX_PARTS):
         if at + 12 > len(data):
@@ -61,7 +62,7 @@ def png_chunks(data: bytes, start: int = 0) -> Iterator[ImageChunk]:
 
 
 def riff_chunks(data: bytes) -> Iterator[ImageChunk]:
-    """Yield the chunks of a RIFF file; `end` is that of the content, without the padding byte."""
+    """Yield the chunks of a RIFF file; `end` is the end of the content, without the padding byte."""
     at = 12
     for _ in range(MAX_PARTS):
         if at + 8 > len(data):
@@ -76,13 +77,14 @@ def riff_chunks(data: bytes) -> Iterator[ImageChunk]:
 
 
 def jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """(marker, start, end) of each segment, the compressed data of a scan counted to its SOS; ends after EOI."""
+    """Yield (marker, start, end) of each segment, until EOI. The compressed data of a scan belongs to its SOS
+    segment."""
     at = 2
     end = len(data)
     for _ in range(MAX_PARTS):
         if at + 2 > end:
             return
-        if data[at] != 0xFF:  # stray bytes, which belong to no segment
+        if data[at] != 0xFF:  # stray bytes outside any segment
             at = data.find(b"\xff", at)
             if at < 0:
                 return
@@ -111,7 +113,7 @@ def jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def icon_parts(data: bytes) -> int:
-    """Return how many chunks the PNGs inside an icon have, those of one that is named twice counted twice."""
+    """Return the number of chunks in the PNGs inside an icon; a PNG that is listed twice counts twice."""
     count = 0
     for entry in range(18, 18 + 16 * _ICON_COUNT(data, 4)[0], 16):
         at = _ICON_PLACE(data, entry)[0]
@@ -123,17 +125,18 @@ def icon_parts(data: bytes) -> int:
 
 
 class Gif(msgspec.Struct, frozen=True):
-    """`width` and `height` hold the first frame too, which may be larger than the screen that the file declares."""
+    """`width` and `height` include the first frame, which may be larger than the screen that the file declares."""
 
     frames: int
     width: int
     height: int
     still: bytes | None
-    """The first frame alone, with nothing else in the file; None where it is cut off."""
+    """The first frame alone, with nothing else in the file; None if it is truncated."""
 
 
 def read_gif(data: bytes) -> Gif:
-    """A file that is cut off gives what stands before the cut; less than a header is a `struct.error`."""
+    """Read a GIF. For a truncated file, return the part before the cut; raise `struct.error` if even the header is
+    incomplete."""
     width, height, flags = Struct("<HHB").unpack_from(data, 6)
     at = table_end = 13 + (3 << (flags & 7) + 1 if flags & 0x80 else 0)
     frames, control, still = 0, b"", None
@@ -154,13 +157,13 @@ def read_gif(data: bytes) -> Gif:
                 width, height = max(width, left + across), max(height, top + down)
                 still = data[:table_end] + control + data[start:at] + b";"
             frames += 1
-    except (IndexError, error):  # cut off
+    except (IndexError, error):  # truncated
         pass
     return Gif(max(frames, 1), width, height, still)
 
 
 def _after_blocks(data: bytes, at: int, left: int) -> tuple[int, int]:
-    """Behind the empty block that ends them, and how many more there may be in this file."""
+    """Return the offset after the empty block that ends the blocks, and how many more parts this file may have."""
     for used in range(1, left + 1):
         size = data[at]
         at += size + 1

@@ -1,4 +1,4 @@
-"""Brings the many ways to store colour to the four that every reader takes: L, LA, RGB, RGBA; eight bits, sRGB."""
+"""Convert the many ways to store colour to the four that every reader accepts: L, LA, RGB, RGBA; eight bits, sRGB."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_PROFILE_BYTES: Final = 4_194_304
 _U32: Final = Struct(">I").unpack_from
 _MAX_TAGS: Final = 100
 _SRGB: Final = re.compile(r"(?:GIMP built-in )?sRGB(?:[ _](?!.*(?:P3|Adobe|2020|linear)).*)?", re.IGNORECASE)
-"""The descriptions of sRGB itself. Others have its name in them: `Display P3 Gamut with sRGB Transfer`."""
+"""The descriptions of sRGB itself. Other profiles contain its name too: `Display P3 Gamut with sRGB Transfer`."""
 
 
 def to_eight_bits(image: Image, profile: bytes | None) -> Image:
@@ -52,7 +52,7 @@ def is_srgb(profile: bytes) -> bool:
 
 
 def to_srgb(image: Image, profile: bytes) -> Image:
-    """Models ignore colour profiles, so the colours themselves are converted. Transparency stays as it is."""
+    """Convert the colours to sRGB, because models ignore colour profiles. Transparency is unchanged."""
     if is_srgb(profile):
         return image
     converted = _apply_profile(image.convert("RGB"), profile)
@@ -64,19 +64,20 @@ def to_srgb(image: Image, profile: bytes) -> Image:
 
 
 def _description(profile: bytes) -> str:
-    """Return what a colour profile calls itself; nothing where it does not say."""
+    """Return the description in a colour profile, or an empty string if it has none."""
     try:
         for entry in range(132, 132 + 12 * min(_U32(profile, 128)[0], _MAX_TAGS), 12):
             if profile[entry : entry + 4] == b"desc":
                 start, size = _U32(profile, entry + 4)[0], _U32(profile, entry + 8)[0]
                 return _tag_text(profile[start : start + size]).rstrip("\0").strip()
-    except error:  # cut off
+    except error:  # truncated
         pass
     return ""
 
 
 def _tag_text(tag: bytes) -> str:
-    """ASCII in profiles of version 2; in version 4 UTF-16 in several languages, of which the first is taken."""
+    """Return the text of a tag: ASCII in profiles of version 2; in version 4, the first of several languages in
+    UTF-16."""
     if tag[:4] == b"desc":
         return tag[12 : 12 + _U32(tag, 8)[0]].decode("ascii", "replace")
     if tag[:4] == b"mluc":
@@ -86,14 +87,14 @@ def _tag_text(tag: bytes) -> str:
 
 
 def drop_empty_alpha(image: Image) -> Image:
-    """Many screenshots carry an alpha channel in which every pixel is opaque."""
+    """Remove an alpha channel in which every pixel is opaque, as in many screenshots."""
     if image.mode in ("LA", "RGBA") and image.getchannel("A").getextrema() == (255, 255):
         return image.convert(image.mode[:-1])
     return image
 
 
 def _apply_profile(image: Image, profile: bytes | None, space: str = "") -> Image | None:
-    """Through the colour profile to sRGB; None where there is no profile, or one that cannot be used."""
+    """Convert to sRGB by the colour profile. Return None if there is no profile or it cannot be used."""
     from PIL import ImageCms
 
     cms: Any = ImageCms  # its annotations leave profiles untyped
@@ -102,19 +103,19 @@ def _apply_profile(image: Image, profile: bytes | None, space: str = "") -> Imag
     try:
         source = cms.createProfile(space) if space else cms.ImageCmsProfile(io.BytesIO(profile or b""))
         converted = cms.profileToProfile(image, source, cms.createProfile("sRGB"), outputMode="RGB")
-    except (cms.PyCMSError, OSError):  # an unusable profile says nothing about the colours
+    except (cms.PyCMSError, OSError):  # an unusable profile gives no information about the colours
         return None
     converted.info.pop("icc_profile", None)
     return converted
 
 
 def _high_bytes(image: Image) -> Image:
-    """16 bits to 8 as viewers do it: 65535 is white."""
+    """Convert 16 bits to 8 as viewers do: 65535 is white."""
     return image.convert("I").point(lambda value: value * (1 / 256)).convert("L")
 
 
 def _stretch_range(image: Image) -> Image:
-    """32-bit integers and floats have no fixed white: the lightest pixel becomes white, the darkest black."""
+    """Map the lightest pixel to white and the darkest to black: 32-bit integers and floats have no fixed white."""
     numbers: Any = image.getextrema()
     low, high = numbers
     if image.mode == "I" and low >= 0 and high <= 255:
@@ -133,10 +134,10 @@ _SRGB_CURVE: Final = (2.4, 1 / 1.055, 0.055 / 1.055, 1 / 12.92, 0.04045)
 
 
 def profile_of_primaries(primaries: int) -> bytes | None:
-    """Return a colour profile for the primaries that a file names by number (BT.2020, Display P3), with the curve of
-    sRGB.
+    """Return a colour profile with the curve of sRGB for the primaries that a file gives by number (BT.2020, Display
+    P3).
 
-    None for sRGB itself and for numbers without a wider gamut.
+    Return None for sRGB itself and for numbers without a wider gamut.
     """
     columns = _PRIMARIES.get(primaries)
     if columns is None:

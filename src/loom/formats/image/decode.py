@@ -1,7 +1,7 @@
-"""Opens and decodes pictures behind checks, inside the worker for pictures. No other module hands them foreign bytes.
+"""Open and decode images behind checks, inside the image worker. No other module passes untrusted bytes to decoders.
 
-A decoder is chosen by the sniffed type, never by trying; sizes, frames and scans are counted by our own readers before
-a decoder may allocate; whatever a decoder raises becomes `Unreadable` here and nowhere else.
+A decoder is chosen by the sniffed type, never by trying; our own readers count sizes, frames and scans before a decoder
+may allocate memory; every exception of a decoder becomes `Unreadable` here and nowhere else.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
 MAX_SCANS: Final = 100
 MAX_SCANNED_PIXELS: Final = 2_000_000_000
-"""Progressive JPEGs have about ten scans; each further one costs a pass over all pixels."""
+"""Progressive JPEGs have about ten scans; each additional one costs a pass over all pixels."""
 
-# What Pillow and libheif have been seen to raise on damaged files. SystemError comes from tiles outside the picture.
+# Exceptions that Pillow and libheif raised on damaged files. SystemError comes from tiles outside the image.
 _DECODER_FAULTS: Final = (
     OSError,
     SyntaxError,
@@ -66,25 +66,26 @@ _MAX_PROFILE_BYTES: Final = 1_000_000
 
 
 class OpenedImage(msgspec.Struct, frozen=True):
-    """A picture whose header was read. `image` is not decoded yet; `orientation` is still to be applied."""
+    """An image whose header was read. `image` is not decoded yet; `orientation` is not applied yet."""
 
     image: Image
     media_type: str
     orientation: int
     frames: int
     profile: bytes | None = None
-    """The colour profile, kept apart because loading the picture takes all metadata away."""
+    """The colour profile, kept separately because loading the image removes all metadata."""
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height as seen upright."""
+        """Width and height of the upright image."""
         width, height = self.image.size
         return (height, width) if self.orientation >= 5 else (width, height)
 
 
 @contextmanager
 def decoder_errors(media_type: str, name: str = "") -> Generator[None]:
-    """Every fault of a decoder becomes `Unreadable`. A lack of memory stays one: the worker says how much there is."""
+    """Convert every exception of a decoder to `Unreadable`, except a lack of memory: the worker reports how much there
+    is."""
     from PIL.Image import DecompressionBombError
 
     try:
@@ -106,7 +107,7 @@ def decoder_errors(media_type: str, name: str = "") -> Generator[None]:
 
 
 def open_picture(data: bytes, media_type: str, limits: IntakeLimits, name: str = "") -> OpenedImage:
-    """Refuses what is too large before anything of that size is allocated."""
+    """Open an image. Raise `TooLarge` before anything of that size is allocated."""
     header = read_header(data, name, media_type)
     if header.media_type != media_type:
         raise Unreadable(
@@ -143,7 +144,8 @@ def check_pixels(width: int, height: int, limits: IntakeLimits, name: str = "") 
 
 
 def _check_webp_memory(pixels: int, limits: IntakeLimits, name: str) -> None:
-    """The decoder keeps four copies of all pixels, and calls a picture damaged when it gets no memory for them."""
+    """Check that WebP fits in memory: the decoder keeps four copies of all pixels, and reports damage if it gets no
+    memory."""
     allowed = limits.worker_memory_bytes * MEMORY_SHARE
     if pixels * 16 > allowed:
         raise TooLarge(f"{name or 'The image'} needs more than {allowed / 1e9:.1f} GB of memory.", name=name)
@@ -154,7 +156,7 @@ def _too_many(things: str, count: int, limit: int, name: str) -> TooLarge:
 
 
 def _named_profile(data: bytes, media_type: str) -> bytes | None:
-    """Return the profile of the primaries that a PNG (`cICP`), HEIC or AVIF (`colr`) names by their number."""
+    """Return the profile of the primaries that a PNG (`cICP`), HEIC or AVIF (`colr`) gives by number."""
     match media_type:
         case "image/png":
             chunk = next((chunk for chunk in png_chunks(data) if chunk.kind in (b"cICP", b"IDAT")), None)
@@ -186,14 +188,14 @@ def _count_frames(data: bytes, media_type: str, pixels: int, limits: IntakeLimit
                 raise _too_many("scans", scans, allowed, name)
             return 1
         case "image/x-icon":
-            icon_parts(data)  # refuses the PNGs that no decoder should walk
+            icon_parts(data)  # raises for PNGs that no decoder should walk
             return 1
         case _:
             return 1
 
 
 def _tiff_pages(data: bytes, limit: int) -> int:
-    """Follows the chain of directories; one that returns to itself ends there."""
+    """Count the pages by following the chain of directories; a cycle ends the count."""
     order = "<" if data[:2] == b"II" else ">"
     big = data[2:4] in (b"+\0", b"\0+")
     offset = struct.Struct(order + ("Q" if big else "I")).unpack_from
@@ -205,7 +207,7 @@ def _tiff_pages(data: bytes, limit: int) -> int:
             seen.add(at)
             count = amount(data, at)[0]
             at = offset(data, at + (8 + 20 * count if big else 2 + 12 * count))[0]
-    except (struct.error, OverflowError):  # the chain points behind the end; what was found before it counts
+    except (struct.error, OverflowError):  # the chain points beyond the end of the file; the pages before it count
         pass
     return max(1, len(seen))
 
@@ -227,7 +229,7 @@ _BARE_BITMAP: Final = ("BmpImagePlugin", "DibImageFile")
 
 
 def _open(data: bytes, media_type: str) -> Image:
-    """Reader classes are used directly: no registry to guess in, no global limits."""
+    """Open an image with Pillow's reader class directly: no registry that guesses, no global limits."""
     match media_type:
         case "image/png":
             from loom.formats.image.png_reader import open_png
@@ -249,9 +251,10 @@ def _open(data: bytes, media_type: str) -> Image:
 
 
 def _without_needless_chunks(data: bytes) -> bytes:
-    """Return a PNG without texts, without extras whose checksum is wrong, and without a colour profile that is a bomb.
+    """Return a PNG without texts, optional chunks with a wrong checksum, and a colour profile that is a decompression
+    bomb.
 
-    Browsers leave them out too: none is a reason to refuse a whole picture, and Pillow refuses it.
+    Browsers ignore them too. Pillow refuses the whole image because of them.
     """
     needless = [chunk for chunk in png_chunks(data) if chunk.kind[:1].islower() and _is_needless(data, chunk)]
     if not needless:
@@ -271,7 +274,8 @@ def _is_needless(data: bytes, chunk: ImageChunk) -> bool:
 
 
 def _is_profile(body: bytes) -> bool:
-    """A name, a zero, the method, then the profile deflated. Pillow takes a megabyte at most."""
+    """Return whether `body` is a valid profile: a name, a zero, the method, then the deflated profile. Pillow accepts
+    at most a megabyte."""
     name, _, rest = body[:80].partition(b"\0")
     try:
         plain = zlib.decompressobj().decompress(body[len(name) + 2 :], _MAX_PROFILE_BYTES + 1)
@@ -281,21 +285,21 @@ def _is_profile(body: bytes) -> bool:
 
 
 def _open_icon(data: bytes) -> Image:
-    """Icons and cursors differ in one byte; the reader for icons takes the largest picture."""
+    """Open an icon or a cursor. They differ in one byte; the reader for icons uses the largest image."""
     from PIL.IcoImagePlugin import IcoImageFile
 
     return IcoImageFile(io.BytesIO(b"\0\0\1\0" + data[4:]))
 
 
 def _open_heif(data: bytes) -> Image:
-    """`loom.formats.image` has made sure that the package is installed."""
+    """Open HEIF. `loom.formats.image` has checked that the package is installed."""
     import pillow_heif
 
     return pillow_heif.HeifFile(data).to_pillow()
 
 
 def _open_jxl(data: bytes) -> Image:
-    """`loom.formats.image` has made sure that the package is installed."""
+    """Open JPEG XL. `loom.formats.image` has checked that the package is installed."""
     plugin = importlib.import_module("pillow_jxl.JpegXLImagePlugin")
     opened: Image = plugin.JXLImageFile(io.BytesIO(data))
     return opened

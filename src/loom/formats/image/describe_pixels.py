@@ -41,7 +41,8 @@ class ColorShare(msgspec.Struct, frozen=True):
 
 
 class PixelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Width and height as seen upright. `palette` names the colours of most of the area, on white where transparent."""
+    """Width and height of the upright image. `palette` lists the colours that cover most of the area; transparent
+    pixels count as white."""
 
     width: int
     height: int
@@ -52,7 +53,7 @@ class PixelFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe(data: bytes, limits: IntakeLimits = IntakeLimits()) -> PixelFacts:
-    """Measure an image in a worker process. Raises `Unreadable`, `TooLarge`, `Unsupported` or `ExtraMissing`."""
+    """Measure an image in a worker process. Raise `Unreadable`, `TooLarge`, `Unsupported` or `ExtraMissing`."""
     found = sniff(data)
     if found.category != "image":
         raise Unsupported(f"The bytes are {label_of(found.media_type)}, not an image.")
@@ -61,7 +62,7 @@ def describe(data: bytes, limits: IntakeLimits = IntakeLimits()) -> PixelFacts:
 
 
 def describe_picture(data: bytes, media_type: str, limits: IntakeLimits) -> PixelFacts:
-    """Measure an image in this process, which is the worker."""
+    """Measure an image in this process, which is a worker."""
     from PIL.Image import Resampling, alpha_composite, new
 
     opened = open_picture(data, media_type, limits)
@@ -69,7 +70,7 @@ def describe_picture(data: bytes, media_type: str, limits: IntakeLimits) -> Pixe
     with decoder_errors(media_type):
         image = alpha_composite(new("RGBA", image.size, "white"), image.convert("RGBA")).convert("RGB")
         size = min(_SAMPLE_SIDE_PX, image.width), min(_SAMPLE_SIDE_PX, image.height)
-        # Single pixels, not averages: a thin red line must stay red.
+        # Single pixels instead of averages: a thin red line must stay red.
         sample = image.resize(size, Resampling.NEAREST)
         brightness = sum(sample.convert("L").tobytes()) / (size[0] * size[1])
         coarse = sample.point([level & 0xF8 | 0x04 for level in range(256)] * 3)
@@ -96,7 +97,7 @@ def describe_picture(data: bytes, media_type: str, limits: IntakeLimits) -> Pixe
 
 @lru_cache(maxsize=8192)
 def colour_name(red: int, green: int, blue: int) -> str:
-    """Return the name of the nearest sample, weighted as the eye weighs the channels ("redmean")."""
+    """Return the name of the nearest sample. Channels are weighted by human perception ("redmean")."""
 
     def distance(sample: tuple[str, bytes]) -> float:
         r, g, b = sample[1]

@@ -1,4 +1,4 @@
-"""Encodes a picture down a ladder until it fits: what must stay sharp stays lossless as long as it can."""
+"""Encode an image in steps until it fits. An image that must stay sharp is lossless as long as possible."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 MATTE: Final = (255, 255, 255)
 """The colour behind transparent pixels in formats that have no transparency."""
 SMALLEST_SIDE_PX: Final = 64
-"""Below it nothing is legible; a picture that was smaller from the start is never made smaller."""
+"""A smaller image is not legible; an image that was smaller from the start is never reduced further."""
 _SMALLEST_STEP: Final = 0.9
 _LARGEST_STEP: Final = 0.3
 _HOPELESS: Final = 6
-"""A rung this many times over the limit is not worth another one at the same size."""
+"""If a result exceeds the limit by this factor, no further encoding at the same size is tried."""
 _FEW_COLOURS: Final = 256
 _MANY_COLOURS: Final = 32_768
 _SPREAD: Final = 4
-"""How many times longer the best quality is than the lowest, about."""
+"""The approximate ratio between the lengths at the best and at the lowest quality."""
 _MAX_SIDE_PX: Final = {"image/jpeg": 65_535, "image/webp": 16_383, "image/gif": 65_535}
 
 _PNG: Final = "image/png"
@@ -62,12 +62,12 @@ _LOSSY: Final = (
 
 
 def encoded_length(size_bytes: int) -> int:
-    """Return the length of the base64 field, which is what providers limit."""
+    """Return the length of the base64 field, which is the length that providers limit."""
     return 4 * ((size_bytes + 2) // 3)
 
 
 def encode_within(image: Image, nature: ImageCharacter, formats: tuple[str, ...], max_encoded_bytes: int) -> Rendered:
-    """Return the first rung that fits: exact where the nature asks for it, then falling quality, then falling size."""
+    """Return the first encoding that fits: lossless if `nature` needs it, then lower quality, then smaller size."""
     exact, lossy = _ladder(nature, formats, has_alpha=image.mode in ("LA", "RGBA"))
     rungs = exact or lossy
     scaled = image
@@ -84,7 +84,7 @@ def encode_within(image: Image, nature: ImageCharacter, formats: tuple[str, ...]
                 f"The image has no legible form as {_format_list(formats)} within {size_label(max_encoded_bytes)}.",
                 hint="Allow more bytes or another format.",
             )
-        # Bytes grow with the area; a guess from the shortest form so far saves most of the tries.
+        # Bytes grow with the area; an estimate from the shortest form so far saves most attempts.
         step = min(_SMALLEST_STEP, max(_LARGEST_STEP, (max_encoded_bytes / least) ** 0.5))
         scaled = shrink(image, fitted_size(image.width, image.height, max(SMALLEST_SIDE_PX, round(longest * step))))
 
@@ -92,7 +92,8 @@ def encode_within(image: Image, nature: ImageCharacter, formats: tuple[str, ...]
 def _first_that_fits(
     image: Image, rungs: tuple[EncodeStep, ...], nature: ImageCharacter, max_encoded_bytes: int
 ) -> tuple[Rendered | None, int]:
-    """With the encoded length of the shortest form that was tried (the limit itself where none could be)."""
+    """Return the first encoding that fits, with its encoded length; or None, with the shortest encoded length tried, an
+    estimate of it, or the limit if none was possible."""
     least = 0
     for rung in rungs:
         data = _encode(image, rung, nature)
@@ -108,11 +109,11 @@ def _first_that_fits(
 
 
 def encode_small(image: Image, nature: ImageCharacter, formats: tuple[str, ...]) -> Rendered:
-    """For pictures that were made small: exact only where that is the shorter form (text is no longer sharp anyway)."""
+    """Encode an image that was made small: lossless only if that is shorter (text is no longer sharp anyway)."""
     exact, lossy = _ladder(nature, formats, has_alpha=image.mode in ("LA", "RGBA"))
     modest = [rung for rung in lossy if rung.quality <= _SMALL_QUALITY]
     if modest and image.mode == "RGB" and image.getcolors(_FEW_COLOURS) is None:
-        exact = ()  # several times as long, and to find that out would take longer than all the rest
+        exact = ()  # several times as long; finding that out would take longer than everything else
     made = [
         Rendered(data=data, media_type=rung.media_type, width=image.width, height=image.height)
         for rung in (*exact[:1], *modest[:1])
@@ -145,7 +146,7 @@ def _format_list(formats: tuple[str, ...]) -> str:
 
 
 def _encode(image: Image, rung: EncodeStep, nature: ImageCharacter) -> bytes | None:
-    """Return None where the format cannot hold a picture of this size."""
+    """Return None if the format cannot contain an image of this size."""
     if max(image.size) > _MAX_SIDE_PX.get(rung.media_type, 2**31 - 1):
         return None
     file = io.BytesIO()
@@ -181,6 +182,6 @@ def _to_palette(image: Image) -> Image:
 
     if image.mode in ("LA", "RGBA"):
         return image.convert("RGBA").quantize(256, Quantize.FASTOCTREE)
-    # The better method takes many seconds where almost every pixel has a colour of its own.
+    # The better method takes many seconds if almost every pixel has a different colour.
     few = image.getcolors(_MANY_COLOURS) is not None
     return image.quantize(256, Quantize.MEDIANCUT if few else Quantize.FASTOCTREE)

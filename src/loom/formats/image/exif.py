@@ -1,4 +1,4 @@
-"""The orientation that a camera noted in a picture. The only part of EXIF that Loom looks at."""
+"""The orientation that a camera stored in an image. Loom reads no other part of EXIF."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HEADER: Final = b"Exif\0\0"
 
 
 def orientation(data: bytes, media_type: str) -> int:
-    """1 to 8; 1 where there is none or it makes no sense."""
+    """Return the orientation, 1 to 8; 1 if there is none or it is invalid."""
     exif = _find(data, media_type)
     if exif is None:
         return 1
@@ -38,10 +38,10 @@ def _find(data: bytes, media_type: str) -> bytes | None:
 
 
 def tiff_orientation(tiff: bytes) -> int:
-    """Return the orientation in the first directory of a TIFF file, 1 where there is none."""
+    """Return the orientation in the first directory of a TIFF file, or 1 if there is none."""
     try:
         return _read(tiff)
-    except error:  # cut off
+    except error:  # truncated
         return 1
 
 

@@ -1,8 +1,9 @@
-"""The size of a picture from its header, without decoding: PNG, JPEG, GIF, BMP, WebP, TIFF, ICO, HEIC, AVIF, JPEG 2000,
+"""The size of an image from its header, without decoding: PNG, JPEG, GIF, BMP, WebP, TIFF, ICO, HEIC, AVIF, JPEG 2000,
 Photoshop, Netpbm, Targa.
 
-Sizes are as stored, before an EXIF orientation is applied; the rotation of HEIC and AVIF is part of the file format
-and is applied here. Needs the bytes up to the header only, so the beginning of a file will do for most pictures.
+Sizes are as stored, before an EXIF orientation is applied; the rotation of HEIC and AVIF is part of the file format and
+is applied here. Only the bytes up to the end of the header are needed, so the beginning of a file is enough for most
+images.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ TARGA: Final = "image/x-tga"
 _JPEG2000_BOX: Final = b"\0\0\0\x0cjP  "
 _JXL_BOX: Final = b"\0\0\0\x0cJXL "
 _JPEG2000_REACH: Final = 1_048_576
-"""Boxes with colour profiles and metadata may stand before the picture."""
+"""Boxes with colour profiles and metadata may precede the image."""
 _NETPBM: Final = re.compile(rb"P[4-6](?:\s|#[^\n]*\n)+(\d{1,9})(?:\s|#[^\n]*\n)+(\d{1,9})\s")
 
 
@@ -43,10 +44,10 @@ class ImageHeader(msgspec.Struct, frozen=True):
 
 
 def read_header(data: bytes, name: str = "", media_type: str = "") -> ImageHeader:
-    """Return type and size. `media_type` is needed for Targa only, which has no mark of its own.
+    """Return the type and the size. `media_type` is needed for Targa only, which has no magic number.
 
-    Raises `Unreadable` when the bytes are no picture that we know, are cut off, or have no area; `TooLarge` when the
-    header stands behind more parts than a picture has.
+    Raise `Unreadable` if the bytes are not an image of a known type, are truncated, or have no area; `TooLarge` if more
+    parts precede the header than an image may have.
     """
     if media_type == TARGA:
         reader = _targa
@@ -60,7 +61,7 @@ def read_header(data: bytes, name: str = "", media_type: str = "") -> ImageHeade
         media_type, reader = iso_media_type(data), heif_size
     try:
         size = reader(data)
-    except (error, IndexError, OverflowError):  # the header points behind the end
+    except (error, IndexError, OverflowError):  # the header points beyond the end of the file
         size = None
     except TooManyChunks as fault:
         raise TooLarge(f"{name or 'The image'} has too many parts.", name=name) from fault
@@ -82,13 +83,13 @@ def _png(data: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg(data: bytes) -> tuple[int, int] | None:
-    """Walks the segments to the first frame header (SOF). Fill bytes may stand before any marker."""
+    """Walk the segments to the first frame header (SOF). Fill bytes may precede any marker."""
     at = 2
     end = len(data)
     for _ in range(MAX_PARTS):
         if at + 9 > end:
             return None
-        if data[at] != 0xFF:  # stray bytes between segments, over which decoders go on to the next marker
+        if data[at] != 0xFF:  # stray bytes between segments: decoders skip to the next marker
             at = data.find(b"\xff", at)
             if at < 0:
                 return None
@@ -109,7 +110,7 @@ def _jpeg(data: bytes) -> tuple[int, int] | None:
 
 
 def _late_height(data: bytes, at: int) -> int:
-    """A height of 0 means that it stands after the first scan, in a DNL segment."""
+    """Return the height from a DNL segment after the first scan, where it is if the frame header has 0."""
     found = data.find(b"\xff\xdc\x00\x04", at)
     return _U16(data, found + 4)[0] if found >= 0 else 0
 
@@ -123,7 +124,8 @@ def _bmp(data: bytes) -> tuple[int, int] | None:
 
 
 def dib_size(data: bytes, at: int) -> tuple[int, int] | None:
-    """The OS/2 core header has 16-bit sizes; in the others a negative height means top-down."""
+    """Read the size from a DIB header. The OS/2 core header has 16-bit sizes; in the others a negative height means
+    top-down."""
     header = _U32(data, at)[0]
     if header == 12:
         return _PAIR(data, at + 4)
@@ -154,7 +156,7 @@ def _webp(data: bytes) -> tuple[int, int] | None:
 
 
 def _tiff(data: bytes) -> tuple[int, int] | None:
-    """Tags 256 and 257 of the first directory; BigTIFF has wider counts and offsets."""
+    """Read tags 256 and 257 of the first directory; BigTIFF has wider counts and offsets."""
     order = "<" if data[:2] == b"II" else ">"
     version = Struct(order + "H").unpack_from(data, 2)[0]
     if version == 42:
@@ -178,7 +180,8 @@ def _tiff(data: bytes) -> tuple[int, int] | None:
 
 
 def _icon(data: bytes) -> tuple[int, int] | None:
-    """Return the largest of its pictures. The directory has one byte a side, so the pictures themselves are asked."""
+    """Return the size of the largest image in an icon. The directory has one byte per side, so the images themselves
+    are read."""
     if data[2:4] not in (b"\1\0", b"\2\0"):
         return None
     best = (0, 0)
@@ -189,7 +192,7 @@ def _icon(data: bytes) -> tuple[int, int] | None:
         elif at + 12 <= len(data):
             size = dib_size(data, at)
             if size is not None and size[1] > 1:
-                size = size[0], size[1] // 2  # the picture and its mask, one above the other
+                size = size[0], size[1] // 2  # the image and its mask, one above the other
         else:
             size = data[entry] or 256, data[entry + 1] or 256
         if size is not None and size[0] * size[1] > best[0] * best[1]:
@@ -198,7 +201,7 @@ def _icon(data: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg2000(data: bytes) -> tuple[int, int] | None:
-    """Return the `SIZ` marker of the codestream, which is the file itself or stands in a box of it."""
+    """Read the `SIZ` marker of the codestream, which is the file itself or inside a box of it."""
     at = data.find(b"\xff\x4f\xff\x51", 0, _JPEG2000_REACH)
     if at < 0:
         return None

@@ -1,4 +1,4 @@
-"""The size of a HEIC or AVIF picture: that of its primary item, cropped and rotated as the file says."""
+"""The size of a HEIC or AVIF image: that of its primary item, cropped and rotated as the file specifies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _APERTURE: Final = Struct(">IIII").unpack_from
 
 
 def heif_size(data: bytes) -> tuple[int, int] | None:
-    """`meta/iprp/ipco` holds properties, `ipma` says which belong to which item, `pitm` which item is the picture."""
+    """Return the size. `meta/iprp/ipco` contains properties, `ipma` assigns them to items, `pitm` selects the primary
+    item."""
     meta = find_path(data, b"meta")
     if meta is None:
         return None
@@ -41,7 +42,7 @@ def heif_size(data: bytes) -> tuple[int, int] | None:
 
 
 def heif_primaries(data: bytes) -> int:
-    """Return the number of the primaries in the first `colr` box that names them (ITU-T H.273); 0 where none does."""
+    """Return the number of the primaries in the first `colr` box that has one (ITU-T H.273), or 0 if there is none."""
     meta = find_path(data, b"meta")
     if meta is None:
         return 0

@@ -1,4 +1,4 @@
-"""What runs inside the picture worker (`python -m loom.formats.image.job`): every decoder of pictures."""
+"""The program of the image worker (`python -m loom.formats.image.job`). It runs every image decoder."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(task: Task, document: bytes | None) -> tuple[bytes, bytes] | None:
     media_type, job = _JOB.decode(task.job)
     try:
         return _run(job, document, media_type, task)
-    except MediaError as error:  # the parent puts the name of the file in front
+    except MediaError as error:  # the parent process adds the file name
         raise type(error)(error.message.removeprefix(SUBJECT + " ").removesuffix("."), hint=error.hint) from error
 
 
@@ -56,7 +56,7 @@ def _run(job: PictureJob, data: bytes, media_type: str, task: Task) -> tuple[byt
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")  # those of decoders are about the file, and have no reader here
+    warnings.simplefilter("ignore")  # warnings of decoders are about the file, and nothing here reads them
     for plugin in ("JpegImagePlugin", "PngImagePlugin", "WebPImagePlugin"):
-        importlib.import_module(f"PIL.{plugin}")  # before the first picture waits for it
+        importlib.import_module(f"PIL.{plugin}")  # before the first image waits for it
     serve(run)

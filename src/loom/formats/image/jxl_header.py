@@ -1,4 +1,4 @@
-"""The size of a JPEG XL image, read from the bits of its header: before a decoder may allocate anything."""
+"""The size of a JPEG XL image, read from the bits of its header, before a decoder may allocate memory."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ _BOX_SIGNATURE: Final = b"\0\0\0\x0cJXL "
 _HEADER_BYTES: Final = 16
 _SIZE_BITS: Final = (9, 13, 18, 30)
 _RATIOS: Final = ((1, 1), (12, 10), (4, 3), (3, 2), (16, 9), (5, 4), (2, 1))
-"""Width to height, by the number that stands in the header."""
+"""Ratios of width to height, by their number in the header."""
 _MAX_BOXES: Final = 100
 
 
 def jxl_size(data: bytes) -> tuple[int, int] | None:
-    """Width and height as stored; None where the header is damaged."""
+    """Return width and height as stored, or None if the header is damaged."""
     start = _codestream(data)
     if start is None or data[start : start + 2] != b"\xff\x0a" or len(data) < start + 4:
         return None
@@ -28,7 +28,7 @@ def jxl_size(data: bytes) -> tuple[int, int] | None:
 
 
 def _codestream(data: bytes) -> int | None:
-    """Where the image itself begins: at once, or in the first box `jxlc` or `jxlp`."""
+    """Return the offset at which the image begins: 0, or the first box `jxlc` or `jxlp`."""
     if not data.startswith(_BOX_SIGNATURE):
         return 0
     at = 0
@@ -48,7 +48,7 @@ def _codestream(data: bytes) -> int | None:
 
 
 class _Bits:
-    """Bits from the lowest of each byte on."""
+    """Reads bits, the lowest bit of each byte first."""
 
     def __init__(self, data: bytes) -> None:
         self._left = int.from_bytes(data, "little")

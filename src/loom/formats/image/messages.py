@@ -1,4 +1,4 @@
-"""What the picture worker is asked and what it answers. Values only, shared by both sides."""
+"""The requests and responses of the image worker. Plain values only, shared by both sides."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from loom.content.recipes import Crop, Fit, Low, Thumb
 from loom.formats.facts import Rendered
 
 SUBJECT: Final = "The image"
-"""How every error about a picture without a name begins."""
+"""The beginning of every error about an image without a name."""
 MEMORY_SHARE: Final = 2
-"""Of the memory limit of a worker. The decoder of WebP takes a gigabyte for the largest picture that is let in."""
+"""The factor for the memory limit of a worker. The WebP decoder uses a gigabyte for the largest accepted image."""
 
 PictureRecipe: TypeAlias = Fit | Low | Crop | Thumb
 
@@ -28,18 +28,18 @@ class RenderPicture(msgspec.Struct, frozen=True, tag="render"):
 
 
 class PagesToPdf(msgspec.Struct, frozen=True, tag="pages"):
-    """Write all pages of a TIFF as a PDF."""
+    """Convert all pages of a TIFF to a PDF."""
 
 
 class DescribePixels(msgspec.Struct, frozen=True, tag="describe"):
-    """Measure what can be seen in the picture."""
+    """Measure the pixels of the image."""
 
 
 PictureJob: TypeAlias = CheckPicture | RenderPicture | PagesToPdf | DescribePixels
 
 
 class ImageFacts(msgspec.Struct, frozen=True):
-    """Width and height as seen upright; the number of frames or pages."""
+    """Width and height of the upright image; the number of frames or pages."""
 
     width: int
     height: int
@@ -47,7 +47,7 @@ class ImageFacts(msgspec.Struct, frozen=True):
 
 
 class PackedRendition(msgspec.Struct, frozen=True):
-    """A rendition whose bytes are the next `size_bytes` of the blob; with None they are those of the picture itself."""
+    """A rendition whose bytes are the next `size_bytes` of the blob; None means the bytes of the original image."""
 
     facts: Rendered
     size_bytes: int | None
@@ -56,11 +56,11 @@ class PackedRendition(msgspec.Struct, frozen=True):
 class CheckedPicture(msgspec.Struct, frozen=True):
     facts: ImageFacts
     renditions: tuple[PackedRendition | None, ...]
-    """In the order of the recipes; None where the picture cannot be rendered by that recipe."""
+    """In the order of the recipes; None if the image cannot be rendered by that recipe."""
 
 
 def pack(renditions: list[Rendered | None], original: bytes) -> tuple[tuple[PackedRendition | None, ...], bytes]:
-    """Take the bytes out of renditions: those of the `original` stay away, the others become one blob."""
+    """Separate the bytes from the renditions and join them to one blob; bytes of the `original` are left out."""
     packed: list[PackedRendition | None] = []
     parts: list[bytes] = []
     for rendition in renditions:
@@ -76,7 +76,7 @@ def pack(renditions: list[Rendered | None], original: bytes) -> tuple[tuple[Pack
 
 
 def unpack(packed: tuple[PackedRendition | None, ...], blob: bytes, original: bytes) -> list[Rendered | None]:
-    """Return the reverse of `pack`."""
+    """Return the renditions that `pack` packed."""
     renditions: list[Rendered | None] = []
     at = 0
     for entry in packed:

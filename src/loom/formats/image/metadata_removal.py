@@ -1,6 +1,7 @@
-"""Takes everything but the picture out of a file, without decoding it: places, names, comments, thumbnails, frames.
+"""Remove everything but the image from a file, without decoding it: locations, names, comments, thumbnails, frames.
 
-What remains is allow-listed, so unknown parts go too, and so does whatever stands behind the end of the picture.
+The parts that remain are on an allow-list, so unknown parts are removed too, and so is everything after the end of the
+image.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from zlib import crc32
 
 from loom.formats.image.chunks import EOI, SOS, jpeg_segments, png_chunks, read_gif, riff_chunks
 
-# A colour profile is not among them: only pictures in sRGB pass untouched, and a profile may be a bomb.
+# Colour profiles are not among them: only sRGB and gray images are kept without decoding, and a profile may be a bomb.
 _PNG_KEPT: Final = frozenset(
     (
         b"IHDR",
@@ -35,10 +36,10 @@ _U32: Final = Struct(">I").unpack_from
 
 
 def remove_metadata(data: bytes, media_type: str) -> bytes | None:
-    """The same picture with nothing else in the file; None when only decoding and encoding can give that.
+    """Return the same image with nothing else in the file, or None if that requires decoding and encoding.
 
-    Pictures that many readers do not take (16 bits, CMYK, arithmetic coding, animation) count as such, and so do
-    files whose checksums or lengths are wrong although they can be decoded.
+    That includes images that many readers do not accept (16 bits, CMYK, arithmetic coding, animation), and files with
+    wrong checksums or lengths, even if they can be decoded.
     """
     match media_type:
         case "image/png":
@@ -90,7 +91,8 @@ def _clean_jpeg(data: bytes) -> bytes | None:
 
 
 def _is_picture(data: bytes, marker: int, start: int) -> bool:
-    """JFIF (density), ICC and Adobe (colour transform) are needed to show the picture; other APPn and COM are not."""
+    """Return whether the segment is needed to show the image: JFIF (density), ICC and Adobe (colour transform) are;
+    other APPn and COM are not."""
     if marker == 0xE0:
         return data[start + 4 : start + 9] == b"JFIF\0"
     if marker == 0xE2:
@@ -119,6 +121,6 @@ def _clean_webp(data: bytes) -> bytes | None:
 
 
 def _join_parts(parts: list[bytes], data: bytes) -> bytes:
-    """Return the original object where nothing was taken out, so that callers can see that it is untouched."""
+    """Return the original object if nothing was removed, so that callers can see that it is unchanged."""
     joined = b"".join(parts)
     return data if joined == data else joined

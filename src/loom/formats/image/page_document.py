@@ -1,4 +1,4 @@
-"""A TIFF of several pages as a PDF, in the worker: its pages can then be named, read, drawn and sliced."""
+"""Convert a TIFF of several pages to a PDF, in the worker: its pages can then be selected, read, rendered and split."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _LEAST_DPI, _MOST_DPI = 20.0, 2_400.0
 
 
 def write_pdf(data: bytes, media_type: str, limits: IntakeLimits) -> bytes:
-    """Raises `TooLarge` for more than `MAX_PAGES` pages and for a PDF over the limit."""
+    """Return the PDF. Raise `TooLarge` for more than `MAX_PAGES` pages or a PDF over the limit."""
     opened = open_picture(data, media_type, limits)
     if opened.frames > MAX_PAGES:
         raise TooLarge(f"The image has {opened.frames} pages, over the limit of {MAX_PAGES}.")
     with decoder_errors(media_type):
-        # Pillow takes one set of options for all pages, and no quality for those in fax coding.
+        # Pillow accepts one set of options for all pages, and no quality for those in fax coding.
         is_fax = opened.image.mode == "1"
         options = {} if is_fax else {"quality": _QUALITY}
         pages = _pages(opened.image, opened.frames, limits, is_fax=is_fax)
@@ -41,7 +41,7 @@ def write_pdf(data: bytes, media_type: str, limits: IntakeLimits) -> bytes:
 
 
 def _pages(image: Image, count: int, limits: IntakeLimits, *, is_fax: bool) -> Iterator[Image]:
-    """One page in memory at a time. Black and white stays so in a fax, because its coding keeps it short."""
+    """Yield one page at a time. In a fax, black and white stays black and white, because its coding keeps it short."""
     from PIL.Image import new
 
     for number in range(count):

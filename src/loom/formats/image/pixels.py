@@ -1,4 +1,4 @@
-"""Decoded pixels: loaded near the size that is wanted, brought to eight bits and sRGB, turned upright."""
+"""Decoded pixels: loaded near the target size, converted to eight bits and sRGB, turned upright."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 _SAMPLE_PX: Final = 128
 _FLAT_COLOURS: Final = 8
 _FLAT_SHARE: Final = 0.45
-"""A picture is a screenshot when its eight most frequent colours cover this share of it."""
+"""An image is a screenshot if its eight most frequent colours cover this share of it."""
 _LOSSY_SOURCES: Final = frozenset(("image/jpeg", "image/heic", "image/avif"))
 
 _RESIZED_MODES: Final = frozenset(("L", "RGB", "RGBA"))
 _DRAFT_MARGIN: Final = 1.25
-"""A JPEG is decoded at a fraction of its size only where that is this much larger than what is wanted: the fraction is
-made by averaging, which blurs, and the filter that follows must have pixels left to work on."""
+"""A JPEG is decoded at a fraction of its size only if the result is still larger than the target by this factor:
+averaging makes the fraction, which blurs, and the filter that follows needs enough pixels."""
 _COMMON_MODES: Final = frozenset(("1", "L", "LA", "P", "RGB", "RGBA", "CMYK"))
 Box: TypeAlias = tuple[int, int, int, int]
 
@@ -38,7 +38,7 @@ _UPRIGHT: Final = {
 
 
 def fitted_size(width: int, height: int, side_px: int) -> tuple[int, int]:
-    """Return the largest size of the same shape whose longer side is at most `side_px`; never larger than it was."""
+    """Return the largest size of the same aspect ratio whose longer side is at most `side_px`; never enlarge."""
     longest = max(width, height)
     if longest <= side_px:
         return width, height
@@ -46,7 +46,7 @@ def fitted_size(width: int, height: int, side_px: int) -> tuple[int, int]:
 
 
 def check(opened: OpenedImage, name: str = "") -> None:
-    """Decodes all pixels of the first frame, and converts those that later renderings would have to convert."""
+    """Decode all pixels of the first frame, and convert them if later renditions would have to."""
     with decoder_errors(opened.media_type, name):
         opened.image.load()
         if opened.image.mode not in _COMMON_MODES:
@@ -54,9 +54,10 @@ def check(opened: OpenedImage, name: str = "") -> None:
 
 
 def load(opened: OpenedImage, side_px: int, box: Box | None = None) -> Image:
-    """Decoded, upright, eight bits a channel (L, LA, RGB or RGBA), sRGB, no metadata, longest side at most `side_px`.
+    """Decode an image: upright, eight bits per channel (L, LA, RGB or RGBA), sRGB, no metadata, longest side at most
+    `side_px`.
 
-    With a box (of the upright picture), only that part.
+    With `box` (in the upright image), decode only that part.
     """
     image = opened.image
     with decoder_errors(opened.media_type):
@@ -80,9 +81,10 @@ def load(opened: OpenedImage, side_px: int, box: Box | None = None) -> Image:
 
 
 def shrink(image: Image, size: tuple[int, int]) -> Image:
-    """Shrink with the LANCZOS filter, which keeps small text legible; transparent pixels lend no colour to others.
+    """Shrink with the LANCZOS filter, which keeps small text legible; transparent pixels do not affect the colours of
+    others.
 
-    The resizer uses the vector instructions of the processor: it takes half the time of Pillow's box filter.
+    The resizer uses vector instructions: it takes half the time of Pillow's box filter.
     """
     from PIL.Image import new
 
@@ -98,7 +100,7 @@ def shrink(image: Image, size: tuple[int, int]) -> Image:
 
 @cache
 def _resizer() -> tuple[Any, Any]:
-    """The package has no types that could be checked."""
+    """Import the resizer, untyped: the package has no usable type annotations."""
     library: Any = importlib.import_module("cykooz_resizer")
     lanczos = library.ResizeAlg.convolution(library.FilterType.lanczos3)
     return library.Resizer(), library.ResizeOptions(resize_alg=lanczos, use_alpha=True)
@@ -112,7 +114,8 @@ def apply_orientation(image: Image, orientation: int) -> Image:
 
 
 def image_character(image: Image, media_type: str, original: bytes = b"") -> ImageCharacter:
-    """Few colours over most of the picture: a screenshot, a drawing, a page. What was lossy before is a photograph."""
+    """Return "screenshot" if few colours cover most of the image (a drawing or a page, too). A lossy original is a
+    photo."""
     from PIL.Image import Resampling
 
     if media_type in _LOSSY_SOURCES or (media_type == "image/webp" and b"VP8L" not in original[12:64]):

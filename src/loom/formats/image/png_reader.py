@@ -1,7 +1,7 @@
-"""Pillow's reader for PNG with a faster inflater: zlib-ng takes half the time of the zlib that Pillow is linked with.
+"""Pillow's PNG reader with a faster inflater: zlib-ng takes half the time of the zlib that Pillow is linked with.
 
-Pillow is given the same data merely stored, a block at a time, so that it stays in the processor's cache and takes no
-memory. Small or rare pictures (interlaced, animated) Pillow reads itself.
+Pillow gets the same data as stored (uncompressed) blocks, one at a time, so that they stay in the processor's cache and
+use no memory. Pillow itself reads small and rare images (interlaced, animated).
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class _InflatedPng(PngImageFile):
 
 
 def _plain_size(data: bytes, chunks: list[ImageChunk]) -> int:
-    """Return how many bytes the picture has when it is inflated: its rows, each behind the number of its filter."""
+    """Return the size of the inflated image (its rows, each preceded by one byte for its filter), or 0 if Pillow must
+    read it: an interlaced, animated or unusual image."""
     is_interlaced = data[28 : _HEADER_END - 4] != b"\0"
     if not chunks or chunks[0].end != _HEADER_END or is_interlaced or any(chunk.kind == b"acTL" for chunk in chunks):
         return 0
@@ -50,7 +51,7 @@ def _plain_size(data: bytes, chunks: list[ImageChunk]) -> int:
 
 
 def _stored_blocks(data: bytes, parts: list[ImageChunk], size: int) -> Iterator[bytes]:
-    """The picture's data as stored blocks, `size` bytes of it at most; fewer where it is cut off."""
+    """Yield the image's data as stored blocks, at most `size` bytes in total; fewer if it is truncated."""
     inflater = decompressobj()
     head, view = _ZLIB_HEAD, memoryview(data)
     for part in parts:

@@ -1,4 +1,4 @@
-"""The picture recipes, in the worker: a picture that was opened becomes derived bytes."""
+"""The image recipes, run in the worker: an opened image becomes derived bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from loom.formats.image.pixels import check, image_character, load
 
 _THUMB_FORMATS: Final = ("image/png", "image/jpeg")
 _SMALL_ENCODED_BYTES: Final = 262_144
-"""A small picture with more bytes than this is encoded again, even if its sides are short enough."""
+"""A small image with more bytes than this is encoded again, even if its sides are short enough."""
 
 
 _GRAY_MODES: Final = frozenset(("1", "L", "LA", "I", "F", "I;16"))
@@ -27,7 +27,7 @@ _GRAY_MODES: Final = frozenset(("1", "L", "LA", "I", "F", "I;16"))
 def check_picture(
     data: bytes, media_type: str, limits: IntakeLimits, recipes: tuple[PictureRecipe, ...] = ()
 ) -> tuple[ImageFacts, list[Rendered | None]]:
-    """Decode the picture once; return its facts and its renditions, None for those that are not possible."""
+    """Decode the image once; return its facts and its renditions, None for those that are not possible."""
     opened = open_picture(data, media_type, limits)
     check(opened)
     width, height = opened.size
@@ -36,7 +36,8 @@ def check_picture(
 
 
 def _render_if_possible(data: bytes, opened: OpenedImage, recipe: PictureRecipe) -> Rendered | None:
-    """A recipe that fails does not make the picture unreadable; it fails again, with its reason, when it is needed."""
+    """Return None if the recipe fails: that does not make the image unreadable. It fails again, with its reason, when
+    it is needed."""
     try:
         return render_opened(data, opened, recipe)
     except MediaError:
@@ -99,12 +100,12 @@ def _small(data: bytes, opened: OpenedImage, side_px: int, formats: tuple[str, .
 def _reuse_original(
     data: bytes, opened: OpenedImage, side_px: int, max_encoded: int, formats: tuple[str, ...]
 ) -> Rendered | None:
-    """Return the picture as it came, less what else was in the file, when that already satisfies the recipe."""
+    """Return the original image without metadata, if that already satisfies the recipe."""
     width, height = opened.size
     if opened.media_type not in formats or opened.orientation != 1 or max(width, height) > side_px:
         return None
     if opened.profile and not is_srgb(opened.profile) and opened.image.mode not in _GRAY_MODES:
-        return None  # readers ignore colour profiles, so the colours themselves must be converted
+        return None  # readers ignore colour profiles, so the colours must be converted
     cleaned = remove_metadata(data, opened.media_type)
     if cleaned is None or encoded_length(len(cleaned)) > max_encoded:
         return None
@@ -112,7 +113,7 @@ def _reuse_original(
 
 
 def _with_sizes(rendered: Rendered, original: tuple[int, int]) -> Rendered:
-    """Name both sizes when they differ, so that coordinates can be mapped back."""
+    """Include both sizes if they differ, so that coordinates can be mapped back."""
     if (rendered.width, rendered.height) == original:
         return rendered
     sizes = f"shown at {rendered.width}×{rendered.height}, original {original[0]}×{original[1]}"

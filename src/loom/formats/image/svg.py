@@ -1,7 +1,7 @@
-"""SVG: its source is text; a picture of it is drawn by resvg where that is installed.
+"""SVG: its source is text; resvg renders it as an image, if installed.
 
-resvg would read any file that the drawing names, so it never sees the source itself but a copy that we write while we
-parse: without document type, entities, outside references, scripts and comments. It runs in a worker process.
+resvg would read any file that the drawing refers to, so it never gets the source but a copy that is written while
+parsing: without document type, entities, external references, scripts and comments. resvg runs in a worker process.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from loom.formats.worker import WorkerKind, current_pool
 
 SVG_WORKER: Final = WorkerKind("loom.formats.image.svg_job")
 SMALLEST_DRAWING_PX: Final = 512
-"""An icon of 24 px is drawn larger, because a drawing has no pixels of its own to respect."""
+"""Smaller drawings, such as icons of 24 px, are rendered larger, because a drawing has no pixels of its own."""
 _SMALLER: Final = 8
 _DEADLINE_SHARE: Final = 5
-"""Nearly every drawing is done in a twentieth of a second; others are cut off early."""
+"""Nearly every drawing is rendered in a twentieth of a second; slow ones are stopped early."""
 MAX_DEPTH: Final = 256
 MAX_ELEMENTS: Final = 100_000
 _MAX_ENTITIES: Final = 64
@@ -39,7 +39,7 @@ _PX_PER_UNIT: Final = {"": 1.0, "px": 1.0, "pt": 4 / 3, "pc": 16.0, "mm": 96 / 2
 
 
 class Drawing(msgspec.Struct, frozen=True):
-    """A copy of an SVG that refers to nothing outside. `side_px` is its longer side, 0 when it does not say."""
+    """A copy of an SVG without external references. `side_px` is its longer side, 0 if the SVG does not declare it."""
 
     source: str
     side_px: float
@@ -58,7 +58,7 @@ def render_svg(data: bytes, recipe: Fit | Low | Thumb, limits: IntakeLimits) -> 
     try:
         picture = _draw(source, target, limits)
     except TooLarge:
-        # resvg fills the whole of a filter or a mask, however far beyond the borders of the drawing it reaches.
+        # resvg fills the whole of a filter or a mask, however far it extends beyond the borders of the drawing.
         picture = _draw(source, max(target // _SMALLER, 1), limits)
     rendered = render_image(picture, "image/png", recipe, limits)
     notices = (f"drawn at {rendered.width}×{rendered.height}",)
@@ -79,7 +79,8 @@ def _draw(source: bytes, side_px: int, limits: IntakeLimits) -> bytes:
 
 
 def remove_external_references(source: str) -> Drawing:
-    """Raises `Unreadable` for what is not well-formed or uses entities as bombs, `TooLarge` for depth and bulk."""
+    """Return the copy. Raise `Unreadable` if `source` is not well-formed or uses entities as bombs, `TooLarge` for
+    depth and size."""
     copy = _Copy()
     try:
         copy.parse(source)
@@ -89,7 +90,7 @@ def remove_external_references(source: str) -> Drawing:
 
 
 class _Copy:
-    """Writes what the parser reports, less what must not be there."""
+    """Writes what the parser reports, without the forbidden parts."""
 
     def __init__(self) -> None:
         self.written: list[str] = []
@@ -148,7 +149,7 @@ class _Copy:
         _public: str | None,
         _notation: str | None,
     ) -> None:
-        """Drawing programs abbreviate namespaces with entities; everything beyond that is a bomb or a spy."""
+        """Accept only short entities: drawing programs abbreviate namespaces with them; other uses are attacks."""
         self._entities += 1
         harmless = value is not None and "&" not in value and "%" not in value and len(value) <= _MAX_ENTITY_CHARACTERS
         if is_parameter or not harmless or self._entities > _MAX_ENTITIES:

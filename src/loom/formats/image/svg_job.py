@@ -1,4 +1,4 @@
-"""What runs inside the worker for drawings: resvg, on copies that `svg` has made self-contained."""
+"""The program of the SVG worker: resvg, on copies that `svg` has made self-contained."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from loom.errors import Unreadable
 from loom.formats.worker.loop import Task, serve
 
 PAPER = "#ffffff"
-"""Drawings are drawn on white, as browsers show them."""
+"""SVGs are rendered on white, as in browsers."""
 
 PX_PER_INCH = 96.0
-"""As in CSS; without it drawings measured in centimetres have no size."""
+"""As in CSS; without it, drawings measured in centimetres have no size."""
 
 
 def run(task: Task, document: bytes | None) -> tuple[bytes, bytes] | None:

@@ -1,8 +1,8 @@
-"""The words that are drawn in a picture, read by an OCR engine in a worker process of its own.
+"""The text in an image, read by an OCR engine in its own worker process.
 
-rapidocr (the extra `ocr`) reads best; tesseract, where it is installed, is the second choice. An engine takes seconds
-and most of a gigabyte to load, so one process loads it once and keeps it. The words of the last pictures are kept too:
-a prompt, the search index and the built-in model ask for the same ones.
+rapidocr (the extra `ocr`) gives the best results; tesseract, if installed, is the second choice. An engine takes
+seconds and most of a gigabyte to load, so one process loads it once and keeps it. The texts of the last images are
+cached too: a prompt, the search index and the built-in model need the same ones.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ _KEPT_CHARACTERS: Final = 500_000
 
 
 async def run_in_ocr_thread(work: Callable[..., T], *given: object) -> T:
-    """Run work that reads pictures in the threads of the worker pool: it takes seconds, and must not hold up others."""
+    """Run OCR in the threads of the worker pool: it takes seconds, and must not delay other work."""
     return await current_pool().run(work, *given)
 
 
 def is_available() -> Engine:
-    """Return the engine that `read_picture` uses, or an empty string."""
+    """Return the engine that `read_picture` uses, or an empty string if there is none."""
     if importlib.util.find_spec("rapidocr") and importlib.util.find_spec("onnxruntime"):
         return "rapidocr"
     return "tesseract" if shutil.which("tesseract") else ""
 
 
 def warm() -> None:
-    """Start the worker and load the engine, so that the first picture does not wait for it."""
+    """Start the worker and load the engine, so that the first image does not wait for it."""
     if engine := is_available():
         limits = IntakeLimits()
         _call(engine, b"", limits, limits.ocr_seconds)
 
 
 def read_picture(data: bytes, limits: IntakeLimits) -> str:
-    """Return the text in reading order: columns one after another, lines from top to bottom; empty when there is none.
+    """Return the text in reading order: columns one after another, lines from top to bottom; empty if there is none.
 
-    Raises `TooLarge` where it takes longer than `limits.ocr_seconds`, `Unreadable` where the picture cannot be decoded,
-    and `ExtraMissing` without an engine.
+    Raise `TooLarge` if it takes longer than `limits.ocr_seconds`, `Unreadable` if the image cannot be decoded, and
+    `ExtraMissing` without an engine.
     """
     engine = is_available()
     if not engine:
@@ -84,7 +84,7 @@ def _call(engine: Engine, data: bytes, limits: IntakeLimits, seconds: float) -> 
 
 
 class _Texts:
-    """The words of the last pictures, by engine and digest."""
+    """The texts of the last images, by engine and digest."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

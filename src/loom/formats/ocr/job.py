@@ -1,4 +1,4 @@
-"""What runs inside the OCR worker (`python -m loom.formats.ocr.job`): the picture is decoded and read here."""
+"""The program of the OCR worker (`python -m loom.formats.ocr.job`). It decodes the image and runs the engine."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _MAX_SIDE_PX: Final = 4000
 _THREADS: Final = max(1, min(4, (os.cpu_count() or 1) // 2))
 _SURE: Final = 0.5
 _DOUBTFUL: Final = 0.75
-"""A page whose lines are read with less confidence than this on the average may be upside down."""
+"""A page whose lines are read with a lower average confidence may be upside down."""
 _MAX_LANGUAGES: Final = 4
 
 
 def run(task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
     engine = msgspec.msgpack.decode(task.job)
-    if data is None:  # the engine is to be loaded, so that it is warm when a picture comes
+    if data is None:  # load the engine, so that it is ready when an image arrives
         _reader(engine)
         return msgspec.msgpack.encode(None), b""
     image = _decode(data, task.limits.max_pixels)
@@ -40,14 +40,14 @@ def _reader(engine: str) -> Callable[[Any], str]:
         return _tesseract
     try:
         return _rapidocr()
-    except ImportError as error:  # installed, but a library of the system that it needs is not
+    except ImportError as error:  # installed, but a system library that it needs is not
         if shutil.which("tesseract"):
             return _tesseract
         raise Unreadable(f"could not be read: rapidocr does not load ({error.name or error})") from error
 
 
 def _decode(data: bytes, max_pixels: int) -> Any:
-    """Upright, on white, no larger than an engine makes use of."""
+    """Decode an image: upright, on white, no larger than an engine can use."""
     pillow: Any = importlib.import_module("PIL.Image")
     upright: Any = importlib.import_module("PIL.ImageOps").exif_transpose
     pillow.MAX_IMAGE_PIXELS = None  # checked below, before anything is decoded
@@ -72,13 +72,13 @@ def _rapidocr() -> Callable[[Any], str]:
             "Global.log_level": "error",
             "EngineConfig.onnxruntime.intra_op_num_threads": _THREADS,
             "EngineConfig.onnxruntime.inter_op_num_threads": 1,
-            "Rec.rec_batch_num": 1,  # lines of a batch are padded to the longest; alone they take a third less
+            "Rec.rec_batch_num": 1,  # a batch pads lines to the longest; alone they take a third less
         }
     )
 
     def read(image: Any) -> str:
         pixels = numpy.asarray(image)[:, :, ::-1]
-        # Without asking for each line whether it stands on its head: the answer is often wrong for long ones.
+        # No detection of upside-down lines: it is often wrong for long ones.
         found = engine(pixels, use_cls=False)
         if found.boxes is not None and sum(found.scores) < _DOUBTFUL * len(found.scores):
             turned = engine(pixels, use_cls=True)

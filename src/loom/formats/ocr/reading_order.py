@@ -1,4 +1,4 @@
-"""The order in which boxes of words are read: columns apart, lines together, also where the page is skewed."""
+"""The reading order of text boxes: columns are kept apart and lines together, also on a skewed page."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final, TypeAlias
 import msgspec
 
 _COLUMN_GAP_HEIGHTS: Final = 1.5
-"""A gap between columns is wider than this many line heights; one between words is narrower."""
+"""A gap between columns is wider than this many line heights; a gap between words is narrower."""
 
 
 _LEAST_IN_COLUMN: Final = 3
 _MOST_CROSSING: Final = 0.2
-"""Of all pieces: more of them than this across a gap mean that it is none between columns."""
+"""A share of all pieces: if more of them cross a gap, it is not a gap between columns."""
 
 
 class Word(msgspec.Struct, frozen=True):
@@ -34,12 +34,12 @@ class Word(msgspec.Struct, frozen=True):
 Quad: TypeAlias = Sequence[Sequence[float]]
 """The corners of a piece of text: top left, top right, bottom right, bottom left."""
 _WIDE: Final = 4.0
-"""Pieces of text this many times wider than high tell the angle of a page; short ones are measured too roughly."""
+"""Pieces of text this many times wider than high give the angle of a page; shorter ones are measured too roughly."""
 _MOST_SKEWED: Final = math.radians(20)
 
 
 def straighten(pieces: Sequence[tuple[str, Quad]]) -> list[Word]:
-    """Turn the corners of all pieces back by the angle at which the page lies, and return upright boxes.
+    """Rotate the corners of all pieces back by the skew angle of the page, and return upright boxes.
 
     Boxes around skewed lines overlap one another and close the gap between columns.
     """
@@ -72,7 +72,7 @@ def skew(quads: Sequence[Quad]) -> float:
 
 
 def in_reading_order(words: list[Word]) -> str:
-    """Return text with a line for each line, and an empty line between columns and blocks."""
+    """Return the text with one line for each line of words, and an empty line between columns and blocks."""
     if not words:
         return ""
     heights = sorted(word.bottom - word.top for word in words)
@@ -81,7 +81,7 @@ def in_reading_order(words: list[Word]) -> str:
 
 
 def _blocks(words: list[Word], height: float) -> list[list[Word]]:
-    """Cut at the gaps that go all the way through, across first, then down, until there is none left."""
+    """Split at the gaps that cross all words, horizontal gaps first, then vertical, until there is none left."""
     rows = _cut([(word.top, word.bottom, word) for word in words], 1.5 * height)
     if len(rows) > 1:
         return [block for row in rows for block in _blocks(row, height)]
@@ -93,9 +93,10 @@ def _blocks(words: list[Word], height: float) -> list[list[Word]]:
 
 
 def _under_headings(words: list[Word], gap: float) -> list[list[Word]] | None:
-    """Columns that a few pieces cross, such as a heading close above them: those pieces part the page into bands.
+    """Return columns that a few pieces cross, such as a heading close above them: those pieces divide the page into
+    bands.
 
-    None where there are no such columns.
+    Return None if there are no such columns.
     """
     best: tuple[int, float] | None = None
     for word in words:
@@ -131,7 +132,7 @@ def _cut(spans: list[tuple[float, float, Word]], gap: float) -> list[list[Word]]
 
 
 def _lines(words: list[Word]) -> str:
-    """A word whose middle lies within the line so far belongs to it."""
+    """Join words to lines: a word whose middle is within the current line belongs to it."""
     lines: list[list[Word]] = []
     for word in sorted(words, key=lambda word: word.middle):
         if lines and word.top < lines[-1][-1].middle < word.bottom and lines[-1][-1].top < word.middle:

@@ -1,6 +1,6 @@
-"""Scanned pages: the pages of a document that have no text layer, read from their pictures.
+"""Scanned pages: the pages of a document without a text layer, read by OCR.
 
-The prompt and the search index use the same function, so that they hold the same words.
+The prompt and the search index use the same function, so that they contain the same text.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from loom.formats.facts import IntakeLimits
 MAX_PAGES: Final = 50
 """How many scanned pages of one document are read; OCR takes about a second a page."""
 _DEADLINE_SHARE: Final = 2
-"""How many times the deadline of one picture the scanned pages of a document may take together."""
+"""The time limit for the scanned pages of a document together, as a multiple of the deadline of one image."""
 _SCANNED_PAGE: Final = re.compile(r"^\[page (\d+): no text layer\]$", re.MULTILINE)
 
 
 def has_scanned_pages(text: str) -> bool:
-    """Return whether extracted `text` has pages without a text layer that were not read yet."""
+    """Return whether extracted `text` has pages without a text layer that have not been read."""
     return _SCANNED_PAGE.search(text) is not None
 
 
 def read_scanned_pages(data: bytes, media: Media, rendered: Rendered, limits: IntakeLimits) -> Rendered:
     """Return the extracted text with its scanned pages read by OCR.
 
-    A page that cannot be read says why in its place; so do the pages for which there is no time. A page on which no
-    words are found keeps its mark.
+    A page that cannot be read, or for which there is no time, has the reason in its place. A page on which no words are
+    found keeps its marker.
     """
     until = time.monotonic() + limits.ocr_seconds * _DEADLINE_SHARE
     read = 0

@@ -1,7 +1,8 @@
-"""Office files: facts, text, pictures; pages through LibreOffice.
+"""Office files: facts, text, images; pages through LibreOffice.
 
-Texts and presentations are read by our own readers, spreadsheets by calamine in a worker. Word and PowerPoint files of
-before 2007 are brought into today's format first. Macros are never run and nothing outside the file is ever fetched.
+Our own readers read texts and presentations, calamine reads spreadsheets in a worker. Word and PowerPoint files from
+before 2007 are converted to the current format first. Macros are never run and nothing outside the file is ever
+fetched.
 """
 
 from __future__ import annotations
@@ -58,10 +59,10 @@ _LAID_OUT: Final[dict[str, str]] = {
     "pptx": _OOXML + "presentationml.presentation",
     "xlsx": _OOXML + "spreadsheetml.sheet",
 }
-"""Templates, shows and files with macros are laid out as what they are built like."""
+"""Templates, slide shows and files with macros are laid out as their basic type."""
 _PPT: Final = _MS + "powerpoint"
 _CONVERTED: Final = {"application/msword": "WordDocument", _PPT: "PowerPoint Document"}
-"""Read by LibreOffice only; the stream that each must hold."""
+"""Legacy types that LibreOffice converts to current ones, with the stream that each must contain."""
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _SHEET_FAMILIES: Final = ("xlsx", "xlsb", "ods", "xls")
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
@@ -71,7 +72,8 @@ _ENCRYPTED: Final = ("EncryptedPackage", "EncryptedSummary")
 
 
 def inspect_office(data: bytes, media_type: str, name: str, limits: IntakeLimits) -> Inspection:
-    """Return whether the document can be read, and what it holds. `pages` counts slides or sheets; a text has none."""
+    """Return the facts of a document, or raise if it cannot be read. `pages` counts slides or sheets; a text has
+    none."""
     if len(data) > limits.max_office_bytes:
         size, allowed = size_label(len(data)), size_label(limits.max_office_bytes)
         raise TooLarge(f"{name or 'The document'} is {size}; office files up to {allowed} are taken.", name=name)
@@ -90,7 +92,7 @@ def inspect_office(data: bytes, media_type: str, name: str, limits: IntakeLimits
 
 
 def _inspect_foreign(data: bytes, media: Media, limits: IntakeLimits) -> Inspection:
-    """Inspect what LibreOffice makes of a file; a damaged one is refused here, because nothing else can tell."""
+    """Inspect the file as LibreOffice converts it; nothing else can detect that it is damaged."""
     try:
         content, of = conversions().convert(
             data, media, media.media_type, libreoffice.FOREIGN[media.media_type], limits
@@ -108,19 +110,19 @@ def _inspect_foreign(data: bytes, media: Media, limits: IntakeLimits) -> Inspect
 
 
 def draw_as_pdf(data: bytes, media: Media, limits: IntakeLimits) -> bytes | None:
-    """Return a drawing that only LibreOffice reads as a PDF; None for any other document."""
+    """Return a drawing that only LibreOffice reads as a PDF, or None for any other document."""
     if libreoffice.FOREIGN.get(media.media_type) != libreoffice.PDF:
         return None
     return conversions().convert(data, media, media.media_type, libreoffice.PDF, limits)[0]
 
 
 def is_converted(media_type: str) -> bool:
-    """Return whether only LibreOffice reads files of this type."""
+    """Return whether this is a legacy type that LibreOffice converts to a current one."""
     return media_type in _CONVERTED
 
 
 def inspect_legacy(data: bytes, media: Media) -> Inspection:
-    """Inspect a file that LibreOffice is to convert, in this process, which is a worker."""
+    """Inspect a file that LibreOffice will convert, in this process, which is a worker."""
     _check_legacy(data, media.media_type, media.name)
     pages = count_slides(data) if media.media_type == _PPT else None
     return Inspection(media=msgspec.structs.replace(media, pages=pages), category="office")
@@ -171,7 +173,7 @@ def is_spreadsheet(media_type: str) -> bool:
 def sheet_rows(
     data: bytes, media: Media, limits: IntakeLimits, *, pages: str, first_row: int, max_rows: int
 ) -> SheetText:
-    """Return rows of one sheet (the first, unless `pages` names another) from `first_row` on, counted from one."""
+    """Return rows of one sheet (the first, unless `pages` selects another) from `first_row` on, counted from one."""
 
     def read(content: bytes, of: Media) -> SheetText:
         return rows_in_worker(content, ReadRows(of, pages, first_row, max_rows), limits)
@@ -192,7 +194,8 @@ def opened_rows(opened: OfficeDocument, job: ReadRows) -> SheetText:
 
 
 def _read(data: bytes, media: Media, limits: IntakeLimits, read: Callable[[bytes, Media], T]) -> T:
-    """Read a document in a format that we read ourselves; a workbook that calamine refuses, as LibreOffice reads it."""
+    """Read a document with our own readers. LibreOffice first converts types that they do not read, and workbooks that
+    they refuse."""
     foreign = libreoffice.FOREIGN.get(media.media_type)
     if foreign is not None:
         return read(*conversions().convert(data, media, media.media_type, foreign, limits))
@@ -229,7 +232,8 @@ def _text(opened: OfficeDocument, recipe: Text) -> Rendered:
 
 
 def _printable(text: str) -> bytes:
-    """Nearly all texts are clean, and their bytes tell so sooner than a search for characters does."""
+    """Remove unprintable characters. Nearly all texts have none, and checking their bytes is faster than searching
+    characters."""
     data = text.encode()
     if len(data.translate(None, _CONTROL_BYTES)) == len(data) and not any(found in text for found in _NO_CHARACTERS):
         return data
@@ -265,6 +269,6 @@ def _check_legacy(data: bytes, media_type: str, name: str) -> None:
 
 
 def _check_unlocked(data: bytes, name: str) -> None:
-    """A document with a password is an OLE container that holds it encrypted."""
+    """Raise if the document has a password: it is then encrypted inside an OLE container."""
     if any(stream.encode("utf-16-le") in data for stream in _ENCRYPTED):
         raise encrypted_error(name)

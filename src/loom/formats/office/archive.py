@@ -1,7 +1,7 @@
-"""Zip containers (office files) that are checked before anything is inflated, and inflated under a hard cap.
+"""Zip containers (office files) that are checked before anything is inflated, and inflated under a hard limit.
 
-Nothing is ever written to disk, so member names cannot escape anywhere; a zip inside the zip is bytes, never opened.
-Every way in which a container can be damaged ends in a typed error (`damage_reported`, for all readers).
+Nothing is ever written to disk, so member names cannot escape a folder; a zip inside the zip is bytes and never opened.
+Every kind of damage ends in a typed error (`damage_reported`, for all readers).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SAVE_AGAIN: Final = "Open it in an office program, save it again and attach the 
 _RATIO_FLOOR_BYTES: Final = 8_388_608
 _TEXT_SUFFIXES: Final = (".xml", ".rels", ".vml")
 _MAX_TEXT_RATIO: Final = 250
-"""Of one part; pictures may be emptier than that and count in the total only."""
+"""The limit for one part; images may compress better and count in the total only."""
 _MAX_TOTAL_RATIO: Final = 150
 _LOCAL_HEADER: Final = struct.Struct("<4s22xHH")
 _LOCAL_SIGNATURE: Final = b"PK\x03\x04"
@@ -39,16 +39,16 @@ _DAMAGE: Final = (
     ExpatError,
     struct.error,
     EOFError,
-    LookupError,  # a part that the document refers to, an unknown encoding
-    ValueError,  # numbers and text that are none (UnicodeDecodeError is one)
+    LookupError,  # a missing part that the document refers to, an unknown encoding
+    ValueError,  # invalid numbers and text (UnicodeDecodeError is a ValueError)
     OverflowError,
     RecursionError,
-    NotImplementedError,  # what zipfile says of features that it lacks
+    NotImplementedError,  # raised by zipfile for unsupported features
 )
 
 
 class damage_reported:  # noqa: N801 - reads as a verb where it is used: `with damage_reported(name)`
-    """Whatever a damaged document makes the readers stumble over becomes `Unreadable`."""
+    """Converts every exception of a reader on a damaged document to `Unreadable`."""
 
     __slots__ = ("_name",)
 
@@ -56,7 +56,7 @@ class damage_reported:  # noqa: N801 - reads as a verb where it is used: `with d
         self._name = name
 
     def __enter__(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing."""
 
     def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, _DAMAGE) and not isinstance(error, LoomError):
@@ -76,7 +76,7 @@ def _what(error: Exception) -> str:
 
 
 class Archive:
-    """The members of one container. Names are matched as office programs do: any case, either slash."""
+    """The members of one container. Names are matched as in office programs: any case, either slash."""
 
     def __init__(self, data: bytes, *, name: str, limits: IntakeLimits) -> None:
         self._name = name
@@ -93,7 +93,7 @@ class Archive:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every member, as it is spelled in the container's directory."""
+        """Every member, as spelled in the container's directory."""
         return tuple(member.filename for member in self._members.values())
 
     def __contains__(self, member: str) -> bool:
@@ -103,7 +103,7 @@ class Archive:
         return self._members[_plain(member)].file_size
 
     def read(self, member: str) -> bytes:
-        """Return the whole member. What its header claims about the size is the most that is inflated."""
+        """Return the whole member. At most the size that its header declares is inflated."""
         entry = self._entry(member)
         data, is_whole = self._inflate(entry, entry.file_size)
         if not is_whole or len(data) != entry.file_size or crc32(data) != entry.CRC:
@@ -116,7 +116,7 @@ class Archive:
         return self._inflate(self._entry(member), most_bytes)[0][:most_bytes]
 
     def restart_clock(self, seconds: float) -> None:
-        """Begin the deadline of another question about the same document."""
+        """Restart the deadline, for another request about the same document."""
         self._deadline = time.monotonic() + seconds
 
     def check_time(self) -> None:
@@ -129,7 +129,7 @@ class Archive:
         return entry
 
     def _inflate(self, entry: zipfile.ZipInfo, most_bytes: int) -> tuple[bytes, bool]:
-        """At most `most_bytes` and one more, and whether there is nothing behind them."""
+        """Inflate at most `most_bytes` and one more, and return whether that is all."""
         packed = self._stored_bytes(entry)
         if entry.compress_type == zipfile.ZIP_STORED:
             return bytes(packed[: most_bytes + 1]), len(packed) <= most_bytes
@@ -138,7 +138,7 @@ class Archive:
             return inflater.decompress(packed, most_bytes + 1), inflater.eof
 
     def _stored_bytes(self, entry: zipfile.ZipInfo) -> memoryview:
-        """Return the member's bytes as they are stored, behind its local header."""
+        """Return the member's bytes as stored, after its local header."""
         with damage_reported(self._name):
             signature, name_bytes, extra_bytes = _LOCAL_HEADER.unpack_from(self._data, entry.header_offset)
         start = entry.header_offset + _LOCAL_HEADER.size + name_bytes + extra_bytes

@@ -1,7 +1,8 @@
-"""What calamine leaves out of .xls workbooks: number formats, merged cells, hidden rows and columns, and locks.
+"""The parts of .xls workbooks that calamine does not read: number formats, merged cells, hidden rows and columns, and
+locks.
 
-BIFF is a list of records: a number, a length, that many bytes. Only the records that matter here are looked at; damage
-ends the list, and the values of calamine stand as they are.
+BIFF is a list of records: a number, a length, that many bytes. Only the relevant records are read; damage ends the
+list, and the values of calamine are used unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _MAX_RECORDS: Final = 5_000_000
 _CELL_RECORDS: Final = frozenset((0x0006, 0x00BD, 0x00FD, 0x0201, 0x0203, 0x0204, 0x0205, 0x027E))
 _IGNORED_RECORD: Final = 0x08FF
 _NO_NUMBER: Final = b"\xff\xff"
-"""Where the number of a formula would be, if its result is a text, an error or a truth value."""
+"""Stored in place of the number of a formula, if its result is a text, an error or a boolean."""
 _LAST_COLUMN: Final = 255
 ERRORS: Final = {0: "#NULL!", 7: "#DIV/0!", 15: "#VALUE!", 23: "#REF!", 29: "#NAME?", 36: "#NUM!", 42: "#N/A"}
 
@@ -46,7 +47,7 @@ class BiffBook(msgspec.Struct, frozen=True):
     is_locked: bool
 
     def displayed_cells(self, sheet: int, first_row: int, last_row: int) -> list[PlacedText]:
-        """Return the cells that display something else than their bare value; rows from 0."""
+        """Return the cells whose displayed text differs from their bare value; rows count from 0."""
         if sheet >= len(self.sheets):
             return []
         placed = [found for found in self.sheets[sheet].errors if first_row <= found[0] <= last_row]
@@ -59,7 +60,7 @@ class BiffBook(msgspec.Struct, frozen=True):
 
 
 def read_biff(data: bytes) -> BiffBook | None:
-    """Return the workbook, or None where the bytes hold none that is read here (BIFF 8, Excel 97 and later)."""
+    """Return the workbook, or None if there is none in a supported version (BIFF 8, Excel 97 and later)."""
     stream = _workbook_stream(data)
     if stream is None:
         return None
@@ -67,7 +68,7 @@ def read_biff(data: bytes) -> BiffBook | None:
 
 
 def is_locked(data: bytes) -> bool:
-    """Return whether a workbook of any BIFF version asks for a password."""
+    """Return whether a workbook of any BIFF version has a password."""
     stream = _workbook_stream(data)
     if stream is None:
         return False
@@ -80,7 +81,7 @@ def is_locked(data: bytes) -> bool:
 
 
 def without_chart_cells(data: bytes) -> bytes:
-    """Return the workbook without the numbers that its embedded charts repeat: calamine takes them for cells of the
+    """Return the workbook without the numbers that its embedded charts repeat: calamine reads them as cells of the
     sheet around the chart."""
     stream = _workbook_stream(data)
     if stream is None or not data.startswith(MAGIC):
@@ -224,7 +225,7 @@ def _add_error(sheet: BiffSheet, body: bytes, number: int) -> None:
 
 
 def unpacked_number(packed: int) -> float:
-    """RK: a number in 30 bits, whole or the upper half of a double, perhaps times a hundred."""
+    """Decode an RK number: 30 bits, an integer or the upper half of a double, possibly times a hundred."""
     if packed & 2:
         value = float(struct.unpack("<i", struct.pack("<I", packed & 0xFFFFFFFC))[0] >> 2)
     else:

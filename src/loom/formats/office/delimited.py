@@ -1,4 +1,4 @@
-"""Delimited text (.csv, .tsv) as a table: the delimiter is found out, quotes are understood, rows are paged."""
+"""Delimited text (.csv, .tsv) as a table: detects the delimiter, supports quotes, and pages the rows."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ _DELIMITERS: Final = ",;\t|"
 _SNIFFED_CHARACTERS: Final = 65_536
 _SNIFFED_ROWS: Final = 200
 _DECLARED: Final = re.compile(r"sep=([,;\t|])(?:\r\n?|\n|$)", re.IGNORECASE)
-"""How Excel tells the delimiter: a line before the first row."""
+"""Excel's declaration of the delimiter: a line before the first row."""
 
-csv.field_size_limit(2**31 - 1)  # texts are bounded before they come here, and one cell may be all of a text
+csv.field_size_limit(2**31 - 1)  # texts are bounded before they are passed here, and one cell may be a whole text
 
 
 class RowWindow(msgspec.Struct, frozen=True):
-    """Some rows of a table, each as `a | b | c`; `head` is the first row of all, `total` counts every row."""
+    """Some rows of a table, each as `a | b | c`; `head` is the first row of the table, `total` is the number of all
+    rows."""
 
     lines: list[str]
     head: str
@@ -33,7 +34,7 @@ class RowWindow(msgspec.Struct, frozen=True):
 
 
 def read_rows(text: str, first_row: int, max_rows: int) -> RowWindow:
-    """Return rows `first_row` onwards, counted from one."""
+    """Return rows from `first_row` on, counted from one."""
     delimiter = delimiter_of(text)
     if declared := _DECLARED.match(text):
         text = text[declared.end() :]
@@ -49,8 +50,8 @@ def read_rows(text: str, first_row: int, max_rows: int) -> RowWindow:
 
 
 def delimiter_of(text: str) -> str:
-    """Return the delimiter that cuts the first lines into rows of the same number of columns; a comma
-    when none does."""
+    """Return the declared delimiter, or the one that splits the first lines most consistently into rows of equal
+    length; a comma if none does."""
     if declared := _DECLARED.match(text):
         return declared[1]
     head = text[:_SNIFFED_CHARACTERS]
@@ -69,7 +70,8 @@ def delimiter_of(text: str) -> str:
 
 
 def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
-    """A quote that never closes would swallow the rest of the text: such a text is read without quotes."""
+    """Yield the rows. A text with a quote that never closes is read without quotes, or the quote would include all the
+    rest."""
     quoting = csv.QUOTE_NONE if '"' in text and _is_left_open(text, delimiter) else csv.QUOTE_MINIMAL
     return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting)
 

@@ -1,4 +1,4 @@
-"""One shape for all office files that we read ourselves: how many pages, which pictures, what text."""
+"""One interface for all office files that our own readers read: the number of pages, the images, the text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEFT_OUT: Final = "comments, links and charts"
 
 
 class Window(msgspec.Struct, frozen=True):
-    """Pages counted from one, inclusive; `is_selected`: they were asked for by number."""
+    """Pages counted from one, inclusive; `is_selected` means that the caller selected them by number."""
 
     first: int
     last: int
@@ -42,7 +42,7 @@ class OfficeDocument(msgspec.Struct, frozen=True):
     text: Callable[[Window], str]
     book: Spreadsheet | None = None
     notices: tuple[str, ...] = ()
-    """What is left out, whatever is asked for."""
+    """What is left out of every result."""
 
 
 def open_document(family: Family, data: bytes, *, name: str, limits: IntakeLimits) -> OfficeDocument:
@@ -67,7 +67,7 @@ def open_document(family: Family, data: bytes, *, name: str, limits: IntakeLimit
 def _open_spreadsheet(
     family: Family, data: bytes, *, name: str, limits: IntakeLimits
 ) -> tuple[Spreadsheet, Package | None]:
-    """Return the workbook, and its container if it has one. Of the .xlsx family we know more than calamine does."""
+    """Return the workbook, and its container if it has one."""
     if family == "xls":
         if is_locked(data):
             raise encrypted_error(name)
@@ -126,7 +126,7 @@ def _workbook(book: Spreadsheet, package: Package) -> OfficeDocument:
     extras = sheet_extras(package, pictures)
 
     def checked() -> Pictures:
-        book.list_sheets()  # our own list of the sheets does not tell whether they can be read
+        book.list_sheets()  # our own list of the sheets does not show whether they can be read
         return pictures
 
     return OfficeDocument(
@@ -145,7 +145,7 @@ def _with_extras(book: Spreadsheet, extras: list[SheetExtras], window: Window) -
 
 
 def _sheets_only(book: Spreadsheet, package: Package | None, family: Family) -> OfficeDocument:
-    """Workbooks of which only calamine knows the layout: their pictures are listed in the order of the container."""
+    """Open a workbook whose layout only calamine reads: its images are listed in the order of the container."""
     pictures = Pictures()
     for part in package.archive.names if package else ():
         if part.lower().startswith(PICTURE_FOLDERS):

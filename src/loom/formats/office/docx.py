@@ -1,4 +1,5 @@
-"""Word documents (.docx, .docm, .dotx) as text: the body in reading order, then notes, comments and margins."""
+"""Word documents (.docx, .docm, .dotx) as text: the body in reading order, then notes, comments, headers and
+footers."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from loom.formats.office.word_tables import table_lines
 
 
 def docx_text(package: Package, pictures: Pictures) -> str:
-    """Return the whole document; `pictures` gets every picture in the order of its mark in the text."""
+    """Return the whole document; `pictures` receives every image in the order of its marker in the text."""
     main = package.main_part("word/document.xml")
     context = WordContext(package, main, pictures)
     reader = StoryReader(context)
@@ -22,8 +23,8 @@ def docx_text(package: Package, pictures: Pictures) -> str:
 
 
 def _notes(context: WordContext, reader: StoryReader, main: str) -> list[str]:
-    """Return the footnotes, endnotes and comments that the text mentions, each kind in the order of its
-    first mention."""
+    """Return the footnotes, endnotes and comments that the text refers to, each kind in the order of its first
+    reference."""
     sections: list[str] = []
     for kind, cited in context.cited.items():
         for part in context.package.related_parts(main, kind)[:1] if cited else ():
@@ -34,7 +35,7 @@ def _notes(context: WordContext, reader: StoryReader, main: str) -> list[str]:
 
 
 def _margins(context: WordContext, reader: StoryReader) -> list[str]:
-    """Return every different header and footer once."""
+    """Return every distinct header and footer once."""
     lines: dict[str, None] = {}
     for part, kind in list(context.margins.items()):
         reader.read(part)

@@ -1,4 +1,4 @@
-"""The words inside drawings: charts (titles, categories, series, the values they were last drawn with) and SmartArt."""
+"""The text inside drawings: charts (titles, categories, series, the values that were last drawn) and SmartArt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DIAGRAM_TAGS: Final = ("dgm:pt", "a:p", "dgm:cxn")
 
 
 def chart_lines(package: Package, part: str) -> list[str]:
-    """Return a chart as a small table: categories down, series across."""
+    """Return a chart as a small table: one row for each category, one column for each series."""
     root = package.tree(part, tags=_CHART_TAGS, words=_CHART_WORDS)
     titles = [text for node in (*root.all("c:title"), *root.all("cx:title")) if (text := _paragraphs(node))]
     series = (root.all("c:ser") or root.all("cx:series"))[:_MAX_SERIES]
@@ -45,7 +45,8 @@ def _classic_rows(series: list[XmlNode], *, is_1904: bool) -> list[list[str]]:
 
 
 def _points(node: XmlNode | None, *, is_1904: bool) -> dict[int, str]:
-    """Values by position. Labels may have several levels, the innermost first: `2024 / Q1`."""
+    """Return the values by position. Labels may have several levels, stored innermost first and joined as `2024 /
+    Q1`."""
     if node is None:
         return {}
     code = node.first("c:formatCode")
@@ -66,7 +67,7 @@ def _level(node: XmlNode, kind: str, *, is_1904: bool) -> dict[int, str]:
 
 
 def _under(inner: dict[int, str], outer: dict[int, str]) -> dict[int, str]:
-    """An outer label stands over all positions up to the next one."""
+    """Add the outer labels: each applies to all positions up to the next one."""
     above, points = "", dict[int, str]()
     for place in sorted({*inner, *outer}):
         above = outer.get(place, above)
@@ -83,7 +84,7 @@ def _moment(text: str, kind: str, *, is_1904: bool) -> str:
 
 
 def _extended_rows(root: XmlNode) -> list[list[str]]:
-    """Charts of the newer kind (waterfall, treemap): each dimension of their data is a column."""
+    """Return the rows of a chart of the newer kind (waterfall, treemap): each dimension of its data is a column."""
     columns = [
         [text_marks.cell(point.text) for point in level.all("cx:pt")][:_MAX_POINTS]
         for data in root.all("cx:data")
@@ -97,7 +98,7 @@ def _extended_rows(root: XmlNode) -> list[list[str]]:
 
 
 def diagram_lines(package: Package, part: str) -> list[str]:
-    """SmartArt as an indented list, in the order of its outline."""
+    """Return SmartArt as an indented list, in the order of its outline."""
     root = package.tree(part, tags=_DIAGRAM_TAGS, words=("a:t",))
     texts = {node.get("modelId"): _paragraphs(node) for node in root.all("dgm:pt")}
     roots = [node.get("modelId") for node in root.all("dgm:pt") if node.get("type") == "doc"]
@@ -129,7 +130,7 @@ def _words(node: XmlNode | None) -> str:
 
 
 def _number(text: str) -> str:
-    """`4.2999999999999998` is how the file stores 4.3."""
+    """Return the shortest form of a number: `4.2999999999999998` is how the file stores 4.3."""
     if len(text) < 12 or len(text) > 40:
         return text
     try:

@@ -1,4 +1,4 @@
-"""Equations of office files on one line, in marks that keep their meaning: (a+b)c, √[3](8), ∑_(i=1)^(n) i."""
+"""Equations of office files on one line, in a notation that keeps their meaning: (a+b)c, √[3](8), ∑_(i=1)^(n) i."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OBJECTS: Final = {
     "m:func": ("", "", ""),
     "m:limUpp": ("", "", ""),
 }
-"""What stands before the first argument, between two of them and at the end, unless the properties say otherwise."""
+"""The text before the first argument, between two arguments and at the end, unless the properties override it."""
 _ARGUMENTS: Final = {
     "m:e": ("", ""),
     "m:num": ("(", ")"),
@@ -43,11 +43,11 @@ _ROW: Final = "m:mr"
 _ACCENTS: Final = ("m:acc", "m:bar")
 _OVERLINE: Final = "\N{COMBINING OVERLINE}"
 _NO_BAR: Final = "¦"
-"""Between two that stand above one another without a line: n¦k."""
+"""The separator of two expressions above one another without a line: n¦k."""
 
 
 class _Object:
-    """A part of an equation whose arguments are read; the inside of an argument is one without a kind."""
+    """A part of an equation whose arguments are being read; the content of an argument is an object without a kind."""
 
     __slots__ = ("closing", "count", "ending", "first", "kind", "lead", "opening", "separator")
 
@@ -60,7 +60,7 @@ class _Object:
 
 
 class Equations:
-    """The calls for the tags of equations; `pieces` gives the words of the open paragraph."""
+    """The handlers for the tags of equations; `pieces` returns the text pieces of the open paragraph."""
 
     def __init__(self, pieces: Callable[[], list[str]]) -> None:
         self._pieces = pieces
@@ -104,7 +104,7 @@ class Equations:
         owner.count += 1
 
     def _end_argument(self) -> None:
-        """Arguments that hold nothing (an integral without limits) leave no mark."""
+        """End an argument. Empty arguments (an integral without limits) leave no mark."""
         argument, pieces = self._open.pop(), self._pieces()
         if len(pieces) == argument.first:
             pieces.pop()

@@ -1,8 +1,8 @@
-"""Numbers as a spreadsheet program displays them: a value and a format code in, the characters of the cell out.
+"""Numbers as a spreadsheet program displays them: from a value and a format code to the text of the cell.
 
-Covers sections and conditions, digits and thousands, percent, scaling, exponents, fractions, literals, currency marks,
-dates, times and spans. The short date of the user's locale (formats 14 and 22) is written as ISO, because a file does
-not say which locale that is. A code that makes no sense leaves the number as it is.
+Covers sections and conditions, digits and thousands, percent, scaling, exponents, fractions, literals, currency
+symbols, dates, times and durations. The short date of the user's locale (formats 14 and 22) is written as ISO, because
+the file does not contain the locale. An invalid code leaves the number unchanged.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ _MONTHS: Final = (
     *("July", "August", "September", "October", "November", "December"),
 )
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_EPOCH_1900: Final = dt.datetime(1899, 12, 30)  # noqa: DTZ001 - spreadsheets know no time zones
-_EPOCH_1904: Final = dt.datetime(1904, 1, 1)  # noqa: DTZ001 - spreadsheets know no time zones
+_EPOCH_1900: Final = dt.datetime(1899, 12, 30)  # noqa: DTZ001 - spreadsheets have no time zones
+_EPOCH_1904: Final = dt.datetime(1904, 1, 1)  # noqa: DTZ001 - spreadsheets have no time zones
 _LEAP_BUG: Final = 60
-"""The day 1900-02-29 that never was: serial numbers before it are one less."""
+"""The day 1900-02-29, which did not exist: serial numbers before it are one less."""
 _MAX_SERIAL: Final = 2_958_466
 _LONGEST_CODE: Final = 255
 _MAX_DIGITS: Final = 30
@@ -107,24 +107,24 @@ class _Section(msgspec.Struct, frozen=True):
     parts: tuple[_Part, ...]
     condition: tuple[str, float] | None
     kind: str
-    """`number`, `date`, `general`, `text` (nothing but literals and @)."""
+    """`number`, `date`, `general`, `text` (only literals and @)."""
     digits: _Digits | None
 
 
 class _Digits(msgspec.Struct, frozen=True):
-    """What a number section says about its digits, found once."""
+    """The layout of the digits in a number section, computed once."""
 
     decimals: int
     has_thousands: bool
     scale: int
-    """Divide by a thousand this many times."""
+    """How many times to divide by a thousand."""
     percents: int
     has_exponent: bool
     has_fraction: bool
 
 
 def display_number(value: float, code: str, *, is_1904: bool = False) -> str:
-    """Return what the cell shows."""
+    """Return the text that the cell displays."""
     if code == GENERAL:
         return plain_number(value)
     sections = _sections(code[:_LONGEST_CODE])
@@ -148,8 +148,7 @@ def display_number(value: float, code: str, *, is_1904: bool = False) -> str:
 
 
 def plain_number(value: float) -> str:
-    """Return every digit that the number has: no exponent for whole numbers, no more digits than a
-    spreadsheet keeps."""
+    """Return all digits of the number: no exponent for integers, no more digits than a spreadsheet stores."""
     if not math.isfinite(value):
         return str(value)
     if value == int(value) and abs(value) < 1e21:
@@ -159,7 +158,7 @@ def plain_number(value: float) -> str:
 
 
 def is_date_code(code: str) -> bool:
-    """Return whether numbers in this format are points in time or spans."""
+    """Return whether numbers in this format are dates, times or durations."""
     return any(section.kind == "date" for section in _sections(code[:_LONGEST_CODE])[:1])
 
 
@@ -262,7 +261,7 @@ def _choose(sections: tuple[_Section, ...], value: float) -> tuple[_Section | No
     if any(section.condition for section in numeric):
         for section in numeric:
             if section.condition is None or _COMPARE[section.condition[0]](value, section.condition[1]):
-                # a condition that only negative numbers fulfil says the sign itself, for instance in brackets
+                # a section whose condition only negative numbers meet shows the sign itself, for instance as brackets
                 limit = section.condition
                 return section, limit is not None and value < 0 and limit[0] in ("<", "<=") and limit[1] <= 0
         return None, False
@@ -288,7 +287,7 @@ def _display_number(value: float, section: _Section) -> str:
 
 
 def _laid_out(parts: tuple[_Part, ...], whole: str, decimals: str, sign: str, *, has_thousands: bool) -> str:
-    """Digits into their places: what is left over of the whole part stands before the first place."""
+    """Put the digits into their places: surplus digits of the integer part precede the first place."""
     point = next((at for at, part in enumerate(parts) if part.kind == "point"), len(parts))
     places = [at for at, part in enumerate(parts) if part.kind == "digit" and at < point]
     whole = "" if whole == "0" else whole
@@ -321,7 +320,7 @@ def _laid_out(parts: tuple[_Part, ...], whole: str, decimals: str, sign: str, *,
 
 
 def _digits_at(whole: str, left: int, place: str, *, is_first: bool, has_thousands: bool) -> str:
-    """Return the digits for one place, which has `left` places behind it."""
+    """Return the digits for one place, which is followed by `left` places."""
     at = len(whole) - left - 1
     if is_first:
         taken = whole[: max(0, at + 1)]
@@ -342,7 +341,7 @@ def _grouped(whole: str, *, has_thousands: bool) -> str:
 
 
 def _trimmed(parts: tuple[_Part, ...], decimals: str) -> str:
-    """Without the zeros at the end that optional places (#) do not show."""
+    """Return the decimals without the trailing zeros that optional places (#) do not show."""
     places = [part.text for part in parts if part.kind == "digit"]
     end = len(decimals)
     while end and end <= len(places) and decimals[end - 1] == "0" and places[end - 1] != "0":
@@ -444,7 +443,7 @@ def _half(form: str, hour: int) -> str:
 
 
 def _is_minute(parts: tuple[_Part, ...], at: int) -> bool:
-    """`m` means minutes behind hours or before seconds, and else months."""
+    """Return whether `m` means minutes: after hours or before seconds. Otherwise it means months."""
     if not parts[at].text.startswith("m") or len(parts[at].text) > 2:
         return False
     timed = [n for n, part in enumerate(parts) if part.kind in ("date", "elapsed")]

@@ -1,4 +1,4 @@
-"""OpenDocument texts and presentations (.odt, .odp): the words of the content, of headers and of footers."""
+"""OpenDocument texts and presentations (.odt, .odp): the text of the content, the headers and the footers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _MANIFEST = "META-INF/manifest.xml"
 
 
 def check_not_encrypted(package: Package) -> None:
-    """OpenDocument encrypts each part and says so in the manifest; the container itself looks open."""
+    """Raise if the document is encrypted. OpenDocument encrypts each part and records it in the manifest; the container
+    itself is readable."""
     if _MANIFEST in package.archive and package.tree(_MANIFEST, tags=("manifest:encryption-data",)).children:
         raise encrypted_error(package.name)
 
@@ -27,7 +28,7 @@ def odt_text(package: Package, pictures: Pictures) -> str:
 
 
 def odp_slides(package: Package, pictures: Pictures) -> list[str]:
-    """Return one text a slide, each under its mark."""
+    """Return one text per slide, each under its marker."""
     return _body(package, "presentation", pictures).slides
 
 

@@ -1,4 +1,4 @@
-"""One part of an OpenDocument file, read in one pass. Words stand in paragraphs, between other elements."""
+"""One part of an OpenDocument file, read in one pass. Text is in paragraphs, between other elements."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class _List:
 
 
 class _Frame:
-    """Where words go: the blocks of a cell, a text box, a note; `pieces` are the words of its open paragraph."""
+    """The target of text: the blocks of a cell, a text box, a note; `pieces` are the text pieces of its open
+    paragraph."""
 
     __slots__ = ("after", "blocks", "is_open", "lists", "pieces", "prefix")
 
@@ -60,7 +61,7 @@ class _Frame:
 
 
 class _Holder:
-    """A drawing's frame: what a slide uses it for, and the picture in it."""
+    """The frame of a drawing: its role on a slide, and the image in it."""
 
     __slots__ = ("alt", "is_filled", "is_picture", "kind", "number")
 
@@ -68,13 +69,14 @@ class _Holder:
         self.kind = kind
         self.is_picture = False
         self.is_filled = False
-        """It holds a table or an object, and pictures after those are only previews of them."""
+        """Whether it contains a table or an object: images after those are only previews of them."""
         self.number: int | None = None
         self.alt: list[str] = []
 
 
 class OdfContent:
-    """`blocks` are the words of a text, `slides` those of a presentation; notes, comments and margins stand apart."""
+    """`blocks` are the text of a document, `slides` those of a presentation; notes, comments, headers and footers are
+    separate."""
 
     def __init__(self, package: Package, pictures: Pictures, *, is_object: bool = False) -> None:
         self.slides: list[str] = []
@@ -82,9 +84,9 @@ class OdfContent:
         self.comments: list[str] = []
         self.margins: list[str] = []
         self.formula: list[str] = []
-        """What was typed for a formula (`a over b`), if this is one."""
+        """The source of a formula (`a over b`), if this is one."""
         self.kinds: set[str] = set()
-        """What the body holds: `text`, `presentation`."""
+        """The kinds of the body: `text`, `presentation`."""
         self._package = package
         self._pictures = pictures
         self._is_object = is_object
@@ -182,14 +184,14 @@ class OdfContent:
         return blocks
 
     def _resume(self) -> None:
-        """Words belong to the open paragraph again, if there is one."""
+        """Direct text to the open paragraph again, if there is one."""
         if self._frames[-1].is_open:
             self.xml.capture(self._words)
         else:
             self.xml.release()
 
     def _words(self, text: str) -> None:
-        """White space in the file is one space; longer runs and breaks are elements of their own."""
+        """Add text. White space in the file is one space; longer runs and breaks are separate elements."""
         self._frames[-1].pieces.append(_WHITE.sub(" ", text))
 
     def _start_style(self, attributes: Attributes) -> None:
@@ -227,7 +229,7 @@ class OdfContent:
         frame.pieces = []
 
     def _add(self, text: str) -> None:
-        """Words that are not written as such: they join the open paragraph or stand alone."""
+        """Add generated text: to the open paragraph, or as a block of its own."""
         frame = self._frames[-1]
         (frame.pieces if frame.is_open else frame.blocks).append(text)
 
@@ -327,7 +329,7 @@ class OdfContent:
         self.xml.capture(alt.append)
 
     def _image(self, attributes: Attributes) -> None:
-        """A frame may hold one picture in several formats; the first is the best one."""
+        """Read an image. A frame may contain one image in several formats; the first is the best one."""
         if self._holders and not self._holders[-1].is_picture and not self._holders[-1].is_filled:
             part = posixpath.normpath(value(attributes, _HREF))
             page = len(self.slides) + 1 if self._in_slide else 0
@@ -335,7 +337,7 @@ class OdfContent:
             self._holders[-1].number = self._pictures.number(part if part in self._package.archive else "", page=page)
 
     def _object(self, attributes: Attributes) -> None:
-        """A chart is a document of its own, with its title and its data as a table; so is a formula."""
+        """Read an embedded document: a chart with its title and its data as a table, or a formula."""
         if self._holders:
             self._holders[-1].is_filled = True
         inner = None if self._is_object else object_content(self._package, value(attributes, _HREF), self._pictures)
@@ -399,7 +401,7 @@ class OdfContent:
 
 
 def object_content(package: Package, address: str, pictures: Pictures) -> OdfContent | None:
-    """Return a document inside another one."""
+    """Return the content of an embedded document."""
     part = posixpath.join(posixpath.normpath(address), "content.xml")
     if part not in package.archive:
         return None

@@ -1,4 +1,5 @@
-"""Workbooks of OpenDocument (.ods): what calamine leaves out. Errors, long times, comments, links and charts."""
+"""The parts of OpenDocument workbooks (.ods) that calamine does not read: errors, long times, comments, links and
+charts."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _CONTENT: Final = "content.xml"
 _KEPT: Final = ("mimetype", "META-INF/manifest.xml")
 _ERROR: Final = b' office:string-value="" calcext:value-type="error"'
 _SHOWN_ERROR: Final = b' calcext:value-type="error"'
-"""Without a value of its own, a cell is what is written in it: `#N/A`."""
+"""A cell with this type and no value has its displayed text: `#N/A`."""
 _SPAN: Final = re.compile(
     rb'office:value-type="time" office:time-value="(-?)PT([0-9]{1,9})H([0-9]{2})M([0-9]{2})(?:[.,][0-9]+)?S"'
 )
@@ -28,7 +29,7 @@ _NUMBER: Final = re.compile(
     rb'(<table:table-cell\b[^>]*?) office:value-type="(?:float|percentage|currency|date|time)"([^>]*[^>/])>'
     rb"(<text:p(?: [^>]*)?>([^<]+)</text:p>)"
 )
-"""A cell with a number and the text that is displayed for it."""
+"""A cell with a number and its displayed text."""
 _VALUE: Final = re.compile(rb' office:(?:value|date-value|time-value|currency)="([^"]*)"| calcext:value-type="[^"]*"')
 _PLAIN_VALUE: Final = re.compile(rb' office:value="(-?[0-9]{12,21})"')
 _BARE: Final = re.compile(rb"-?[0-9.]+(?:E[+-]?[0-9]+)?")
@@ -40,7 +41,8 @@ _HREF: Final = keys("xlink:href")
 
 
 def prepare_for_calamine(data: bytes, package: Package) -> bytes:
-    """Return the workbook in which errors and times beyond a day are text; as it is, where it holds neither."""
+    """Return the workbook with errors, times beyond a day, and numbers with a displayed text as text; return it
+    unchanged if it has none of these."""
     if _CONTENT not in package.archive:
         return data
     content = package.archive.read(_CONTENT)
@@ -57,7 +59,7 @@ def prepare_for_calamine(data: bytes, package: Package) -> bytes:
 
 
 def _displayed(found: re.Match[bytes]) -> bytes:
-    """Return the cell as text: what is displayed, but for long whole numbers that are displayed without all their
+    """Return the cell as text: the displayed text, except for long integers that are displayed without all their
     digits."""
     head, attributes, paragraph, shown = found.groups()
     long = _PLAIN_VALUE.search(attributes)
@@ -74,7 +76,7 @@ def _span(found: re.Match[bytes]) -> bytes:
 
 
 def ods_extras(package: Package, sheets: int) -> list[SheetExtras]:
-    """Return what follows the cells of each sheet."""
+    """Return the lines that follow the cells of each sheet."""
     nothing = [SheetExtras([], [])] * sheets
     content = package.archive.read(_CONTENT)
     if not any(mark in content for mark in _EXTRAS):
@@ -97,7 +99,7 @@ class _ExtrasReader:
         self._comments = 0
         self._author: list[str] = []
         self._words: list[str] | None = None
-        """Of the comment that is open."""
+        """The text of the open comment."""
         self.xml = XmlReader(
             {
                 "table:table": self._start_sheet,

@@ -1,4 +1,4 @@
-"""Office Open XML packages: which parts there are, how they refer to one another, and the pictures among them."""
+"""Office Open XML packages: their parts, the relations between them, and the images among them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ROOT: Final = ""
 
 
 class Relation(msgspec.Struct, frozen=True):
-    """Where a part points, as it is written there: relative to the part, or a URL when `is_external`."""
+    """The target of a relation as written in the part: relative to the part, or a URL if `is_external`."""
 
     kind: str
     target: str
@@ -29,7 +29,7 @@ class Relation(msgspec.Struct, frozen=True):
 
 
 class Package:
-    """A container and the relations between its parts. A missing relation is an empty answer, not an error."""
+    """A container and the relations between its parts. A missing relation gives an empty result, not an error."""
 
     def __init__(self, data: bytes, *, name: str, limits: IntakeLimits) -> None:
         self.name = name
@@ -39,14 +39,14 @@ class Package:
         self._relation_reader = XmlReader({"rel:Relationship": self._relationship}, {})
 
     def main_part(self, usual: str) -> str:
-        """Return the document itself: where the package says it is, or where it usually is."""
+        """Return the main part: the one that the package declares, or else `usual`."""
         for part in (*self.related_parts(_ROOT, _MAIN), usual):
             if part in self.archive:
                 return part
         raise self.type_mismatch()
 
     def type_mismatch(self) -> Unreadable:
-        """For a container without the main part that its type asks for."""
+        """Return the error for a container without the main part that its type requires."""
         return Unreadable(
             f"{self.name or 'The document'} is not the kind of office file that it seems to be.",
             name=self.name,
@@ -54,13 +54,13 @@ class Package:
         )
 
     def relations(self, part: str) -> dict[str, Relation]:
-        """Return what `part` refers to, by relation id."""
+        """Return the relations of `part` by id."""
         if part not in self._relations:
             self._relations[part] = self._read_relations(part)
         return self._relations[part]
 
     def target(self, part: str, relation_id: str) -> str:
-        """Return the part behind a relation id; empty when it is missing or outside the package."""
+        """Return the part with this relation id; empty if it is missing or outside the package."""
         relation = self.relations(part).get(relation_id)
         return self._resolve(part, relation) if relation else ""
 
@@ -114,7 +114,7 @@ class FoundPicture(msgspec.Struct, frozen=True):
 
 
 class Pictures:
-    """The pictures of a document in the order in which they first appear; a repeated one keeps its number."""
+    """The images of a document in the order of their first appearance; a repeated one keeps its number."""
 
     def __init__(self) -> None:
         self.found: list[FoundPicture] = []
@@ -122,7 +122,7 @@ class Pictures:
         self._numbers: dict[str, int] = {}
 
     def number(self, part: str, *, page: int = 0, alt: str = "") -> int | None:
-        """Return the number of the picture in `part`; None beyond the bound, or when there is no such part."""
+        """Return the number of the image in `part`, or None beyond the limit or if there is no such part."""
         if not part or part in self._numbers:
             return self._numbers.get(part)
         if len(self.found) >= MAX_PICTURES:

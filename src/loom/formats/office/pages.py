@@ -1,4 +1,4 @@
-"""Office files in other forms, made by LibreOffice once for all the pages that are asked for in a row."""
+"""Office files in other forms, converted by LibreOffice once for several pages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEPT_BYTES: Final = 64_000_000
 
 
 class Conversions:
-    """The last results by source and target. Threads that want the same one wait for it together."""
+    """The last results by source and target. Threads that need the same result wait for it together."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -23,7 +23,8 @@ class Conversions:
         self._kept: OrderedDict[tuple[str, str], bytes] = OrderedDict()
 
     def convert(self, data: bytes, media: Media, source: str, target: str, limits: IntakeLimits) -> tuple[bytes, Media]:
-        """`data` of type `source` as `target`, and the reference that it would have."""
+        """Convert `data` of type `source` to `target`; return the bytes and the media reference that they would
+        have."""
         key = media.digest, target
         with self._lock:
             busy = self._busy.setdefault(key, threading.Lock())
@@ -52,5 +53,4 @@ def _convert(data: bytes, source: str, target: str, limits: IntakeLimits) -> byt
 
 @cache
 def conversions() -> Conversions:
-    """Return the one of this process."""
     return Conversions()

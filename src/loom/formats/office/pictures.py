@@ -1,4 +1,4 @@
-"""Pictures inside office files: what they are, from their first bytes, and the bytes themselves as they are stored."""
+"""Images inside office files: their types, from their first bytes, and the bytes as stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def list_pictures(archive: Archive, found: list[FoundPicture]) -> tuple[Embedded
 
 
 def extract_picture(archive: Archive, picture: FoundPicture, *, name: str, limits: IntakeLimits) -> Rendered:
-    """Return the picture's bytes, unchanged; its type is what the bytes say."""
+    """Return the image's bytes, unchanged; its type is detected from the bytes."""
     size = archive.size_bytes(picture.part)
     if size > limits.max_office_bytes:
         raise TooLarge(f"That image in {name or 'the document'} has {size_label(size)}.", name=name)
@@ -38,7 +38,7 @@ def extract_picture(archive: Archive, picture: FoundPicture, *, name: str, limit
 def _picture_facts(archive: Archive, picture: FoundPicture, number: int) -> EmbeddedPicture:
     try:
         media_type, header = _facts(archive.beginning(picture.part, _HEADER_BYTES))
-    except (Unreadable, TooLarge):  # one damaged picture does not cost the document, and keeps its number
+    except (Unreadable, TooLarge):  # one damaged image does not make the document unreadable, and keeps its number
         media_type, header = UNKNOWN, None
     return EmbeddedPicture(
         number=number,
@@ -51,7 +51,7 @@ def _picture_facts(archive: Archive, picture: FoundPicture, number: int) -> Embe
 
 
 def _facts(data: bytes) -> tuple[str, ImageHeader | None]:
-    """Drawings (EMF, WMF, SVG) and damaged pictures have a type but no size."""
+    """Return type and header. Drawings (EMF, WMF, SVG) and damaged images have a type but no size."""
     try:
         header = read_header(data)
     except (Unreadable, TooLarge):

@@ -1,6 +1,7 @@
-"""How many slides a PowerPoint 97 file has, by its own list of slides; LibreOffice reads everything else of it.
+"""The number of slides of a PowerPoint 97 file, from its own list of slides; LibreOffice reads everything else.
 
-A file that was saved several times holds its old states too: the directory of the last save tells which records count.
+A file that was saved several times also contains its old states: the directory of the last save determines which
+records count.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _MAX_SAVES: Final = 10_000
 
 
 def count_slides(data: bytes) -> int | None:
-    """Return the number of slides; None where the records do not tell."""
+    """Return the number of slides, or None if the records do not contain it."""
     try:
         container = OleFile(data)
         stream = container.read("PowerPoint Document")
@@ -40,7 +41,7 @@ def count_slides(data: bytes) -> int | None:
 
 
 def _last_state(stream: bytes, edit: int) -> tuple[int, dict[int, int]]:
-    """Return the number of the document's record, and where each numbered record is; later saves win."""
+    """Return the number of the document's record, and the offset of each numbered record; later saves win."""
     places: dict[int, int] = {}
     document = 0
     for _ in range(_MAX_SAVES):
@@ -56,14 +57,14 @@ def _last_state(stream: bytes, edit: int) -> tuple[int, dict[int, int]]:
             for at, place in enumerate(struct.unpack_from(f"<{count}I", stream, start + 4)):
                 places.setdefault((head & 0xFFFFF) + at, place)
             start += 4 + 4 * count
-        if not before or before >= edit:  # a later place would lead in a circle
+        if not before or before >= edit:  # a larger offset would make a cycle
             break
         edit = before
     return document, places
 
 
 def _record(stream: bytes, at: int) -> tuple[int, int, int, int]:
-    """Return the instance and the kind of a record, and where its content begins and ends."""
+    """Return the instance and the kind of a record, and the start and end of its content."""
     head, kind, size = struct.unpack_from("<HHI", stream, at)
     return head >> 4, kind, at + 8, min(at + 8 + size, len(stream))
 

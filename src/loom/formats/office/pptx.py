@@ -1,4 +1,4 @@
-"""PowerPoint presentations (.pptx, .pptm, .ppsx) as text: the slides in the order in which they are shown."""
+"""PowerPoint presentations (.pptx, .pptm, .ppsx) as text: the slides in the order of the show."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class Presentation:
         self._authors: dict[str, str] | None = None
 
     def slide_texts(self, pictures: Pictures) -> list[str]:
-        """Return the text of each slide under its mark; `pictures` gets every picture in the order of the slides."""
+        """Return the text of each slide under its marker; `pictures` receives every image in the order of the
+        slides."""
         texts: list[str] = []
         slide = SlideReader(self._package, pictures)
         notes = SlideReader(self._package, Pictures(), only="body")

@@ -1,7 +1,7 @@
-"""What runs inside the worker for office files (`python -m loom.formats.office.read_job`): our own readers.
+"""The program of the worker for office files (`python -m loom.formats.office.read_job`). It runs our own readers.
 
-They are written in Python and bounded, but a file of 200,000 paragraphs keeps them busy past any deadline that they
-check themselves, and holds up every thread of the process that they run in.
+They are written in Python and bounded, but a file of 200,000 paragraphs takes longer than any deadline that they check
+themselves, and would block every thread of their process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from loom.formats.worker.loop import Task, serve
 
 _JOB: Final = msgspec.msgpack.Decoder(OfficeJob)
 _SHARE: Final = 0.6
-"""Of the deadline for the workbook reader, so that there is time to read carefully where it fails."""
+"""The share of the deadline for the workbook reader: the rest is for the slower reader, if that one fails."""
 
 
 def run(task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
@@ -33,7 +33,7 @@ def run(task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
         if opened is None:
             return None
         result, blob = _answer(opened, job, task)
-    except MediaError as error:  # its sentence names the file already
+    except MediaError as error:  # its message already contains the file name
         result, blob = ReadFailure(code=error.code, message=error.message, name=error.name, hint=error.hint), b""
     return msgspec.msgpack.encode(result), blob
 

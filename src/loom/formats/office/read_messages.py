@@ -1,4 +1,4 @@
-"""What the worker for office files is asked and what it answers. Values only, shared by both sides."""
+"""The requests and responses of the worker for office files. Plain values only, shared by both sides."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RenderOffice(msgspec.Struct, frozen=True, tag="render"):
 
 
 class ReadRows(msgspec.Struct, frozen=True, tag="rows"):
-    """Rows of one sheet, from `first_row` on, counted from one."""
+    """Request rows of one sheet, from `first_row` on, counted from one."""
 
     media: Media
     pages: str
@@ -32,7 +32,7 @@ OfficeJob: TypeAlias = InspectOffice | RenderOffice | ReadRows
 
 
 class ReadFailure(msgspec.Struct, frozen=True, tag="failure"):
-    """A `MediaError` of the reader: `code` names its class."""
+    """A `MediaError` of the reader: `code` is the error code of its class."""
 
     code: str
     message: str

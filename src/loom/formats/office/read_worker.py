@@ -1,4 +1,4 @@
-"""Our own readers of office files, run in a worker process: the parent's side."""
+"""The client of the worker for office files, used in the parent process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loom.formats.office.sheet_messages import SheetText
 from loom.formats.worker import WorkerKind, current_pool
 
 OFFICE_WORKER: Final = WorkerKind("loom.formats.office.read_job", size=2)
-"""Two, because one slow document must not hold up the others."""
+"""Two processes, because one slow document must not delay the others."""
 _ERRORS: Final[dict[str, type[MediaError]]] = {
     error.code: error for error in (Unreadable, Unsupported, TooLarge, Encrypted)
 }
@@ -38,7 +38,7 @@ def rows_in_worker(data: bytes, job: ReadRows, limits: IntakeLimits) -> SheetTex
 
 
 def _call(job: OfficeJob, data: bytes, limits: IntakeLimits) -> tuple[msgspec.Raw, bytes]:
-    """The child keeps what it has parsed under this type and name; errors name the file."""
+    """Send a job. The worker caches the parsed document under its type and name; errors contain the file name."""
     media = job.media
     return current_pool().call(
         OFFICE_WORKER,
@@ -52,7 +52,7 @@ def _call(job: OfficeJob, data: bytes, limits: IntakeLimits) -> tuple[msgspec.Ra
 
 
 def _decode(result: msgspec.Raw, wanted: type[T]) -> T:
-    """Raises the error of the reader, if that is the result."""
+    """Return the result. Raise the reader's error if the result is one."""
     try:
         failure = msgspec.msgpack.decode(result, type=ReadFailure)
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""What slides and the stories of Word documents have in common: runs of words, drawings, and alternatives to both."""
+"""The common base of slides and Word documents: text runs, drawings, and alternatives of both."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ _SKIPPED: Final = ("mc:Choice", "mc:Fallback")
 
 
 class RunReader(ABC):
-    """Reads parts of a package, one after the other; `_part` is the one that is being read."""
+    """Reads the parts of a package, one after the other; `_part` is the current one."""
 
     fallback_is_better: ClassVar[frozenset[str]]
-    """What a choice requires that cannot be shown: its fallback holds a picture that can."""
+    """Requirements of a choice that cannot be rendered: its fallback contains an image that can."""
     words: ClassVar[tuple[str, ...]]
 
     def __init__(self, package: Package) -> None:
         self._package = package
         self._part = ""
         self._choices: list[bool] = []
-        """For each alternative that is open: whether one of its choices was taken."""
+        """For each open alternative: whether one of its choices was used."""
         self._xml = self._reader()
 
     @abstractmethod
     def _reader(self) -> XmlReader:
-        """Made with `_made_reader`, once."""
+        """Return the reader, created once with `_made_reader`."""
 
     @abstractmethod
     def _say(self, text: str) -> None:
-        """The words of a run."""
+        """Handle the text of a run."""
 
     @abstractmethod
     def _show(self, lines: list[str]) -> None:
-        """A chart or a diagram."""
+        """Handle the lines of a chart or a diagram."""
 
     def _made_reader(
         self,

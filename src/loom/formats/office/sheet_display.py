@@ -1,7 +1,7 @@
-"""Cells of an .xlsx sheet as people see them, laid over the bare values of calamine; and its layout.
+"""Cells of an .xlsx sheet as displayed, merged into the bare values of calamine; and the layout of the sheet.
 
-calamine reads ten times faster than any reader in Python but knows no number formats. So only the cells whose format
-displays another text than the bare number are looked for, in the rows that are shown.
+calamine is ten times faster than any reader in Python but ignores number formats. So only the cells whose displayed
+text differs from the bare number are read again, in the rows that are shown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from loom.formats.office.sheet_rows import MAX_COLUMNS, column_name
 from loom.formats.office.xml_reader import XmlNode, whole_number
 
 PlacedText = tuple[int, int, str]
-"""Row and column from 0, and what is displayed there."""
+"""Row and column, counted from 0, and the displayed text."""
 
 _CELL: Final = re.compile(
     rb"<(?:\w+:)?c\s([^>]*[^>/])>(?:<(?:\w+:)?f(?:\s[^>]*)?(?:/>|>[^<]*</(?:\w+:)?f>))?<(?:\w+:)?v>([^<]+)</"
@@ -32,12 +32,12 @@ _ROW_NUMBER: Final = re.compile(rb'\br="([0-9]{1,7})"')
 _COLUMN: Final = re.compile(rb"<(?:\w+:)?col\s([^>]*\bhidden=\"(?:1|true)\"[^>]*)>")
 _BOUND: Final = {name: re.compile(rb"\b" + name + rb'="([0-9]{1,6})"') for name in (b"min", b"max")}
 MAX_PLACES: Final = 200
-"""Merged areas, and stretches of hidden rows or columns, that are named."""
+"""The maximum number of merged areas, and of ranges of hidden rows or columns, that are listed."""
 _MAX_COLUMN: Final = 16_384
 
 
 class NumberStyles(msgspec.Struct, frozen=True):
-    """The format code of each cell style, and from which year dates count."""
+    """The format code of each cell style, and the year from which dates count."""
 
     codes: tuple[str, ...]
     is_1904: bool
@@ -46,13 +46,13 @@ class NumberStyles(msgspec.Struct, frozen=True):
         return self.codes[style] if 0 <= style < len(self.codes) else GENERAL
 
     def display(self, value: float, style: int) -> str | None:
-        """Return what is displayed; None where it is the bare number."""
+        """Return the displayed text, or None if it is the bare number."""
         code = self.code(style)
         return None if code in (GENERAL, "@") else display_number(value, code, is_1904=self.is_1904)
 
 
 def number_styles(root: XmlNode | None, *, is_1904: bool) -> NumberStyles:
-    """From `styles.xml`, read with the tags numFmt, cellXfs and xf."""
+    """Return the styles in `styles.xml`, which was read with the tags numFmt, cellXfs and xf."""
     if root is None:
         return NumberStyles((), is_1904)
     custom = {node.get("numFmtId"): node.get("formatCode") for node in root.all("x:numFmt")}
@@ -65,7 +65,8 @@ def number_styles(root: XmlNode | None, *, is_1904: bool) -> NumberStyles:
 
 
 def displayed_cells(data: bytes, styles: NumberStyles, first_row: int, last_row: int) -> list[PlacedText]:
-    """Return the cells of rows `first_row` to `last_row` (from 0) that display something else than their bare value."""
+    """Return the cells of rows `first_row` to `last_row` (from 0) whose displayed text differs from their bare
+    value."""
     wanted = {number for number, code in enumerate(styles.codes) if code not in (GENERAL, "@")}
     if not wanted:
         return []
@@ -85,7 +86,7 @@ def displayed_cells(data: bytes, styles: NumberStyles, first_row: int, last_row:
 
 
 def _numbers(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
-    """Row, column, style and characters of each cell that has a number and a style."""
+    """Yield row, column, style and characters of each cell that has a number and a style."""
     columns: dict[bytes, int] = {}
     for found in _CELL.finditer(data):
         attributes = found[1]
@@ -103,7 +104,7 @@ def _numbers(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
 
 
 def column_number(letters: str) -> int:
-    """A → 0, Z → 25, AA → 26."""
+    """Return the number of a column: A → 0, Z → 25, AA → 26."""
     number = 0
     for letter in letters:
         number = number * 26 + ord(letter) - ord("A") + 1
@@ -111,7 +112,7 @@ def column_number(letters: str) -> int:
 
 
 def layout_lines(package: Package, part: str) -> list[str]:
-    """Return what a reader of the bare cells would miss: merged areas, hidden rows and columns."""
+    """Return the layout that the bare cells do not show: merged areas, hidden rows and columns."""
     data = package.archive.read(part)
     rows = [int(found[1]) - 1 for hidden in _HIDDEN_ROW.finditer(data) if (found := _ROW_NUMBER.search(hidden[1]))]
     columns: list[int] = []
@@ -125,7 +126,8 @@ def layout_lines(package: Package, part: str) -> list[str]:
 
 
 def described_layout(merged: list[str], hidden_rows: list[int], hidden_columns: list[int]) -> list[str]:
-    """`[merged cells: A1:C1, B4:B6]`, `[hidden rows: 5-9]`, `[hidden columns: C-E]`; rows and columns from 0."""
+    """Return lines such as `[merged cells: A1:C1, B4:B6]`, `[hidden rows: 5-9]`, `[hidden columns: C-E]`; the arguments
+    count from 0."""
     rows = [f"{first + 1}-{last + 1}" if last > first else str(first + 1) for first, last in _stretches(hidden_rows)]
     columns = [
         f"{column_name(first)}-{column_name(last)}" if last > first else column_name(first)

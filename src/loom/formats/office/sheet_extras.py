@@ -1,4 +1,4 @@
-"""What an .xlsx workbook holds beside its cells: pictures, text boxes, charts, comments and links, by sheet."""
+"""The content of an .xlsx workbook besides its cells: images, text boxes, charts, comments and links, by sheet."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _LINKS: Final = b"<hyperlinks"
 
 
 class SheetExtras(msgspec.Struct, frozen=True):
-    """The lines that follow the cells of a sheet, and where cells lead: (`A1`, address)."""
+    """The lines that follow the cells of a sheet, and the links of cells: (`A1`, URL)."""
 
     lines: list[str]
     links: list[tuple[str, str]]
 
     def after(self, text: str) -> str:
-        """Return the cells with what follows them; an address that is the text of a cell is not said again."""
+        """Return the cells with the lines that follow them, without URLs that are already the text of a cell."""
         cells = " | ".join(text.splitlines()).split(" | ") if self.links else ()
         said = {cell.rstrip("/") for cell in cells}
         links = [f"[link {place}] {target}" for place, target in self.links if target.rstrip("/") not in said]
@@ -38,7 +38,7 @@ class SheetExtras(msgspec.Struct, frozen=True):
 
 
 def sheet_extras(package: Package, pictures: Pictures) -> list[SheetExtras]:
-    """Return what follows the cells of each sheet; `pictures` gets the pictures in the order of the sheets."""
+    """Return the extras of each sheet; `pictures` receives the images in the order of the sheets."""
     extras: list[SheetExtras] = []
     drawing = _DrawingReader(package, pictures)
     for number, sheet in enumerate(sheet_parts(package)[0], 1):
@@ -65,7 +65,7 @@ def _links(package: Package, part: str) -> list[tuple[str, str]]:
         if text_marks.is_web_address(target) and len(found) < MAX_LINKS:
             found.append((place, target))
 
-    # They stand behind the cells, of which there may be millions.
+    # They follow the cells, of which there may be millions.
     package.read(part, XmlReader({"x:hyperlink": link}, {}, trim=lambda data: data[max(0, data.rfind(_LINKS)) :]))
     return found
 
@@ -84,7 +84,7 @@ def _comments(package: Package, part: str) -> list[str]:
 
 
 class _DrawingReader(RunReader):
-    """Reads the drawings of sheets one after the other; `lines` are those of the last."""
+    """Reads the drawings of sheets one after the other; `lines` are those of the last one."""
 
     fallback_is_better: ClassVar = frozenset({"xdr14", "aink", "am3d"})
     """Ink and 3D models."""

@@ -1,6 +1,7 @@
-"""What runs inside the worker for spreadsheets: calamine, on jobs that `sheets` sends.
+"""The program of the spreadsheet worker: calamine, on jobs that `sheets` sends.
 
-A sheet of 5 KB with two cells far apart makes calamine ask for 550 GB and abort the process, so it never runs in ours.
+A sheet of 5 KB with two cells far apart makes calamine allocate 550 GB and abort the process, so it never runs in the
+main process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the spreadsheet worker is asked and what it answers. Values only, shared by both sides."""
+"""The requests and responses of the spreadsheet worker. Plain values only, shared by both sides."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import msgspec
 
 
 class ListSheets(msgspec.Struct, frozen=True, tag="list"):
-    """Names and kinds of all sheets."""
+    """Request the names and kinds of all sheets."""
 
 
 class ReadSheets(msgspec.Struct, frozen=True, tag="read"):
-    """At most `max_rows` rows of these sheets, from row `first_row` on; sheets and rows are counted from 0.
+    """Request at most `max_rows` rows of these sheets, from row `first_row` on; sheets and rows are counted from 0.
 
-    `displayed` has for each sheet the cells (row, column, text) that show something else than their bare value.
+    `displayed` has for each sheet the cells (row, column, text) whose displayed text differs from their bare value.
     """
 
     sheets: tuple[int, ...]
@@ -28,7 +28,7 @@ SheetJob: TypeAlias = ListSheets | ReadSheets
 
 
 class SheetFacts(msgspec.Struct, frozen=True):
-    """`kind` is empty for a sheet of cells, and else a word: `chart`, `macros`, `dialog`."""
+    """`kind` is empty for a sheet of cells, otherwise `chart`, `macros` or `dialog`."""
 
     name: str
     kind: str
@@ -36,9 +36,9 @@ class SheetFacts(msgspec.Struct, frozen=True):
 
 
 class SheetText(msgspec.Struct, frozen=True):
-    """The lines of a sheet; `area` is where its cells are (`B2:H120`).
+    """The lines of a sheet; `area` is the range of its cells (`B2:H120`).
 
-    `next_row` is the first row that is not among these `rows` any more, counted from 1; None where they are the last.
+    `next_row` is the first row after these `rows`, counted from 1; None if there are no more.
     """
 
     text: str = ""

@@ -1,7 +1,7 @@
-"""Rows of cells as text that a model reads well and that stays short: `a | b | c`, a line a row.
+"""Rows of cells as short text that a model reads well: `a | b | c`, one line per row.
 
-Trailing empty cells and rows are dropped, runs of empty rows are counted, dates are ISO, whole numbers have no `.0`.
-What stands in one column is mostly of one kind, so that whole sheets are written column by column (`row_lines`).
+Trailing empty cells and rows are dropped, runs of empty rows are counted, dates are ISO, integers have no `.0`. The
+cells of one column are mostly of one type, so that whole sheets are written column by column (`row_lines`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Cell: TypeAlias = str | int | float | bool | dt.datetime | dt.date | dt.time | d
 SEPARATOR: Final = " | "
 MAX_COLUMNS: Final = 512
 _LONG_NUMBER: Final = 16
-"""Characters from which on a number may have more digits than a spreadsheet knows."""
+"""From this length on, a number may have more digits than a spreadsheet stores."""
 _UNUSUAL: Final = ("e", "n", "0.0000", "-0.0,")
-"""What JSON writes in another way: exponents, what is no number, numbers near zero, minus zero."""
+"""Numbers that JSON writes in another way: exponents, NaN and infinity, numbers near zero, minus zero."""
 _MIDNIGHT: Final = dt.time()
 
 
@@ -34,7 +34,7 @@ def _moment(value: dt.datetime) -> str:
 
 
 def _hours(value: dt.timedelta) -> str:
-    """Return a span of time as spreadsheets show it: `30:05:00`."""
+    """Return a duration as spreadsheets show it: `30:05:00`."""
     sign = "-" if value < dt.timedelta() else ""
     minutes, seconds = divmod(round(abs(value).total_seconds()), 60)
     hours, minutes = divmod(minutes, 60)
@@ -42,7 +42,7 @@ def _hours(value: dt.timedelta) -> str:
 
 
 class RowLines:
-    """Lines under one another, up to a number of rows and of characters."""
+    """Lines of text, up to a maximum number of rows and of characters."""
 
     def __init__(self, max_rows: int, max_characters: int) -> None:
         self.lines: list[str] = []
@@ -60,7 +60,7 @@ class RowLines:
         return "\n".join(self.lines)
 
     def add(self, number: int, line: str) -> None:
-        """The line of row `number` (from 0); an empty one only widens the gap before the next."""
+        """Add the line of row `number` (from 0); an empty line only widens the gap before the next."""
         if not line:
             return
         gap = number - self._last - 1
@@ -73,7 +73,7 @@ class RowLines:
         self._left_characters -= len(line) + 1
 
     def extend(self, first: int, lines: Sequence[str]) -> int | None:
-        """Return the lines of row `first` and of those that follow it; which of them has no room any more, if any."""
+        """Add the lines of row `first` and the following rows; return the first row that does not fit, or None."""
         characters = sum(map(len, lines)) + len(lines)
         has_room = len(lines) <= self._left_rows and characters < self._left_characters
         if has_room and first == self._last + 1 and all(lines):
@@ -104,8 +104,7 @@ _FORMS: Final[dict[type[Any], Callable[[Any], str]]] = {
 
 
 def row_line(cells: Sequence[Cell], more: int = 0) -> str:
-    """Return one row; cells beyond the last column that is shown are counted, `more` are those that did
-    not come along."""
+    """Return one row. Cells beyond the last shown column are counted; `more` is the number of cells not in `cells`."""
     if len(cells) > MAX_COLUMNS:
         more += sum(1 for value in cells[MAX_COLUMNS:] if value not in ("", None))
         cells = cells[:MAX_COLUMNS]
@@ -114,7 +113,7 @@ def row_line(cells: Sequence[Cell], more: int = 0) -> str:
 
 
 def row_lines(rows: Sequence[Sequence[Cell]]) -> list[str]:
-    """Return the lines of rows that are equally long."""
+    """Return the lines of rows of equal length."""
     if rows and len(rows[0]) > MAX_COLUMNS:
         return [row_line(cells) for cells in rows]
     columns = [list(_column(cells)) for cells in zip(*rows, strict=True)]
@@ -141,18 +140,18 @@ def _column(cells: tuple[Any, ...]) -> Iterable[str]:
 
 
 def _numbers(cells: tuple[float, ...]) -> Iterable[str]:
-    """JSON writes usual numbers as `plain_number` does, and all of them at once."""
+    """Return the numbers as text. JSON writes usual numbers as `plain_number` does, and all of them at once."""
     together = msgspec.json.encode(cells)[1:-1].decode() + ","
     if any(sign in together for sign in _UNUSUAL):
         return map(plain_number, cells)
     texts = together.replace(".0,", ",").split(",")[:-1]
-    if max(set(map(len, texts))) < _LONG_NUMBER:  # the set: there are few lengths, and comparing takes time
+    if max(set(map(len, texts))) < _LONG_NUMBER:  # a set: there are few lengths, and comparing takes time
         return texts
     return [text if len(text) < _LONG_NUMBER else plain_number(value) for text, value in zip(texts, cells, strict=True)]
 
 
 def column_name(column: int) -> str:
-    """0 → A, 25 → Z, 26 → AA."""
+    """Return the name of a column: 0 → A, 25 → Z, 26 → AA."""
     letters = ""
     column += 1
     while column:
@@ -162,5 +161,5 @@ def column_name(column: int) -> str:
 
 
 def area(first: tuple[int, int], last: tuple[int, int]) -> str:
-    """Corners as (row, column) from 0 → `A1:H120`."""
+    """Return the range of two corners (row, column), counted from 0: `A1:H120`."""
     return f"{column_name(first[1])}{first[0] + 1}:{column_name(last[1])}{last[0] + 1}"

@@ -1,4 +1,4 @@
-"""Spreadsheets as tables: every sheet under its mark, the first rows of each, and how to go on."""
+"""Spreadsheets as tables: every sheet under its marker, the first rows of each, and how to read more."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from loom.formats.worker import WorkerGroup, WorkerKind, current_pool
 
 SHEET_WORKER: Final = WorkerKind("loom.formats.office.sheet_job")
 ROWS_OF_MANY: Final = 1_000
-"""Rows of a sheet when several are read, or when none was asked for."""
+"""The maximum number of rows of a sheet if several are read or none was selected."""
 ROWS_OF_ONE: Final = 20_000
-"""Rows when one sheet is asked for."""
+"""The maximum number of rows if one sheet was selected."""
 MAX_CHARACTERS: Final = 8_000_000
 _LEAST_CHARACTERS: Final = 50_000
 _ROWS_LOOKED_THROUGH: Final = 20_000
-"""Empty rows count as none, so that the last row that is shown may lie this far behind."""
+"""Empty rows do not count, so the last row that is shown may be this many rows further down."""
 
 
 class Spreadsheet:
-    """A workbook of any kind that calamine reads; `package` is there for the .xlsx family only, `biff` for .xls."""
+    """A workbook of any kind that calamine reads; `package` exists for the .xlsx family only, `biff` for .xls and
+    .xlsb."""
 
     def __init__(
         self, data: bytes, *, name: str, limits: IntakeLimits, package: Package | None, biff: BiffBook | None = None
@@ -47,29 +48,29 @@ class Spreadsheet:
         self.sheets = own or self.list_sheets()
 
     def list_sheets(self) -> list[SheetFacts]:
-        """Return what calamine says; an error where it cannot open the workbook."""
+        """Return the sheets as calamine lists them. Raise an error if it cannot open the workbook."""
         return msgspec.msgpack.decode(self._call_worker(ListSheets()), type=list[SheetFacts])
 
     def layout(self, sheet: int) -> list[str]:
-        """Merged and hidden cells of a sheet of an .xls file, counted from 0."""
+        """Return the merged and hidden cells of a sheet of an .xls or .xlsb file; `sheet` counts from 0."""
         return self._biff.sheets[sheet].layout() if self._biff and sheet < len(self._biff.sheets) else []
 
     def texts(self, first: int, last: int, *, is_selected: bool) -> list[str]:
-        """Sheets `first` to `last`, counted from one, each under its mark."""
+        """Return sheets `first` to `last`, counted from one, each under its marker."""
         max_rows = ROWS_OF_ONE if is_selected and first == last else ROWS_OF_MANY
         numbers = range(first - 1, last)
         texts = self._texts(tuple(numbers), max_rows, 0)
         return [_section(number + 1, self.sheets[number], texts[number], max_rows) for number in numbers]
 
     def rows(self, sheet: int, first_row: int, max_rows: int) -> SheetText:
-        """At most `max_rows` rows of a sheet from `first_row` on, both counted from one."""
+        """Return at most `max_rows` rows of a sheet from `first_row` on, both counted from one."""
         return self._texts((sheet - 1,), max_rows, first_row - 1)[sheet - 1]
 
     def _texts(self, numbers: tuple[int, ...], max_rows: int, first_row: int) -> dict[int, SheetText]:
         fast = tuple(number for number in numbers if not self.sheets[number].kind)
         job = ReadSheets(sheets=fast, max_rows=max_rows, max_characters=_share(numbers), first_row=first_row)
         with ThreadPoolExecutor(1) as beside:
-            # Calamine reads while we look whether it leaves out something, or fails on what we can read.
+            # While calamine reads, check whether it leaves out something, or fails on a sheet that our reader can read.
             reading = beside.submit(self._read, job)
             careful = self._careful(numbers)
             displayed = self._displayed(tuple(number for number in fast if number not in careful), job)
@@ -87,7 +88,7 @@ class Spreadsheet:
         return texts | self._read_carefully(msgspec.structs.replace(job, sheets=tuple(careful)))
 
     def _displayed(self, numbers: tuple[int, ...], job: ReadSheets) -> tuple[tuple[PlacedText, ...], ...]:
-        """For each sheet, the cells that display something else than their bare value."""
+        """Return for each sheet the cells whose displayed text differs from their bare value."""
         if self._biff is not None:
             last = job.first_row + _ROWS_LOOKED_THROUGH + job.max_rows
             return tuple(tuple(self._biff.displayed_cells(number, job.first_row, last)) for number in numbers)
@@ -107,7 +108,7 @@ class Spreadsheet:
         return msgspec.msgpack.decode(self._call_worker(job), type=list[SheetText]) if job.sheets else []
 
     def _careful(self, numbers: tuple[int, ...]) -> dict[int, None]:
-        """Return the sheets of which calamine would leave something out."""
+        """Return the sheets that calamine would read incompletely."""
         if self._package is None or not self._parts:
             return {}
         ours = ((number, self._parts[number].part) for number in numbers)
@@ -133,12 +134,12 @@ class Spreadsheet:
 
 
 def _share(numbers: tuple[int, ...]) -> int:
-    """Return how many characters each of these sheets may have."""
+    """Return the maximum number of characters for each of these sheets."""
     return max(_LEAST_CHARACTERS, MAX_CHARACTERS // max(1, len(numbers)))
 
 
 def worker_pool() -> WorkerGroup:
-    """Return the workers that hold calamine."""
+    """Return the workers that run calamine."""
     return current_pool().group(SHEET_WORKER)
 
 

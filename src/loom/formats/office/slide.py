@@ -1,6 +1,6 @@
 """One slide (or its notes page), read in one pass.
 
-The title comes first; the rest follows in the order of the file, which is the reading order that PowerPoint shows and
+The title is first; the rest follows in the order of the file, which is the reading order that PowerPoint shows and
 screen readers use. Positions are no better guide: placeholders inherit theirs, and designs overlap.
 """
 
@@ -22,13 +22,14 @@ _NUMBER_PLACEHOLDER: Final = "sldNum"
 _MAX_LEVEL: Final = 8
 _NOT_A_PLACEHOLDER: Final = "-"
 _TELLING: Final = {"p:cNvPr": "descr|title", "a:pPr": "lvl"}
-"""Most shapes have no alternative text, and most paragraphs are on the first level."""
+"""Attributes without which a tag is ignored: most shapes have no alternative text, most paragraphs are on the first
+level."""
 
 
 class SlideReader(RunReader):
     """Reads slides one after the other; after `read`, its fields are those of the slide.
 
-    `only` keeps the text of one kind of placeholder: the words of a notes page without its slide picture.
+    `only` keeps the text of one kind of placeholder: the text of a notes page without its slide image.
     """
 
     fallback_is_better: ClassVar = frozenset({"v", "p14", "aink", "am3d"})
@@ -48,7 +49,7 @@ class SlideReader(RunReader):
         self._body: list[str] = []
         self._pieces: list[str] = []
         self._links: list[tuple[int, str]] = []
-        """Which piece of the paragraph leads where."""
+        """The index of a piece of the paragraph, and its link target."""
         self._level = 0
         self._bullet = ""
         self._counts: dict[int, int] = {}
@@ -102,9 +103,10 @@ class SlideReader(RunReader):
         )
 
     def _only_shapes(self, data: bytes) -> bytes:
-        """A notes page holds a picture of its slide, a date and numbers beside the words.
+        """Return the notes page without the other shapes: the image of its slide, a date and numbers.
 
-        Only where every shape begins and names its kind in the usual way; alternatives stand around whole shapes.
+        Return it unchanged if a shape does not begin or name its kind in the usual way, or if there are alternatives,
+        which enclose whole shapes.
         """
         kind = f'type="{self._only}"'.encode()
         _, *shapes = data.split(b"<p:sp>")
@@ -127,7 +129,7 @@ class SlideReader(RunReader):
         self._counts = {}
 
     def _flush(self) -> None:
-        """What stands outside the shapes: the picture of a background."""
+        """Add content outside the shapes: the image of a background."""
         self.lines.extend(self._body)
         self._body = []
 
@@ -181,13 +183,13 @@ class SlideReader(RunReader):
         self._pieces.append("\n")
 
     def _link(self, attributes: Attributes) -> None:
-        """A run says where it leads before its words."""
+        """Open a link: the target of a run precedes its text."""
         relation = self._package.relations(self._part).get(value(attributes, R_ID))
         if relation and relation.is_external:
             self._links.append((len(self._pieces), relation.target))
 
     def _add_links(self) -> None:
-        """One link may be several runs: its address follows the last of them."""
+        """Add the URLs of links. One link may consist of several runs: its URL follows the last of them."""
         links = dict(self._links)
         first = 0
         for place, target in links.items():
@@ -209,8 +211,8 @@ class SlideReader(RunReader):
         self._body.append(f"{'  ' * self._level}{bullet} {text}" if bullet else text)
 
     def _next_number(self) -> str:
-        """Return the next number of this level; deeper levels begin again, and so does this one after a
-        line without."""
+        """Return the next number of this level. Deeper levels restart, and so does this one after an unnumbered
+        line."""
         count = self._counts.get(self._level, self._first_number - 1) + 1
         self._counts = {level: found for level, found in self._counts.items() if level < self._level}
         self._counts[self._level] = count

@@ -1,4 +1,4 @@
-"""How documents look as plain text: the few marks that every reader of office files writes the same way."""
+"""Documents as plain text: the markers that every reader of office files writes in the same way."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ _BLANK_LINES: Final = re.compile(r"\n{3,}")
 
 
 def picture_mark(number: int | None, alt: str) -> str:
-    """`[picture 2: a red barn]`: the number is what `look` takes; one that cannot be shown has none."""
+    """Return `[picture 2: a red barn]`. The number is the argument of `look`; an image that cannot be shown has
+    none."""
     head = "[image" if number is None else f"[image {number}"
     words = one_line(alt)
     return f"{head}: {words}]" if words else f"{head}]"
 
 
 def is_web_address(target: str) -> bool:
-    """Return whether a link leads to a page or a mailbox, and is short enough to be shown."""
+    """Return whether a link target is a web page or a mailbox, and short enough to be shown."""
     return target.startswith(_LINK_SCHEMES) and len(target) <= _MAX_LINK
 
 
 def link(target: str, shown: str) -> str:
-    """Return what follows the words of a link: where it leads, unless they say so themselves."""
+    """Return the text that follows a link: its target, unless the link text contains it."""
     is_said = target.removeprefix("mailto:").rstrip("/") in shown
     return f" ({target})" if shown and not is_said and is_web_address(target) else ""
 
@@ -53,7 +54,8 @@ def row(cells: Iterable[str]) -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows of ready cells as Markdown lines; the line under the first row makes it a table for every reader."""
+    """Return rows of escaped cells as Markdown lines; the line after the first row makes it a table for every
+    reader."""
     kept = [cells for cells in rows if any(cells)]
     if not kept:
         return []
@@ -63,7 +65,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def join_blocks(blocks: Iterable[str]) -> str:
-    """Return blocks under one another, with at most one blank line between them."""
+    """Return the blocks, with at most one blank line between them."""
     text = "\n".join(blocks).strip("\n")
     return _BLANK_LINES.sub("\n\n", text) if "\n\n\n" in text else text
 

@@ -1,6 +1,6 @@
 """Fields of a Word document while they are read: an instruction, then a result that is shown; fields nest.
 
-Links keep their address. A field of a form has no result, but a box that is ticked or an entry that was chosen.
+Links keep their target. A form field has no result but a check box or a selected entry.
 """
 
 from __future__ import annotations
@@ -46,11 +46,12 @@ class _Field:
 
 
 class Fields:
-    """The fields that are open at this point, innermost last; `pieces` gives the words of the open paragraph."""
+    """The fields that are open at this point, innermost last; `pieces` returns the text pieces of the open
+    paragraph."""
 
     def __init__(self, pieces: Callable[[], list[str]]) -> None:
         self.is_code = False
-        """Whether words belong to an instruction, and are not shown."""
+        """Whether text belongs to an instruction, and is not shown."""
         self._pieces = pieces
         self._open: list[_Field] = []
         self._links: list[tuple[str, int]] = []
@@ -71,7 +72,7 @@ class Fields:
         self.is_code = False
 
     def end_paragraph(self) -> None:
-        """An instruction that does not end swallows no more than its paragraph."""
+        """End the paragraph, and with it an instruction that has no end."""
         if self.is_code:
             self._open = [field for field in self._open if not field.is_code]
             self.is_code = False
@@ -83,7 +84,7 @@ class Fields:
         self._link(*self._links.pop())
 
     def _link(self, target: str, first: int) -> None:
-        """`target` is where the words from piece `first` on lead."""
+        """Set `target` as the link target of the text from piece `first` on."""
         if target:
             pieces = self._pieces()
             pieces.append(text_marks.link(target, "".join(pieces[first:])))
@@ -131,7 +132,8 @@ class Fields:
             self._open[-1].chosen = whole_number(value(attributes, _W_VAL))
 
     def _default(self, attributes: Attributes) -> None:
-        """What a form field holds until it is filled in: before the tick, but after the choice."""
+        """Read the default of a form field, which precedes the state of a check box but follows the selection of a
+        list."""
         if self._open and self._open[-1].is_ticked is not None:
             self._read_checkbox(attributes)
         elif self._open and self._open[-1].chosen is None:
@@ -143,6 +145,6 @@ class Fields:
 
 
 def _target(instruction: str) -> str:
-    """Where a link leads; a place in the same document (`HYPERLINK \\l`) is none."""
+    """Return the target of a link, or an empty string for a place in the same document (`HYPERLINK \\l`)."""
     found = _HYPERLINK.match(instruction)
     return (found[1] or found[2] or "") if found else ""

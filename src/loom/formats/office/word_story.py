@@ -1,6 +1,6 @@
-"""One part of a Word document that holds paragraphs (the body, a header, all footnotes), read in one pass.
+"""One part of a Word document that contains paragraphs (the body, a header, all footnotes), read in one pass.
 
-Insertions are kept and deletions left out; fields show their result; of alternative contents one is taken.
+Insertions are kept and deletions left out; fields show their result; one of several alternative contents is used.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ _LEFT_OUT: Final = (
 )  # fmt: skip
 _DELETION: Final = "w:del"
 _BESIDE: Final = {"w:pPr": _DELETION, "w:trPr": _DELETION}
-"""Where nothing is deleted, it makes no difference whether a tag stands among the properties."""
+"""If nothing is deleted, it makes no difference whether a tag is among the properties."""
 
 
 class WordContext:
-    """What the parts of one document share: styles, running numbers, pictures, and the notes in order of mention."""
+    """The shared state of the parts of one document: styles, running numbers, images, and the notes in order of
+    reference."""
 
     def __init__(self, package: Package, main: str, pictures: Pictures) -> None:
         self.package = package
@@ -56,7 +57,7 @@ class WordContext:
         return Numbering.read(self.package, self.package.related_parts(self._main, "numbering"), self.styles)
 
     def cite(self, kind: str, note: str) -> str:
-        """Return the mark of a note in the text, the same before its words at the end."""
+        """Return the marker of a note in the text, which is also the marker before the note's text at the end."""
         cited = self.cited[kind]
         pattern = {"footnotes": "[^{}]", "endnotes": "[^e{}]", "comments": "[comment {}]"}[kind]
         return cited.setdefault(note, pattern.format(len(cited) + 1))
@@ -96,9 +97,9 @@ class StoryReader(RunReader):
         self.is_document = False
         self._context = context
         self._stray = self._paragraph = _Paragraph([])
-        """Takes what stands outside paragraphs, which is nothing in a sound document."""
+        """Receives text outside paragraphs; a valid document has none."""
         self._carried: _Paragraph | None = None
-        """A paragraph whose end was deleted: the next one goes on with its words."""
+        """A paragraph whose end was deleted: the next one continues its text."""
         self._saved: list[tuple[list[CellBlock], _Paragraph]] = []
         self._reading = ""
         self._reading_first = 0
@@ -209,7 +210,7 @@ class StoryReader(RunReader):
         self._add(paragraph)
 
     def _flush(self) -> None:
-        """Where no paragraph follows that could go on with the words of the last one, they stand alone."""
+        """Add a carried paragraph as a block of its own, if no other paragraph follows it."""
         carried, self._carried = self._carried, None
         if carried:
             self._add(carried)
@@ -274,7 +275,7 @@ class StoryReader(RunReader):
         self._fields.start_link(relation.target if relation and relation.is_external else "")
 
     def _foreign(self, attributes: Attributes) -> None:
-        """A document of another kind that Word would take in when it opens this one."""
+        """Handle an embedded document of another type, which Word would import when it opens this one."""
         name = posixpath.basename(self._package.target(self._part, value(attributes, R_ID)))
         self._flush()
         self.blocks.append(f"[embedded document {name}, not shown]" if name else "[embedded document, not shown]")
@@ -283,7 +284,8 @@ class StoryReader(RunReader):
         self._reading_first = len(self._paragraph.pieces)
 
     def _end_reading(self) -> None:
-        """How characters are spoken stands before them in the file, and behind them in the text."""
+        """Take the ruby text out of the paragraph: it precedes its base characters in the file and follows them in the
+        text."""
         pieces = self._paragraph.pieces
         self._reading = "".join(pieces[self._reading_first :])
         del pieces[self._reading_first :]
@@ -388,7 +390,7 @@ class StoryReader(RunReader):
         paragraph.alt = ""
 
     def _end_drawing(self) -> None:
-        """A drawing of which nothing else can be shown is still named by its alternative text."""
+        """End a drawing. If nothing else of it can be shown, its alternative text is."""
         paragraph = self._paragraph
         if paragraph.alt and not paragraph.is_shown:
             paragraph.pieces.append(f"[drawing: {text_marks.one_line(paragraph.alt)}]")

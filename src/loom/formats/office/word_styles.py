@@ -1,4 +1,4 @@
-"""What Word keeps beside the text: which styles are headings, and how lists are numbered."""
+"""Word's data besides the text: which styles are headings, and how lists are numbered."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Style(msgspec.Struct, frozen=True):
 
 
 class StyleEffect(msgspec.Struct, frozen=True):
-    """What a style makes of its paragraphs: a heading of level 1 to 9 (0: none), items of a list on a level."""
+    """The effect of a style on its paragraphs: a heading of level 1 to 9 (0: none), or items of a list on a level."""
 
     heading: int
     num_id: str
@@ -79,7 +79,7 @@ class Styles:
 
 
 def _without_tables(data: bytes) -> bytes:
-    """Styles of tables fill most of the part, and no paragraph has one."""
+    """Remove table styles: they fill most of the part, and paragraphs do not use them."""
     head, *styles = data.split(b"<w:style ")
     kept = [style for style in styles if not style.startswith(b'w:type="table"')]
     return b"<w:style ".join((head, *kept))
@@ -109,7 +109,7 @@ class ListLevel(msgspec.Struct, frozen=True):
 
 
 class ListUse(msgspec.Struct, frozen=True):
-    """A list as paragraphs refer to it: an abstract list, and the levels that this use of it counts anew."""
+    """A list as paragraphs refer to it: an abstract list, and the levels that this use of it restarts."""
 
     abstract_id: str
     starts: dict[int, int]
@@ -139,7 +139,7 @@ class Numbering:
         return cls(abstract, uses)
 
     def marker(self, num_id: str, level: int) -> str:
-        """Return what stands before the next paragraph of this list: `- `, `3. `, `2.1 `; empty when it is no list."""
+        """Return the text before the next paragraph of this list: `- `, `3. `, `2.1 `; empty if it is not a list."""
         use = self._uses.get(num_id)
         levels = self._abstract.get(use.abstract_id) if use else None
         if use is None or not levels:
@@ -186,7 +186,8 @@ def _use(node: XmlNode) -> ListUse:
 
 
 def numeral(number: int, style: str) -> str:
-    """Return a list number as Word writes it; styles of other scripts, and numbers beyond a style's use, are digits."""
+    """Return a list number as Word writes it; styles of other scripts, and numbers beyond the range of a style, become
+    digits."""
     match style:
         case "lowerLetter" | "upperLetter" if 1 <= number <= 26 * 30:
             letters = chr(ord("a") + (number - 1) % 26) * ((number - 1) // 26 + 1)

@@ -1,4 +1,4 @@
-"""Tables of a Word document while they are read: rows of cells, merged cells, frames around text, tables in tables."""
+"""Tables of a Word document while they are read: rows of cells, merged cells, frames around text, nested tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_SPAN: Final = 63
 
 
 class Grid(msgspec.Struct, frozen=True):
-    """A finished table: lines of its own in the text, but one line a row inside the cell of another table."""
+    """A finished table: Markdown lines in the text, or one line per row inside the cell of another table."""
 
     rows: list[list[str]]
 
@@ -47,7 +47,7 @@ class _Table:
         self.rows: list[list[str]] = []
         self.row: list[str] = []
         self.plain: list[CellBlock] | None = []
-        """What a table of one column holds (it is a frame around text); None once there are more columns."""
+        """The content of a table of one column (it is a frame around text); None once there are more columns."""
         self.span = 1
         self.is_continued = False
         self.is_row_deleted = False
@@ -100,7 +100,7 @@ class Tables:
         self._open[-1].span = _span(attributes, 1)
 
     def merge(self, attributes: Attributes) -> None:
-        """A cell that continues the one above or before it is shown empty, so that columns stay in line."""
+        """Show a cell that continues the one above or before it as empty, so that columns stay aligned."""
         self._open[-1].is_continued = value(attributes, _W_VAL) != "restart"
 
     def end_cell(self, blocks: list[CellBlock]) -> None:

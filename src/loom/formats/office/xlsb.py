@@ -1,7 +1,8 @@
-"""What calamine leaves out of .xlsb workbooks: number formats, errors, merged cells, hidden rows and columns.
+"""The parts of .xlsb workbooks that calamine does not read: number formats, errors, merged cells, hidden rows and
+columns.
 
-The parts of such a workbook are lists of records: a number and a length of seven bits a byte, then that many bytes.
-Damage ends a list, and the values of calamine stand as they are.
+The parts of such a workbook are lists of records: a number and a length with seven bits per byte, then that many bytes.
+Damage ends a list, and the values of calamine are used unchanged.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _packed(data: bytes, at: int, longest: int) -> tuple[int, int]:
-    """Return a number of seven bits a byte, and where what follows begins."""
+    """Return a number with seven bits per byte, and the offset after it."""
     number = 0
     for place in range(longest):
         if at >= len(data):
@@ -117,7 +118,7 @@ def _sheet(data: bytes) -> BiffSheet:
 
 
 def _cell(sheet: BiffSheet, row: int, kind: int, body: bytes) -> None:
-    """Add a number (packed, whole, or of a formula) or an error (typed in, or of a formula)."""
+    """Add a number (packed, integer, or of a formula) or an error (typed in, or of a formula)."""
     column, style = struct.unpack_from("<II", body)
     style &= 0xFFFFFF
     if kind == 2:

@@ -1,7 +1,8 @@
-"""Cells of an .xlsx sheet, one row at a time, with what calamine leaves out or cannot hold.
+"""Cells of an .xlsx sheet, one row at a time, with content that calamine leaves out or cannot store.
 
-calamine reads ten times faster, but gives errors (`#N/A`) and formulas without a stored value as empty cells, and lays
-a sheet out in full, so that two cells far apart need terabytes. This reader keeps only the rows that are shown.
+calamine is ten times faster, but returns errors (`#N/A`) and formulas without a stored value as empty cells, and
+allocates the whole area of a sheet, so that two cells far apart need terabytes. This reader keeps only the rows that
+are shown.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _EMPTY_AT_THE_END: Final = b"/></c>"
 _SHARED_WITHOUT_VALUE: Final = re.compile(rb"<f [^<>]*/></c>")
 _TEXT: Final = "str"
 _ESCAPED: Final = re.compile(r"_x(?![Dd][89A-Fa-f])([0-9A-Fa-f]{4})_")
-"""Halves of characters (D800 to DFFF) are none."""
+"""Surrogates (D800 to DFFF) are not characters."""
 _PLACE: Final = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 _WORKBOOK_TAGS: Final = ("x:workbookPr", "x:sheet")
 _KINDS: Final = {"chartsheet": "chart", "dialogsheet": "dialog", "xlMacrosheet": "macros", "xlIntlMacrosheet": "macros"}
@@ -39,9 +40,9 @@ _STYLE_TAGS: Final = ("x:numFmt", "x:cellXfs", "x:xf")
 
 
 class SheetRow(msgspec.Struct, frozen=True):
-    """A row with its number and the first and last column that hold something, all counted from 0.
+    """A row with its number and the first and last column that are not empty, all counted from 0.
 
-    `cells` begin with column 0; `more` counts those beyond the last column that is shown.
+    `cells` begin with column 0; `more` counts those beyond the last shown column.
     """
 
     number: int
@@ -52,7 +53,7 @@ class SheetRow(msgspec.Struct, frozen=True):
 
 
 class SheetPart(msgspec.Struct, frozen=True):
-    """`kind` is empty for a sheet of cells, and else a word: `chart`, `macros`, `dialog`."""
+    """`kind` is empty for a sheet of cells, otherwise `chart`, `macros` or `dialog`."""
 
     name: str
     part: str
@@ -75,20 +76,21 @@ def sheet_parts(package: Package) -> tuple[list[SheetPart], bool]:
 
 
 def needs_care(package: Package, part: str) -> bool:
-    """Return whether a sheet holds errors or formulas without a stored value."""
+    """Return whether a sheet has errors or formulas without a stored value."""
     data = package.archive.read(part)
     return _ERROR in data or (_FORMULA in data and _has_formula_alone(data))
 
 
 def _has_formula_alone(data: bytes) -> bool:
-    """Two searches that each begin with a rare word take a third of the time of one for both."""
+    """Return whether a formula has no stored value. Two searches that begin with a rare word take a third of the time
+    of one."""
     if any(not _is_empty_text(data, found) for found in _WITHOUT_VALUE.finditer(data)):
         return True
     return _EMPTY_AT_THE_END in data and _SHARED_WITHOUT_VALUE.search(data) is not None
 
 
 def _is_empty_text(data: bytes, found: re.Match[bytes]) -> bool:
-    """Return whether the value that was stored for a formula is a text of no characters."""
+    """Return whether the stored value of a formula is an empty text."""
     if found[0] != _EMPTY_VALUE:
         return False
     cell = data.rfind(_CELL, max(0, found.start() - _LONGEST_FORMULA), found.start())
@@ -96,7 +98,7 @@ def _is_empty_text(data: bytes, found: re.Match[bytes]) -> bool:
 
 
 class Workbook:
-    """What the sheets of a workbook share: strings and number formats."""
+    """The shared data of the sheets of a workbook: strings and number formats."""
 
     def __init__(self, package: Package) -> None:
         self.package = package
@@ -155,7 +157,7 @@ class _Strings:
 
 
 class _Cells:
-    """One sheet. Cells and rows without an address follow the one before them."""
+    """Reads one sheet. Cells and rows without an address follow the previous one."""
 
     def __init__(self, workbook: Workbook, row: Callable[[SheetRow], None]) -> None:
         self._workbook = workbook
@@ -237,7 +239,7 @@ class _Cells:
 
 
 def _unescape(text: str) -> str:
-    """Characters that XML cannot hold stand in texts as `_x000D_`."""
+    """Decode characters that XML cannot represent, which texts contain as `_x000D_`."""
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text) if "_x" in text else text
 
 

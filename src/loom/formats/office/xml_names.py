@@ -1,4 +1,4 @@
-"""Names in office XML. Prefixes are ours: files may use any; transitional and strict namespaces mean the same."""
+"""Names in office XML. The prefixes are ours: files may use any; transitional and strict namespaces are equivalent."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ PREFIXES: Final = {uri: prefix for prefix, uris in NAMESPACES.items() for uri in
 
 @cache
 def keys(name: str) -> AttributeKeys:
-    """Return every spelling of `w:val` that expat may report: as it stands, and with either namespace before it."""
+    """Return every spelling of `w:val` that expat may report: unchanged, and with either namespace as prefix."""
     prefix, _, local = name.partition(":")
     return (name, *(f"{uri} {local}" for uri in NAMESPACES[prefix]))
 
 
 def value(attributes: Attributes, names: AttributeKeys) -> str:
-    """Return an attribute in whichever namespace the file uses; empty when it is not there."""
+    """Return an attribute in either namespace, or an empty string if it is missing."""
     for name in names:
         if name in attributes:
             return attributes[name]

@@ -1,6 +1,6 @@
-"""XML from strangers, read as a stream of elements: no DTD, no entities, nothing fetched, bounded depth, size and time.
+"""Untrusted XML, read as a stream of elements: no DTD, no entities, nothing fetched, bounded depth, size and time.
 
-A reader names the elements that it cares about (`w:p`) and gets a call for each.
+A reader registers the elements that it needs (`w:p`) and gets a call for each.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from loom.formats.office.xml_scan import (
 _Call = TypeVar("_Call")
 Trim: TypeAlias = Callable[[bytes], bytes]
 MAX_TOKEN_BYTES: Final = 8_388_608
-"""One tag or comment; expat keeps an unfinished one in memory and scans it again with every chunk."""
+"""The limit for one tag or comment; expat keeps an unfinished one in memory and scans it again with every chunk."""
 _FED_BYTES: Final = 1_048_576
 MAX_XML_BYTES: Final = 67_108_864
-"""All XML of one document: about twice the largest that office programs still open with ease."""
+"""The limit for all XML of one document: about twice the largest that office programs still open easily."""
 MAX_NODES: Final = 200_000
-"""Elements that are kept as a tree, in one part."""
+"""The maximum number of elements of one part that are kept as a tree."""
 
 
 def whole_number(text: str, default: int = 0, *, most: int = 1_000_000_000) -> int:
-    """Digits from an attribute, tamed: what is none gives the default, what is huge gives `most`."""
+    """Return the number in an attribute: `default` if it is invalid, at most `most`."""
     digits = text.strip()
     if not digits.isdecimal() or not digits.isascii():
         return default
@@ -43,14 +43,14 @@ def whole_number(text: str, default: int = 0, *, most: int = 1_000_000_000) -> i
 
 
 class XmlReader:
-    """A pass over a part, and over the next. The maps say what is done at the tags of which name (`w:p`).
+    """Reads the parts of a document, one after the other. The maps assign handlers to tag names (`w:p`).
 
-    `starts` and `opens` are called where an element begins (`opens` without its attributes), `ends` where it ends,
-    `words` with the text of an element that holds nothing else. `skipped` are tags at whose start `skip` may be
-    called. Not to stop in vain: `telling` are tags that say nothing without one of these attributes (`name|other`),
-    `beside` are those that matter only in parts that hold this other tag, and `trim` takes whole elements that are
-    not needed out of a part of the plain kind.
-    `is_mixed`: words stand between elements that were not requested, and go where `capture` sends them.
+    `starts` and `opens` are called at the start of an element (`opens` without its attributes), `ends` at its end,
+    `words` with the text of an element that contains only text. `skipped` are tags at whose start `skip` may be called.
+    Three arguments avoid needless calls: `telling` are tags that are ignored without one of these attributes
+    (`name|other`), `beside` are tags that matter only in parts that contain this other tag, and `trim` removes whole
+    elements that are not needed from a plain part. `is_mixed` means that text is between elements without handlers; it
+    is passed to the sink of `capture`.
     """
 
     def __init__(
@@ -96,14 +96,15 @@ class XmlReader:
             scan.run(self._trim(data) if self._trim else data, name=name, tick=archive.check_time)
 
     def capture(self, sink: Callable[[str], object]) -> None:
-        """Give the text from here on to `sink`, until `release`."""
+        """Pass the text from here on to `sink`, until `release`."""
         self._parser.CharacterDataHandler = sink
 
     def release(self) -> None:
         self._parser.CharacterDataHandler = None
 
     def skip(self, then: OnEnd | None = None) -> None:
-        """Called in the start of an element: nothing inside it is reported, nor its end, which `then` follows."""
+        """Skip the current element; call this at its start. Neither its content nor its end is reported; `then` is
+        called after it."""
         if self._skip is not None:
             self._skip(then)
 
@@ -161,7 +162,8 @@ class XmlReader:
             raise Unreadable(f"{name or 'The document'} declares XML entities, as no office program does.", name=name)
 
         def document_type(_root: str, _system: str | None, _public: str | None, has_declarations: bool) -> None:
-            """The first OpenOffice named a type, which is never fetched; declarations of its own are an attack."""
+            """Accept a document type, as in files of the first OpenOffice, without fetching it. Raise if it has
+            declarations: they are an attack."""
             if has_declarations:
                 refused()
 
@@ -225,8 +227,7 @@ def _without_attributes(call: OnEnd) -> OnStart:
 
 
 def _by_reported_name(calls: Mapping[str, _Call], plain_prefix: str | None) -> Mapping[str, _Call]:
-    """Return the calls by the names that expat will report: resolved, as they are, or without the prefix that is left
-    out."""
+    """Return the handlers by the names that expat reports: resolved, unchanged, or without the omitted prefix."""
     if plain_prefix is None:
         return {spelling: call for name, call in calls.items() for spelling in keys(name)}
     if not plain_prefix:
@@ -235,7 +236,7 @@ def _by_reported_name(calls: Mapping[str, _Call], plain_prefix: str | None) -> M
 
 
 class XmlNode:
-    """An element of a small part, with only those children and words that were asked for."""
+    """An element of a small part, with only the requested children and text."""
 
     __slots__ = ("attributes", "children", "pieces", "tag")
 
@@ -252,7 +253,7 @@ class XmlNode:
         return next((child for child in self.children if child.tag == tag), None)
 
     def get(self, name: str) -> str:
-        """Return an attribute: `w:val`, or a bare name for one without a namespace."""
+        """Return an attribute: `w:val`, or a bare name for an attribute without a namespace."""
         return value(self.attributes, keys(name)) if ":" in name else self.attributes.get(name, "")
 
     def child_value(self, tag: str, name: str) -> str:
@@ -261,7 +262,7 @@ class XmlNode:
 
     @property
     def text(self) -> str:
-        """The words of this element and of those inside it, in order."""
+        """The text of this element and of its descendants, in order."""
         return "".join(self.pieces) + "".join(child.text for child in self.children)
 
 
@@ -274,7 +275,8 @@ def read_tree(
     trim: Trim | None = None,
     name: str,
 ) -> XmlNode:
-    """Return a part as a tree of `tags`; elements that are not named are passed through, `words` keep their text."""
+    """Return a part as a tree of `tags`; other elements are replaced by their children. Elements in `words` keep their
+    text."""
     root = XmlNode("", {})
     path = [root]
     left = MAX_NODES

@@ -1,10 +1,10 @@
 """XML read with one regular expression that stops only at the requested tags.
 
-Formatting is most of a document, and a call for each of its tags is what costs time; here they are passed over in C.
-A reader gets what a parser would give it: tags of its choice, in order, and the words inside them. A part
-that is not of the plain kind (comments, CDATA, processing instructions, a document type, elements between words,
-unusual prefixes, encodings or characters) is left to the parser. Characters that XML does not allow are not looked
-for: they cannot do harm, and do not get out (`office`).
+Formatting is most of a document, and a call for each of its tags costs most of the time; here they are skipped in C. A
+reader gets the same as from a parser: the requested tags, in order, and the text inside them. The parser reads parts
+that are not plain (comments, CDATA, processing instructions, a document type, elements between text, unusual prefixes,
+encodings or characters). Characters that XML does not allow are not searched for: they are harmless, and `office`
+removes them from the output.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OnEnd: TypeAlias = Callable[[], None]
 OnCharacters: TypeAlias = Callable[[str], None]
 _Kind: TypeAlias = Literal["start", "open", "words", "end"]
 _Token: TypeAlias = tuple[bytes, bytes, bytes, bytes]
-"""A tag with its name (`/name` at the end of an element), its attributes, the text behind it, and what closes it."""
+"""A tag with its name (`/name` at the end of an element), its attributes, the text after it, and its closing tag."""
 
 _BLOCK_BYTES: Final = 65_536
 MAX_DEPTH: Final = 500
@@ -47,7 +47,7 @@ _NOT_IN_ORDER: Final = "elements close in another order than they were opened"
 
 
 def scan_prefix(data: bytes) -> str | None:
-    """Return None for a part that only the parser can read, or else what `plain_prefix` says."""
+    """Return None for a part that only the parser can read, otherwise the result of `plain_prefix`."""
     end = data.find(b">") + 1
     if b"<?xml" in data[:_MOST_WHITE]:
         end = data.find(b">", end) + 1
@@ -63,12 +63,13 @@ def scan_prefix(data: bytes) -> str | None:
 
 @lru_cache(maxsize=64)
 def _usual_beginning(beginning: bytes) -> tuple[bytes, str | None] | None:
-    """The parts of a presentation begin alike."""
+    """Return `_read_beginning`, cached: the parts of a presentation have the same beginning."""
     return _read_beginning(beginning)
 
 
 def _read_beginning(beginning: bytes) -> tuple[bytes, str | None] | None:
-    """From the declaration and the first tag: the tag that ends the part, and `plain_prefix`; None without them."""
+    """Return the tag that ends the part, and `plain_prefix`, from the declaration and the first tag; None without
+    them."""
     found = _BEGINNING.fullmatch(beginning)
     if found is None:
         return None
@@ -79,10 +80,10 @@ def _read_beginning(beginning: bytes) -> tuple[bytes, str | None] | None:
 
 
 def plain_prefix(data: bytes) -> str | None:
-    """Return how to read names without resolving namespaces; None when they must be resolved.
+    """Return how to read names without resolving namespaces, or None if they must be resolved.
 
-    The answer is the prefix that elements without one stand for (empty when for none that we know). Names can be taken
-    as they are when every known namespace has its usual prefix throughout, and no such prefix means anything else.
+    The result is the prefix of elements that have none (empty if their namespace is unknown). Names can be used
+    unchanged if every known namespace has its usual prefix throughout, and no such prefix has another meaning.
     """
     if data[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in data[:4]:
         return None
@@ -100,10 +101,10 @@ def plain_prefix(data: bytes) -> str | None:
 
 
 class Scan:
-    """A way through parts of one kind. `opens` are starts whose attributes are not read.
+    """Scans parts of one kind. `opens` are starts whose attributes are not read.
 
-    Ends are looked for where they were requested, and for `skipped`: tags at whose start `skip` may be called.
-    `telling` are attributes without which a tag says nothing, so that it need not be stopped at.
+    Ends are searched for if they were requested, and for `skipped`: tags at whose start `skip` may be called. `telling`
+    are the attributes without which a tag is ignored, so that the scan need not stop at it.
     """
 
     def __init__(
@@ -137,16 +138,16 @@ class Scan:
         self._is_skipping = False
 
     def is_plain(self, data: bytes) -> bool:
-        """Return whether elements that hold words hold nothing else; a part where they do not is left to the parser."""
+        """Return whether elements with text contain nothing else; the parser reads all other parts."""
         return self._mixed is None or self._mixed.search(data) is None
 
     def skip(self, then: OnEnd | None) -> None:
         self._is_skipping, self._then = True, then
 
     def run(self, data: bytes, *, name: str, tick: Callable[[], None]) -> None:
-        """Calls what was asked for, in the order of the file; `tick` now and then.
+        """Call the handlers in the order of the file, and `tick` from time to time.
 
-        Raises ValueError where elements do not close in the order in which they were opened.
+        Raise ValueError if elements are not closed in the order in which they were opened.
         """
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -186,7 +187,7 @@ class Scan:
             raise ValueError(_NOT_IN_ORDER)
 
     def _pass_over(self, tokens: Iterator[_Token], closing: bytes | None, name: str) -> None:
-        """To the end of the element that was just opened; None where it is closed already."""
+        """Skip to the end of the element that was just opened. `closing` is None if it is already closed."""
         is_open = [closing] if closing else []
         while is_open:
             if (token := next(tokens, None)) is None:
@@ -205,7 +206,7 @@ class Scan:
 
 
 def _nothing() -> None:
-    """For tags that are followed without being asked for."""
+    """Do nothing: the handler of tags that are followed but not requested."""
 
 
 def too_deep_error(name: str) -> Unreadable:
@@ -218,7 +219,7 @@ def _find_tokens(pattern: re.Pattern[bytes], block: bytes, tick: Callable[[], No
 
 
 def _blocks(data: bytes) -> Iterator[bytes]:
-    """Pieces that begin with a tag which opens an element: no element that holds only words is cut in two."""
+    """Yield blocks that begin with an opening tag: no element that contains only text is split."""
     at = 0
     while at < len(data):
         following = _OPENING.search(data, at + _BLOCK_BYTES)
@@ -229,8 +230,8 @@ def _blocks(data: bytes) -> Iterator[bytes]:
 
 @cache
 def _stops(followed: frozenset[str], others: frozenset[str], telling: frozenset[tuple[str, str]]) -> re.Pattern[bytes]:
-    """Tags, each with the text behind it and the tag that closes it at once. Every character is looked at once,
-    whatever the file holds."""
+    """Return a pattern for tags, each with the text after it and the tag that closes it immediately. It reads every
+    character once, for any input."""
     attributes = r"""([^<>"']*+(?:(?:"[^"<]*+"|'[^'<]*+')[^<>"']*+){0,200}+)"""
     needed = dict(telling)
     marks = {name: chr(_PRIVATE_USE + number) for number, name in enumerate(needed)}
@@ -243,7 +244,7 @@ def _stops(followed: frozenset[str], others: frozenset[str], telling: frozenset[
 
 @cache
 def _mixed(words: frozenset[str]) -> re.Pattern[bytes] | None:
-    """Return an element that holds words and then another element, which begins before its own end."""
+    """Return a pattern for an element that contains text and then another element."""
     if not words:
         return None
     return re.compile(rf"<{_any_of(sorted(words))}(?=[\s/>])[^<>]*+(?<!/)>[^<]*+<(?!/)".encode())
@@ -267,7 +268,7 @@ def _attributes(raw: bytes) -> Attributes:
 
 @lru_cache(maxsize=2_048)
 def _usual_attributes(raw: bytes) -> Attributes:
-    """A style or a level is named again and again. The returned values are never changed."""
+    """Return parsed attributes, cached: a style or a level is repeated often. The returned values are never changed."""
     return _read_attributes(raw)
 
 

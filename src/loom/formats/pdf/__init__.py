@@ -1,4 +1,4 @@
-"""PDFs: facts, text, pages as pictures, slices. The work is done by pdfium in a worker process."""
+"""PDF files: facts, text, pages as images, page ranges. pdfium does the work in a worker process."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from loom.formats.worker import WorkerKind, current_pool
 __all__ = ["PDF_WORKER", "PageWindow", "clamp_pages", "inspect_pdf", "render_pdf"]
 
 PDF_WORKER: Final = WorkerKind("loom.formats.pdf.job", size=2)
-"""Two, because one slow document must not hold up the others."""
+"""Two processes, because one slow document must not delay the others."""
 
 
 def inspect_pdf(data: bytes, name: str, limits: IntakeLimits) -> Inspection:
-    """Return whether it is a PDF that can be read, and what it holds.
+    """Return the facts of a PDF, or raise if it cannot be read.
 
-    Text and pictures are looked for on the first twenty pages (`pages_examined`), so that a thousand pages cost no
-    more than those; reading later pages (`Text`) says which of them have no text layer.
+    Text and images are searched for on the first twenty pages (`pages_examined`), so that a thousand pages cost no
+    more; reading later pages (`Text`) reports which of them have no text layer.
     """
     if not data:
         raise Unreadable(f"{name or 'The PDF'} is empty.", name=name)
@@ -48,8 +48,7 @@ def inspect_pdf(data: bytes, name: str, limits: IntakeLimits) -> Inspection:
 def render_pdf(
     data: bytes, media: Media, recipe: Page | Slice | Text | Thumb | EmbeddedImage, limits: IntakeLimits
 ) -> Rendered:
-    """Return derived bytes of a PDF. `media.digest` names `data`, which the worker keeps while it is
-    being asked about."""
+    """Return derived bytes of a PDF. `media.digest` is the digest of `data`, which the worker caches between calls."""
     result, blob = _call(recipe, data, media.digest, media.name, limits)
     return msgspec.structs.replace(msgspec.msgpack.decode(result, type=Rendered), data=blob)
 

@@ -1,6 +1,6 @@
-"""What runs inside the PDF worker (`python -m loom.formats.pdf.job`): pdfium, on the jobs that `pdf` sends.
+"""The program of the PDF worker (`python -m loom.formats.pdf.job`): pdfium, on the jobs that `pdf` sends.
 
-pdfium is not thread-safe, crashes on some files and takes gigabytes on others, so no other process loads it.
+pdfium is not thread-safe, crashes on some files and uses gigabytes on others, so no other process loads it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _JOB: Final = msgspec.msgpack.Decoder(PdfJob)
 
 
 class TextOfPage(msgspec.Struct, frozen=True):
-    """`is_gibberish`: there is a text layer, and it means nothing; `text` is empty then."""
+    """`is_gibberish` means that there is a text layer without meaning; `text` is empty then."""
 
     text: str
     notes: tuple[str, ...]
@@ -39,14 +39,14 @@ class TextOfPage(msgspec.Struct, frozen=True):
 
 
 class OpenPdf:
-    """A parsed document. What was read of its first pages is kept, because a file that is taken in is read next."""
+    """A parsed document. The text of its first pages is cached, because a file is usually read right after intake."""
 
     def __init__(self, document: Any) -> None:
         self.document = document
         self._first: dict[int, TextOfPage] = {}
 
     def text(self, number: int, page: Any = None) -> TextOfPage | None:
-        """Return the text of a page, of `page` if it is open already; None where it cannot be loaded."""
+        """Return the text of a page, or None if it cannot be loaded. `page` is the page if it is already open."""
         if number not in self._first and page is None:
             return next((self.text(number, found) for _, found in pages(self.document, number, number) if found), None)
         if number in self._first:
@@ -82,7 +82,7 @@ def _open(_task: Task, data: bytes) -> OpenPdf:
         if error.err_code == raw_functions().FPDF_ERR_SECURITY:
             raise Encrypted("is encrypted in an unknown way", hint="Save a copy without encryption.") from None
         raise Unreadable("is not a PDF that can be read, or has no pages") from None
-    document.init_forms()  # what was typed into a form is drawn only with this
+    document.init_forms()  # without it, form values are not drawn
     return OpenPdf(document)
 
 
@@ -106,7 +106,7 @@ def _render(opened: OpenPdf, job: Page | Slice | Text | Thumb | EmbeddedImage, t
 
 
 def _inspect(opened: OpenPdf, until: float) -> PdfFacts:
-    """Looks at fewer pages where they are so heavy that twenty would take too long."""
+    """Examine the first pages; fewer if they are so heavy that twenty would take too long."""
     document = opened.document
     count = len(document)
     examined = 0
@@ -128,7 +128,7 @@ def _inspect(opened: OpenPdf, until: float) -> PdfFacts:
     if len(broken) == examined:
         raise Unreadable("is damaged: none of its first pages can be read")
     if examined < count and next(pages(document, count, count))[1] is None:
-        broken.append(count)  # a document that claims more pages than it has
+        broken.append(count)  # a document that declares more pages than it has
     return PdfFacts(
         pages=count,
         pages_examined=examined,
@@ -142,7 +142,7 @@ def _inspect(opened: OpenPdf, until: float) -> PdfFacts:
 
 
 def _text(opened: OpenPdf, job: Text, until: float) -> Rendered:
-    """Stops before the deadline or when there is too much of it, and says so: half a book is better than an error."""
+    """Return the text. At the deadline or the size limit, stop with a notice: half a book is better than an error."""
     count = len(opened.document)
     first, last, notice = clamp_pages(job.pages, count, default=count)
     notices = [notice] if notice else []

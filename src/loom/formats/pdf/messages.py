@@ -1,4 +1,5 @@
-"""What the PDF worker is asked and what it answers, and how page ranges are read. Values only, shared by both sides."""
+"""The requests and responses of the PDF worker, and the parsing of page ranges. Plain values only, shared by both
+sides."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from loom.formats.facts import EmbeddedPicture
 
 
 class Inspect(msgspec.Struct, frozen=True, tag="inspect"):
-    """Count the pages; look for text and pictures on the first ones, so that a long document costs no more."""
+    """Count the pages; search for text and images on the first ones, so that a long document costs no more."""
 
 
 class PdfFacts(msgspec.Struct, frozen=True):
@@ -24,14 +25,15 @@ class PdfFacts(msgspec.Struct, frozen=True):
     pictures_left_out: int
     attached_files: int
     attached_names: tuple[str, ...]
-    """Of the first of them."""
+    """The names of the first attached files."""
 
 
 PdfJob: TypeAlias = Inspect | Page | Slice | Text | Thumb | EmbeddedImage
 
 
 class PageWindow(NamedTuple):
-    """A range of pages that exist. `notice` says how it differs from what was asked, and is empty if it does not."""
+    """A range of existing pages. `notice` describes the difference from the requested range, and is empty if there is
+    none."""
 
     first: int
     last: int
@@ -39,7 +41,7 @@ class PageWindow(NamedTuple):
 
 
 def clamp_pages(pages: str, count: int, default: int = 20) -> PageWindow:
-    """`"21-40"` within a document of `count` pages; the first `default` pages when none are named.
+    """Return the range `"21-40"` within a document of `count` pages, or the first `default` pages if `pages` is empty.
 
     Pages count from one, inclusive. A range that begins after the end gives the last page.
     """

@@ -1,7 +1,7 @@
-"""A PDF page as a picture within limits.
+"""A PDF page as an image within limits.
 
-PNG where it is gray, which is faster than JPEG and half as long, or where it shows a screenshot; JPEG where it has
-colours or photographs: a palette for those takes longer than everything else together.
+A gray page becomes PNG, which is faster than JPEG and half as long; so does a page with a screenshot. A page with
+colours or photographs becomes JPEG: a palette for those takes longer than everything else together.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _NO_DITHER: Final = 0
 
 
 def draw(page: Any, job: Page, max_pixels: int) -> Rendered:
-    """At `dpi`, or smaller where the limits ask for it: a page of any size is drawn at the size it is shown in."""
+    """Render at `dpi`, or smaller if the limits require it: a page of any size is rendered at the size at which it is
+    used."""
     width, height = max(page.get_width(), 0.1), max(page.get_height(), 0.1)
     longest = max(width, height)
     # pdfium rounds sides up: half a pixel less keeps the longest one within the limit.
@@ -59,7 +60,8 @@ def _bitmap(page: Any, scale: float, *, gray: bool = False) -> Any:
 
 
 def _is_gray(image: Any) -> bool:
-    """A small drawing of the page tells: drawing the large one in gray then takes half the time."""
+    """Return whether a small rendering of the page is gray: rendering the large one in gray then takes half the
+    time."""
     chops = importlib.import_module("PIL.ImageChops")
     red, green, blue = image.split()
     spread = (chops.difference(red, green), chops.difference(green, blue))
@@ -67,13 +69,14 @@ def _is_gray(image: Any) -> bool:
 
 
 def _is_flat(image: Any) -> bool:
-    """Return whether a few levels make up most of it, as on paper with text and lines; photographs and scans spread."""
+    """Return whether a few levels cover most of the image, as in text and lines on paper; photographs and scans have
+    many."""
     levels = sorted(image.convert("L").histogram(), reverse=True)
     return sum(levels[:_FLAT_LEVELS]) >= _FLAT_SHARE * image.width * image.height
 
 
 def _encodings(image: Any, formats: tuple[str, ...], *, flat: bool) -> Iterator[tuple[bytes, str]]:
-    """Yield what to try, best first; the later ones are smaller."""
+    """Yield the encodings to try, best first; the later ones are smaller."""
     lossy = next((wanted for wanted in ("image/jpeg", "image/webp") if wanted in formats), "")
     if "image/png" in formats and (flat or not lossy):
         indexed = _to_palette(image)
@@ -93,8 +96,8 @@ def _encodings(image: Any, formats: tuple[str, ...], *, flat: bool) -> Iterator[
 
 
 def _to_palette(image: Any) -> Any:
-    """With a palette, which halves time and bytes: exact for gray, within 8 of 255 levels for most colours. None if
-    there are too many colours (shading) for a palette."""
+    """Return the image with a palette, which halves time and bytes: exact for gray, within 8 of 255 levels for most
+    colours. Return None if there are too many colours (shading) for a palette."""
     if image.mode == "L":
         return image.convert("P")
     counted = image.getcolors(_MANY_COLOURS)
@@ -103,7 +106,7 @@ def _to_palette(image: Any) -> Any:
     colours: list[tuple[int, int, int]] = [colour for _, colour in counted]
     if all(max(colour) - min(colour) <= _GRAY_TOLERANCE for colour in colours):
         return image.convert("L").convert("P")
-    # A palette of the colours themselves, each counted once: finding it takes no time, and rare ones are not lost.
+    # A palette of the colours themselves, each counted once: computing it takes no time, and rare ones are not lost.
     swatch = importlib.import_module("PIL.Image").new("RGB", (len(colours), 1))
     swatch.putdata(colours)
     return image.quantize(palette=swatch.quantize(_PALETTE, method=_MAX_COVERAGE), dither=_NO_DITHER)

@@ -1,4 +1,4 @@
-"""pdfium, as the worker uses it. Only `pdf_job` and its parts call this, inside the child process."""
+"""The wrapper around pdfium. Only `job` and the modules that it uses call this, inside the child process."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\ufffe\uffff]")
 _MAX_ANNOTATIONS: Final = 1000
 _ARABIC: Final = re.compile("[\u0620-\u06ff]")
 _ARABIC_WORD: Final = re.compile("[\u060c\u061b\u061f]|[\u0610-\u061a\u0620-\u065f\u066e-\u06ef\u06fa-\u06ff]+")
-"""A sign between words, or letters with their marks. Digits are written from left to right in Arabic too."""
+"""Punctuation between words, or letters with their marks. Digits are written from left to right in Arabic too."""
 _ARABIC_MARK: Final = re.compile("[\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed]")
 _MAX_SPACE_EM: Final = 0.75
-"""Between words of one phrase; what is further apart stands in two columns."""
+"""The maximum space between words of one phrase; words further apart are in two columns."""
 
 
 @cache
 def library() -> Any:
-    """pypdfium2, which comes without types."""
+    """Import pypdfium2, which has no type annotations."""
     return importlib.import_module("pypdfium2")
 
 
 @cache
 def raw_functions() -> Any:
-    """Return the functions of pdfium itself."""
+    """Return pdfium's C functions."""
     return importlib.import_module("pypdfium2.raw")
 
 
 def pages(document: Any, first: int, last: int) -> Iterator[tuple[int, Any]]:
-    """Yield each page with its number, open while it is looked at; None in place of a page that cannot be loaded."""
+    """Yield each page with its number, open only while the caller uses it; None for a page that cannot be loaded."""
     for number in range(first, last + 1):
         try:
             page = document[number - 1]
@@ -46,13 +46,13 @@ def pages(document: Any, first: int, last: int) -> Iterator[tuple[int, Any]]:
 
 
 def drawn_text(page: Any) -> str:
-    """Return the words of a page, in the order in which they were drawn; empty when it has no text layer."""
+    """Return the text of a page in drawing order; empty if it has no text layer."""
     text_page = raw_functions().FPDFText_LoadPage(page)
     if not text_page:
         return ""
     try:
         count = max(0, raw_functions().FPDFText_CountChars(text_page))
-        # pdfium counts characters but writes code units, two for some, and does not check the room it is given.
+        # pdfium counts characters but writes code units, two for some, and does not check the size of the buffer.
         buffer = (ctypes.c_ushort * (2 * count + 64))()
         units = raw_functions().FPDFText_GetText(text_page, 0, count, buffer)
         text = _utf16(buffer, units)
@@ -62,19 +62,19 @@ def drawn_text(page: Any) -> str:
 
 
 def _reverse_arabic(text_page: Any, text: str) -> str:
-    """Arabic words that pdfium gives from their last letter to their first, as it does with those of Chromium, turned.
+    """Reverse Arabic words that pdfium returns from the last letter to the first, as it does in PDFs of Chromium.
 
-    Where the letters stand tells: in the order in which they are read, each is left of the one before.
+    The positions of the letters decide: in reading order, each is left of the previous one.
     """
-    units = list(map(chr, memoryview(text.encode("utf-16-le")).cast("H")))  # pdfium counts these
+    units = list(map(chr, memoryview(text.encode("utf-16-le")).cast("H")))  # pdfium counts UTF-16 code units
     for first, end in _from_the_left(text_page, "".join(units)):
         units[first:end] = units[first:end][::-1]
     return "".join(units).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 
 def _from_the_left(text_page: Any, units: str) -> Iterator[tuple[int, int]]:
-    """Yield where phrases begin and end of which each letter is right of the one before. Words with marks are left
-    alone."""
+    """Yield start and end of phrases in which each letter is right of the previous one. Words with marks are left
+    unchanged."""
     first, end, rises = 0, 0, False
     before: _Word | None = None
     for found in _ARABIC_WORD.finditer(units):
@@ -91,7 +91,7 @@ def _from_the_left(text_page: Any, units: str) -> Iterator[tuple[int, int]]:
 
 
 class _Word(NamedTuple):
-    """Where its first and its last letter stand, where it ends, and the size of its font."""
+    """The positions of its first and last letters, its right edge, and its font size."""
 
     first: float
     last: float
@@ -103,8 +103,8 @@ class _Word(NamedTuple):
 
 
 def _locate_word(text_page: Any, found: re.Match[str]) -> _Word | None:
-    """Return None where a letter is left of the one before, stands on its head or side, or is not the one that is
-    meant."""
+    """Return the position of a word; None if a letter is left of the previous one, is rotated, or does not match the
+    text."""
     pdfium, x, y = raw_functions(), ctypes.c_double(), ctypes.c_double()
     start = pdfium.FPDFText_GetCharIndexFromTextIndex(text_page, found.start())
     matrix = pdfium.FS_MATRIX()
@@ -123,7 +123,7 @@ def _locate_word(text_page: Any, found: re.Match[str]) -> _Word | None:
 
 
 def side_notes(page: Any) -> Iterator[str]:
-    """`[field Name: Ada]` and `[note: see page 3]`: pdfium counts neither among the words of the page."""
+    """Yield `[field Name: Ada]` and `[note: see page 3]`: pdfium does not include them in the text of the page."""
     pdfium = raw_functions()
     for index in range(min(pdfium.FPDFPage_GetAnnotCount(page), _MAX_ANNOTATIONS)):
         annotation = pdfium.FPDFPage_GetAnnot(page, index)
@@ -144,7 +144,7 @@ def side_notes(page: Any) -> Iterator[str]:
 
 
 def attached_names(document: Any, most: int) -> Iterator[str]:
-    """Of the files that were put into the document, such as the data of an invoice."""
+    """Yield the names of the files attached to the document, such as the data of an invoice."""
     pdfium = raw_functions()
     for index in range(min(pdfium.FPDFDoc_GetAttachmentCount(document), most)):
         attachment = pdfium.FPDFDoc_GetAttachment(document, index)
@@ -153,7 +153,7 @@ def attached_names(document: Any, most: int) -> Iterator[str]:
 
 
 def _read_text(function: Any, *arguments: Any) -> str:
-    """Return what a function of pdfium writes into a buffer whose size it is asked for first."""
+    """Return the text that a pdfium function writes into a buffer; a first call returns the size of the buffer."""
     size_bytes = function(*arguments, None, 0)
     buffer = (ctypes.c_ushort * (size_bytes // 2 + 1))()
     function(*arguments, buffer, size_bytes)
@@ -161,10 +161,10 @@ def _read_text(function: Any, *arguments: Any) -> str:
 
 
 def _utf16(buffer: Any, units: int) -> str:
-    """Return the text in front of the closing zero."""
+    """Return the text before the closing zero."""
     return bytes(memoryview(buffer).cast("B")[: 2 * max(0, units - 1)]).decode("utf-16-le", "replace")
 
 
 def _clean(text: str) -> str:
-    """`\\n` ends lines. U+FFFE, where pdfium took out the hyphen and the line break inside a word, goes."""
+    """Normalize line ends to `\\n`. Remove U+FFFE, which pdfium writes for a hyphen and line break inside a word."""
     return _CONTROLS.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n")).strip()

@@ -1,4 +1,4 @@
-"""The pictures inside a PDF: counted once each, in the order of the pages, and taken out as they were stored."""
+"""The images inside a PDF: counted once each, in the order of the pages, and extracted as stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SMALLEST_SIDE_PX: Final = 8
 """Smaller ones are the slivers and dots that programs draw lines and shadows with."""
 _MAX_ON_A_PAGE: Final = 500
 _MAX_OBJECTS: Final = 20_000
-"""A drawing of a million strokes holds no picture that is worth looking at each of them."""
+"""A drawing of a million strokes contains no image that is worth checking each of them."""
 _FIRST_OBJECTS: Final = 100
 _MAX_DEPTH: Final = 5
 
@@ -28,14 +28,14 @@ class PdfImage(NamedTuple):
 
 
 def list_pictures(page: Any, page_number: int, seen: set[bytes]) -> Iterator[PdfImage]:
-    """Yield the pictures of a page that are not in `seen` yet; a logo on every page is one picture."""
+    """Yield the images of a page that are not in `seen` yet; a logo on every page is one image."""
     for image in islice(_images(page), _MAX_ON_A_PAGE):
         try:
             width, height = image.get_px_size()
             stored = bytes(image.get_data())
             filters = image.get_filters(skip_simple=True)
         except library().PdfiumError:
-            continue  # drawn without data that could be taken out
+            continue  # drawn without data that could be extracted
         key = hashlib.sha256(stored).digest() + f"{width}×{height}".encode()
         if min(width, height) < _SMALLEST_SIDE_PX or key in seen:
             continue
@@ -46,12 +46,12 @@ def list_pictures(page: Any, page_number: int, seen: set[bytes]) -> Iterator[Pdf
 
 
 def has_pictures(page: Any) -> bool:
-    """Return whether anything on the page was not drawn with lines, areas and letters."""
+    """Return whether the page contains an image."""
     return next(_images(page), None) is not None
 
 
 def shows_colour(page: Any, tolerance: int) -> bool:
-    """Return whether letters or areas among the first things on the page are filled with a colour. No says nothing."""
+    """Return whether text or areas among the first objects of the page have a colour. False is not conclusive."""
     pdfium = raw_functions()
     filled = (pdfium.FPDF_PAGEOBJ_TEXT, pdfium.FPDF_PAGEOBJ_PATH)
     red, green, blue, alpha = (ctypes.c_uint() for _ in range(4))
@@ -66,7 +66,7 @@ def shows_colour(page: Any, tolerance: int) -> bool:
 
 
 def _drawn_objects(page: Any) -> Iterator[Any]:
-    """Yield what the page draws, also inside its forms, in the order of drawing."""
+    """Yield the objects of the page, also inside its forms, in drawing order."""
     pdfium = raw_functions()
     return _objects(page, pdfium.FPDFPage_CountObjects, pdfium.FPDFPage_GetObject, _MAX_DEPTH)
 
@@ -117,8 +117,8 @@ def _take(image: Any, facts: EmbeddedPicture, max_pixels: int) -> Rendered:
 
 
 def _is_masked(image: Any, max_pixels: int) -> bool:
-    """Return whether its transparency must be drawn into it, and can be: pdfium draws it at the scale of its longer
-    side."""
+    """Return whether its transparency must be rendered into it, and can be: pdfium renders it at the scale of its
+    longer side."""
     if not raw_functions().FPDFPageObj_HasTransparency(image):
         return False
     left, bottom, right, top = image.get_bounds()

@@ -1,4 +1,4 @@
-"""A PDF that pdfium refuses becomes one that it reads, where there are pages to be found in it."""
+"""Rewrites a PDF that pdfium refuses to one that it reads, if pages can be found in it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from loom.formats.worker import WorkerKind, current_pool
 
 REPAIR_WORKER: Final = WorkerKind("loom.formats.pdf.repair_job")
 _SHARE: Final = 1 / 3
-"""Of the deadline of a document: this is a second attempt, and the caller waits."""
+"""The share of a document's deadline: this is a second attempt, and the caller waits."""
 
 
 def repair_pdf(data: bytes, *, name: str = "", limits: IntakeLimits = IntakeLimits()) -> bytes | None:
-    """Return what could be saved, written anew; None where nothing could."""
+    """Return the recovered pages as a new PDF, or None if there are none."""
     try:
         _, rebuilt = current_pool().call(
             REPAIR_WORKER,

@@ -1,4 +1,4 @@
-"""What runs inside the worker that rebuilds damaged PDFs (`python -m loom.formats.pdf.repair_job`): pypdf, which finds
+"""The program of the worker that rebuilds damaged PDFs (`python -m loom.formats.pdf.repair_job`): pypdf, which finds
 pages in files that pdfium refuses. It is slow and loops on some files, so it only ever runs here."""
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from loom.errors import Unreadable
 from loom.formats.worker.loop import Task, serve
 
 _END: Final = b"\nendstream\nendobj\ntrailer\n<<>>\nstartxref\n0\n%%EOF\n"
-"""What a file that was cut lacks, whatever was being written there. The zero makes pypdf look for the objects."""
+"""The end that a truncated file lacks, wherever it was cut. The zero makes pypdf search for the objects."""
 _TRAILER_BYTES: Final = 2048
-"""The trailer is looked for in the end of the file only: pypdf would go through all of it, line by line."""
+"""The trailer is searched for only at the end of the file: pypdf would search all of it, line by line."""
 _LOCK: Final = re.compile(rb"/Filter\s*/Standard\b")
 _UNUSED: Final = 9_000_000
-"""No object has this number: a reference to one that is lost must not lead to one of ours."""
+"""A number that no object has: a reference to a lost object must not lead to one of ours."""
 _LETTER: Final = (0, 0, 612, 792)
-"""What readers take for the size of a page that has none."""
+"""The size that readers assume for a page without one."""
 
 
 def run(_task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
@@ -43,15 +43,15 @@ def run(_task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
     try:
         return msgspec.msgpack.encode(None), _rebuilt(data)
     except MemoryError:
-        raise  # what is left of this process may be of no use
-    except Exception as error:  # what pypdf raises on a broken file is not known beforehand
+        raise  # this process may not be usable any more
+    except Exception as error:  # the exceptions that pypdf raises on a broken file are unknown
         raise Unreadable("cannot be rebuilt") from error
 
 
 def _rebuilt(data: bytes) -> bytes:
-    """As the trailer says; else from the last catalog that is there; else from the pages that lie about."""
+    """Rebuild from the trailer; otherwise from the last catalog; otherwise from all pages in the file."""
     if b"startxref" in data[-_TRAILER_BYTES:]:
-        with suppress(Exception):  # as above; the next way asks for less
+        with suppress(Exception):  # as above; the next method needs less
             return _copy_pages(PdfReader(io.BytesIO(data)))
     reader = _append_end(data)
     found = _dictionaries(reader)
@@ -72,25 +72,25 @@ def _copy_pages(reader: PdfReader) -> bytes:
     try:
         writer = PdfWriter(clone_from=reader)
         pages = cast("DictionaryObject", writer.root_object["/Pages"])
-        pages[NameObject("/Count")] = NumberObject(len(writer.pages))  # it may have claimed more than there are
+        pages[NameObject("/Count")] = NumberObject(len(writer.pages))  # the stored count may be too large
         return _write(writer)
-    except Exception:  # noqa: BLE001 - as above; something in it is broken, but not all need be
+    except Exception:  # noqa: BLE001 - as above; some pages may still be readable
         return _write(_page_by_page(reader.pages))
 
 
 def _page_by_page(pages: Sequence[PageObject]) -> PdfWriter:
-    """Outlines and forms are lost, and so are the pages that are broken themselves."""
+    """Copy the readable pages. Outlines and forms are lost, and so are broken pages."""
     writer = PdfWriter()
     for number in range(len(pages)):
         try:
             writer.add_page(pages[number])
-        except Exception:  # noqa: BLE001, S112 - as above; a notice says that pages may be missing
+        except Exception:  # noqa: BLE001, S112 - as above; a notice mentions that pages may be missing
             continue
     return writer
 
 
 class _Closed(PdfReader):
-    """It was gone through from end to end: pypdf would do so again for each object that is lost."""
+    """A reader of a file that was searched completely: pypdf would search it again for each lost object."""
 
     def get_object(self, indirect_reference: int | IndirectObject) -> PdfObject | None:
         if isinstance(indirect_reference, IndirectObject):
@@ -102,10 +102,10 @@ class _Closed(PdfReader):
 
 
 def _append_end(data: bytes) -> PdfReader:
-    """A file that ends too early, given an end."""
+    """Add an end to a truncated file."""
     whole = data.rfind(b"endobj") + len(b"endobj")
     if b"stream" not in data[whole:]:
-        data = data[:whole]  # half a dictionary would swallow what is put behind it; half a stream is worth something
+        data = data[:whole]  # half a dictionary would include the appended end; half a stream is useful
     reader = _Closed(io.BytesIO(data + _END))
     if "/Encrypt" not in reader.trailer and _LOCK.search(data):
         raise Unreadable("is encrypted, and the key to it is lost")  # its pages would be noise
@@ -113,8 +113,8 @@ def _append_end(data: bytes) -> PdfReader:
 
 
 def _dictionaries(reader: PdfReader) -> list[DictionaryObject]:
-    """Return all that can be read, in the order of the file: that is the order of the pages, as their
-    numbers are not."""
+    """Return all readable dictionaries in the order of the file, which is the order of the pages; their numbers are
+    not."""
     places = {(number, gen): (at, 0) for gen, table in reader.xref.items() for number, at in table.items()}
     for number, (container, index) in reader.xref_objStm.items():
         places[number, 0] = (places.get((container, 0), (0, 0))[0], index)
@@ -125,7 +125,7 @@ def _dictionaries(reader: PdfReader) -> list[DictionaryObject]:
             if isinstance(each, DictionaryObject):
                 found.append(each)
     if found and isinstance(found[-1], EncodedStreamObject) and "/DecodeParms" not in found[-1]:
-        with suppress(Exception):  # as above; packed again, because what was cut is no sound stream
+        with suppress(Exception):  # as above; compressed again, because a truncated stream is invalid
             found[-1].set_data(found[-1].get_data())
     return found
 
@@ -137,10 +137,10 @@ def _new(reader: PdfReader, kind: str, number: int) -> DictionaryObject:
 
 
 def _bind(pages: list[DictionaryObject], tree: DictionaryObject) -> None:
-    """The pages become those of `tree`, each with what it has from the one that it is taken out of."""
+    """Move the pages to `tree`, each with the values that it inherits from its parents."""
     for page in pages:
         for key in ("/Resources", "/MediaBox", "/CropBox", "/Rotate"):
-            with suppress(Exception):  # as above; the tree may be a loop
+            with suppress(Exception):  # as above; the tree may have a cycle
                 value = page.get_inherited(key)
                 if not is_null_or_none(value):
                     page[NameObject(key)] = value

@@ -1,4 +1,4 @@
-"""Whether the text layer of a page can be read: fonts without a table of their letters give signs that mean nothing."""
+"""Whether the text layer of a page is readable: fonts without a character table give characters without meaning."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from collections import Counter
 from typing import Final
 
 _LEAST_CHARACTERS: Final = 40
-"""Shorter texts tell too little."""
+"""Shorter texts are not enough to decide."""
 _SAMPLE_CHARACTERS: Final = 4_000
 _MEANINGLESS: Final = frozenset(("Cc", "Cn", "Co", "Cs"))
-"""Controls, unassigned, private use and halves of pairs."""
+"""Controls, unassigned, private use and surrogates."""
 _MOST_MEANINGLESS: Final = 0.2
 _LEAST_WORDLIKE: Final = 0.4
-"""Letters and digits among all signs. Tables of contents with dotted lines have half."""
+"""The minimum share of letters and digits among all characters. Tables of contents with dotted lines have half."""
 _VOWELS: Final = "aeiouyAEIOUY"
 _LEAST_LETTERS: Final = 120
 _LEAST_VOWELS: Final = 0.16
-"""Of the letters of a Latin text: languages have 0.3 and more, letters that were shifted in the alphabet less."""
+"""The minimum share of vowels among the letters of a Latin text: languages have 0.3 and more, letters shifted in the
+alphabet less."""
 
 
 def is_gibberish(text: str) -> bool:
-    """Return whether a text layer says nothing, so that the page is better read from its picture."""
+    """Return whether a text layer is meaningless, so that OCR is the better way to read the page."""
     signs = Counter("".join(text[:_SAMPLE_CHARACTERS].split()))
     count = signs.total()
     if count < _LEAST_CHARACTERS:
@@ -40,5 +41,5 @@ def is_gibberish(text: str) -> bool:
 
 
 def _is_ruled(signs: Counter[str]) -> bool:
-    """Dots, dashes and lines that lead from one column to the next."""
+    """Return whether the text consists of dots, dashes and lines that lead from one column to the next."""
     return sum(signs[char] for char in ".·…-_–—=|") > signs.total() * 0.5

@@ -1,5 +1,5 @@
-"""A PDF with a password becomes the same PDF without one: the stored file can then be read with access to the store,
-and the password itself is kept nowhere."""
+"""Removes the password of a PDF: every user with access to the store can then read the stored file, and the password
+itself is not stored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNLOCK_WORKER: Final = WorkerKind("loom.formats.pdf.unlock_job")
 
 
 def unlock_pdf(data: bytes, password: str, *, name: str = "", limits: IntakeLimits = IntakeLimits()) -> bytes:
-    """The same pages without encryption. Raises `Encrypted` where the password is not the right one."""
+    """Return the same pages without encryption. Raise `Encrypted` if the password is wrong."""
     _, unlocked = current_pool().call(
         UNLOCK_WORKER,
         msgspec.msgpack.encode(password),

@@ -1,4 +1,4 @@
-"""What runs inside the worker that unlocks PDFs (`python -m loom.formats.pdf.unlock_job`)."""
+"""The program of the worker that unlocks PDFs (`python -m loom.formats.pdf.unlock_job`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What kind of file is this? Magic bytes first, then the name, then the content; an extension alone proves nothing."""
+"""Detection of the type of a file: magic numbers first, then the name, then the content; an extension alone is not
+enough."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _HEAD_BYTES: Final = 4096
 
 
 class SniffResult(msgspec.Struct, frozen=True):
-    """`by` says what decided: magic bytes, the name (of a text), or the content of a text."""
+    """`by` is the evidence: a magic number, the name (of a text), or the content of a text."""
 
     media_type: str
     category: Category
@@ -29,11 +30,12 @@ class SniffResult(msgspec.Struct, frozen=True):
 
 
 def sniff(data: bytes, name: str = "") -> SniffResult:
-    """Return what the bytes are. Installed formats are asked about what the built-in detection leaves general."""
+    """Return the type of the bytes. If the built-in detection finds only a general type, installed formats are
+    tried."""
     found = _sniff(data, name)
     if found.media_type not in _GENERAL:
         return found
-    from loom.formats.registry import detect  # formats import this module
+    from loom.formats.registry import detect  # imported late: formats import this module
 
     media_type = detect(data, name)
     return found if media_type is None else SniffResult(media_type, category_of(media_type))
@@ -60,7 +62,7 @@ def _sniff(data: bytes, name: str) -> SniffResult:
 _ZIP: Final = "application/zip"
 _OLE: Final = "application/x-ole-storage"
 _GENERAL: Final = frozenset((UNKNOWN, _ZIP, _OLE, "application/gzip", "application/json", "text/plain", "text/xml"))
-"""Types that say little about the content."""
+"""Types that reveal little about the content."""
 _PE: Final = "application/vnd.microsoft.portable-executable"
 
 
@@ -69,12 +71,12 @@ def _when(prefix: bytes, media_type: str) -> Callable[[bytes], str | None]:
 
 
 def _binary(media_type: str) -> Callable[[bytes], str | None]:
-    """For signatures that are letters: a word at the beginning of a text has no NUL after it."""
+    """Return a detector for a signature of letters: a word at the beginning of a text is not followed by NUL."""
     return lambda data: media_type if b"\0" in data[:64] else None
 
 
 def _font_or_access(data: bytes) -> str | None:
-    """The name of the first table of a font is four printable characters."""
+    """Distinguish fonts from Access files: the name of the first table of a font is four printable characters."""
     if data[4:19] in (b"Standard Jet DB", b"Standard ACE DB"):
         return "application/vnd.ms-access"
     table = data[12:16]
@@ -96,24 +98,24 @@ def _bmp(data: bytes) -> str | None:
 
 
 _GAP: Final = rb"(?:\s|#[^\r\n]*[\r\n])+"
-# Width, height and (but for P4) the largest value, between them white space and comments.
+# Width, height and (except for P4) the largest value, separated by white space and comments.
 _NETPBM: Final = re.compile(rb"P(?:4|[56]" + _GAP + rb"\d{1,9})" + _GAP + rb"\d{1,9}" + _GAP + rb"\d{1,9}\s")
 
 
 def _netpbm(data: bytes) -> str | None:
-    """Numbers may begin a text too, as in a table of seats: pixels are no text."""
+    """Detect Netpbm. A text may begin with such numbers too, for instance a table of seats; pixels are not text."""
     is_picture = _NETPBM.match(data, 0, _HEAD_BYTES) is not None and encoding_of(data) != "utf-8"
     return "image/x-portable-anymap" if is_picture else None
 
 
 def _flash(data: bytes) -> str | None:
-    """The version, then the length of the file, which has a zero in it."""
+    """Detect Flash: the version, then the length of the file, which contains a zero byte."""
     is_flash = data[2:3] == b"S" and data[3:4] < b"\x40" and b"\0" in data[4:64]
     return "application/x-shockwave-flash" if is_flash else None
 
 
 def _icon(data: bytes) -> str | None:
-    """The first entry must lie behind the directory and inside the file (or a cut file)."""
+    """Detect an icon: the first image must be after the directory."""
     count, entry_size, offset = int.from_bytes(data[4:6], "little"), data[14:18], data[18:22]
     first = int.from_bytes(offset, "little")
     plausible = 0 < count <= 1024 and first >= 6 + 16 * count and int.from_bytes(entry_size, "little") > 0
@@ -147,7 +149,8 @@ def _id3(data: bytes) -> str | None:
 
 
 def _mpeg_frames(data: bytes) -> str | None:
-    """Two frame headers, one where the other says it must be. Layer 0 is AAC in ADTS frames."""
+    """Detect MPEG audio by two frame headers, the second at the offset that the first gives. Layer 0 is AAC in ADTS
+    frames."""
     if data[1] & 0xF6 == 0xF0:
         length = (data[3] & 3) << 11 | data[4] << 3 | data[5] >> 5 if len(data) > 6 else 0
         follows = data[length : length + 2]
@@ -163,7 +166,7 @@ def _mpeg_frames(data: bytes) -> str | None:
 
 
 def _program(data: bytes) -> str | None:
-    """`MZ` alone could begin a text; the header gives the place of the PE signature."""
+    """Detect a program. `MZ` alone could begin a text; the header contains the offset of the PE signature."""
     at = int.from_bytes(data[60:64], "little")
     return _PE if data[at : at + 2] in (b"PE", b"NE", b"LE", b"LX") or b"\0" in data[:64] else None
 
@@ -266,7 +269,7 @@ _SHEETS: Final = {
     b"\2\x10": "application/x-quattro-pro",
     b"\x20\x51": "application/x-quattro-pro",
 }
-"""By the version behind the first record."""
+"""By the version after the first record."""
 _MAGIC_2: Final[dict[bytes, str | Callable[[bytes], str | None]]] = {
     b"\xff\xd8": _when(b"\xff\xd8\xff", "image/jpeg"),
     b"\xff\x0a": "image/jxl",
@@ -291,7 +294,7 @@ _PYC: Final = re.compile(rb"..\r\n[\0-\3]\0\0\0", re.DOTALL)
 
 
 def _by_offset(data: bytes) -> str | None:
-    """Signatures that do not stand at the very beginning: in front of a box stands its length."""
+    """Detect signatures that are not at the very beginning: a box begins with its length."""
     if data[:1] == b"\0":
         mark = data[4:8]
         if mark == b"ftyp":
@@ -313,7 +316,7 @@ def _by_offset(data: bytes) -> str | None:
 
 
 def _picture_without_mark(data: bytes) -> str | None:
-    """Pictures that begin with numbers only: a JPEG 2000 codestream, a bitmap without its file header, and Targa."""
+    """Detect images without a magic number: a JPEG 2000 codestream, a bitmap without its file header, and Targa."""
     if data.startswith(b"\xff\x4f\xff\x51"):
         return "image/jp2"
     if data.startswith(b"\x28\0\0\0") and data[12:14] == b"\1\0" and data[14:16] in _DIB_DEPTHS:
@@ -327,8 +330,8 @@ _TARGA_DEPTHS: Final = {1: (8,), 2: (15, 16, 24, 32), 3: (8, 16), 9: (8,), 10: (
 
 
 def _is_targa(data: bytes) -> bool:
-    """By its footer; without one by a header of which every field makes sense and, where the pixels are not packed,
-    by the length of the file that follows from it."""
+    """Detect Targa by its footer. Without one, every field of the header must be valid and, if the pixels are not
+    compressed, the length of the file must match it."""
     if len(data) < 18 or data[1] > 1 or data[16] not in _TARGA_DEPTHS.get(data[2], ()):
         return False
     width, height = int.from_bytes(data[12:14], "little"), int.from_bytes(data[14:16], "little")
@@ -343,14 +346,15 @@ def _is_targa(data: bytes) -> bool:
 
 
 def _is_late_pdf(data: bytes, after: int) -> bool:
-    """A program may hold a PDF in quotes: what is text all through counts as one only if it ends like one."""
+    """Return whether a PDF begins after other bytes. A program may contain a PDF as a string: a file that is text
+    throughout counts only if it ends like a PDF."""
     if encoding_of(data) is not None:
         return _PDF_END.search(data[-1024:]) is not None
     return b" obj" in data[after : after + _HEAD_BYTES] or b"startxref" in data[-2048:]
 
 
 def _is_old_tar(data: bytes) -> bool:
-    """Before POSIX there was no signature, but the header has a checksum of itself."""
+    """Detect tar from before POSIX: there is no signature, but the header has a checksum of itself."""
     if _TAR_SUM.fullmatch(data, 148, 156) is None or len(data) < 512:
         return False
     return sum(data[:148]) + 8 * 32 + sum(data[156:512]) == int(data[148:156].strip(b" \0"), 8)
@@ -361,7 +365,7 @@ _DBASE: Final = frozenset(b"\x03\x83\x8b\x30\xf5")
 
 
 def _by_name(data: bytes, name: str) -> str:
-    """Kinds whose first bytes prove little: the name must claim them, and the header must make sense."""
+    """Detect types whose first bytes are weak evidence: the extension must match, and the header must be valid."""
     claimed = type_of_name(name)
     if claimed in _DER and data[:1] == b"\x30":
         return claimed
@@ -379,7 +383,7 @@ _APPLE_LENGTH: Final = re.compile(rb"\d{1,10}[ \t]*\r?\n")
 
 
 def apple_mail_offset(data: bytes) -> int:
-    """Return where the mail begins in a file of Apple Mail (.emlx); 0 in any other."""
+    """Return the offset of the mail in an Apple Mail file (.emlx), 0 in any other file."""
     found = _APPLE_LENGTH.match(data, 0, 32)
     return found.end() if found else 0
 
@@ -393,7 +397,8 @@ _LEAST_MAIL_HEADERS: Final = 3
 
 
 def _is_mail(data: bytes) -> bool:
-    """Headers up to an empty line, three of them such as every mail has. Apple Mail writes the length in front."""
+    """Detect mail: headers up to an empty line, three of them such as every mail has. Apple Mail writes the length
+    first."""
     at, names = apple_mail_offset(data), set[bytes]()
     head = data[:_HEAD_BYTES]
     while (found := _MAIL_HEADER.match(head, at)) is not None:
@@ -433,7 +438,7 @@ _LEADING: Final = re.compile(rb"\s*")
 
 
 def _by_mark(data: bytes) -> str | None:
-    """Return what a text says of itself in its first characters."""
+    """Return the type that the first characters of a text declare."""
     leading = _LEADING.match(data, 0, _HEAD_BYTES)
     at = leading.end() if leading else 0
     first = data[at : at + 1]
@@ -466,7 +471,7 @@ def _by_content(data: bytes) -> str | None:
         return "text/html"
     lines = data[:_HEAD_BYTES].split(b"\n")
     if len(data) > _HEAD_BYTES:
-        lines.pop()  # cut in the middle
+        lines.pop()  # truncated in the middle
     rows = [line for line in lines if line.strip()][:_TABLE_ROWS]
     for separator, media_type in ((b"\t", "text/tab-separated-values"), (b",", "text/csv")):
         if _is_table(rows, separator):
@@ -495,7 +500,7 @@ def _json(data: bytes) -> str | None:
 
 
 def _is_table(rows: list[bytes], separator: bytes) -> bool:
-    """At least three rows that all have the same number of fields outside quotes."""
+    """Return whether there are at least three rows, all with the same number of fields outside quotes."""
     if len(rows) < 3 or separator not in rows[0]:
         return False
     counts = {_QUOTED.sub(b"", row).count(separator) for row in rows}

@@ -1,4 +1,4 @@
-"""Walks the boxes of ISO base media files: MP4, M4A, QuickTime, HEIC, AVIF."""
+"""Walk the boxes of ISO base media files: MP4, M4A, QuickTime, HEIC, AVIF."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_BOXES: Final = 4096
 
 
 def boxes(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, int, int]]:
-    """(kind, start of the body, end of the body) of each box in a range; stops at the first that makes no sense."""
+    """Yield (kind, start of the body, end of the body) of each box in a range; stop at the first invalid one."""
     for _ in range(MAX_BOXES):
         if start + 8 > end:
             return
@@ -33,7 +33,7 @@ def boxes(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, int, int]]
 
 
 def find_box(data: bytes, start: int, end: int, kind: bytes) -> tuple[int, int] | None:
-    """Return where the body of the first box of this kind lies."""
+    """Return start and end of the body of the first box of this kind."""
     for found, body, stop in boxes(data, start, end):
         if found == kind:
             return body, stop
@@ -41,7 +41,7 @@ def find_box(data: bytes, start: int, end: int, kind: bytes) -> tuple[int, int] 
 
 
 def find_path(data: bytes, *path: bytes) -> tuple[int, int] | None:
-    """Return where the body of a nested box lies: `find_path(data, b"moov", b"mvhd")`."""
+    """Return start and end of the body of a nested box: `find_path(data, b"moov", b"mvhd")`."""
     place: tuple[int, int] | None = (0, len(data))
     for kind in path:
         if place is None:

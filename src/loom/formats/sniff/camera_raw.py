@@ -1,4 +1,4 @@
-"""Raw images of cameras: most are TIFF files whose pixels lie under a mosaic of colour filters."""
+"""Camera raw images: most are TIFF files whose pixels are a mosaic of colour filters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BY_MAKER: Final = (
 
 
 def raw_type(data: bytes) -> str | None:
-    """Return the media type of a raw image that is built like a TIFF file; None where it is a TIFF image."""
+    """Return the media type of a raw image that is built like a TIFF file, or None if it is a TIFF image."""
     if data[8:10] == b"CR":
         return "image/x-canon-cr2"
     order = "<" if data[:2] == b"II" else ">"
@@ -37,7 +37,7 @@ def raw_type(data: bytes) -> str | None:
             return None
         count, place = tags.get(_MAKER, (0, 0))
         maker = data[place : place + min(count, 40)].lower()
-    except error:  # cut off
+    except error:  # truncated
         return None
     return next((media_type for word, media_type in _BY_MAKER if word in maker), "image/x-dcraw")
 
@@ -56,7 +56,7 @@ def _is_raw(data: bytes, order: str, tags: dict[int, tuple[int, int]]) -> bool:
 
 
 def _tags(data: bytes, order: str, at: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Yield each tag of a directory with its count and its value, or where that lies."""
+    """Yield each tag of a directory with its count and its value, or the offset of the value."""
     head, short, long = Struct(order + "HHI"), Struct(order + "H"), Struct(order + "I")
     for number in range(min(short.unpack_from(data, at)[0], _MAX_TAGS)):
         entry = at + 2 + 12 * number

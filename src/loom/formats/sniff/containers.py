@@ -1,4 +1,4 @@
-"""Looks inside containers just far enough to say what they hold: ZIP, OLE and ISO base media files."""
+"""Look inside containers far enough to detect their content: ZIP, OLE and ISO base media files."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _ODF: Final = "application/vnd.oasis.opendocument."
 _U16: Final = Struct("<H").unpack_from
 _U32: Final = Struct("<I").unpack_from
 
-# A name stands 46 bytes after the start of an entry in the central directory, 30 bytes in a local header.
+# A name is 46 bytes after the start of an entry in the central directory, 30 bytes in a local header.
 _CENTRAL: Final = re.compile(rb"PK\x01\x02.{42}(word/|ppt/|xl/|visio/)", re.DOTALL)
 _LOCAL: Final = re.compile(rb"PK\x03\x04.{26}(word/|ppt/|xl/|visio/)", re.DOTALL)
 _TELLING: Final = re.compile(
     rb"\[Content_Types\]\.xml|word/document|ppt/presentation|xl/workbook|visio/document", re.IGNORECASE
 )
-"""One of them is in every Office file, also in a poor one; a folder `word/` may be in any archive."""
+"""Every Office file contains one of these names, even a minimal one; a folder `word/` may be in any archive."""
 _MIMETYPE: Final = re.compile(rb"PK\x01\x02.{6}(..).{16}\x08\0.{12}(....)mimetype", re.DOTALL)
-"""The entry of `mimetype`: how it is compressed, and where it lies."""
+"""The entry of `mimetype`: its compression method, and its offset."""
 _DEFLATED: Final = b"\x08\0"
 _MIMETYPE_BYTES: Final = 80
 
@@ -49,7 +49,8 @@ _XLSB: Final = "application/vnd.ms-excel.sheet.binary.macroenabled.12"
 
 
 def zip_type(data: bytes, name: str) -> str:
-    """Told by the names in the central directory; by the local headers of the first 4 KB where that is cut off."""
+    """Return the type by the names in the central directory, or by the local headers of the first 4 KB if it is
+    truncated."""
     stored = _stored_mimetype(data)
     if stored is not None:
         return stored
@@ -58,7 +59,7 @@ def zip_type(data: bytes, name: str) -> str:
     pattern = _LOCAL
     if 0 <= end <= len(data) - 22:
         size, start = _U32(data, end + 12)[0], _U32(data, end + 16)[0]
-        if start + size > end:  # a 64-bit directory: the true place stands elsewhere, but it ends here
+        if start + size > end:  # a 64-bit directory: its offset is stored elsewhere, but it ends here
             start, size = max(0, end - 1_048_576), 1_048_576
         directory = data[start : min(start + size, end)]
         pattern = _CENTRAL
@@ -73,7 +74,7 @@ def zip_type(data: bytes, name: str) -> str:
     if b"Index/Document.iwa" in directory or (b"Index.zip" in directory and b"preview" in directory):
         return "application/vnd.apple.iwork"
     if b"QuickLook/Thumbnail.jpg" in directory and (b"index.xml" in directory or b"index.apxl" in directory):
-        return "application/vnd.apple.iwork"  # of before 2013
+        return "application/vnd.apple.iwork"  # files from before 2013
     if b"content.xml" in directory and (claimed := type_of_name(name) or "").startswith(_SUN):
         return claimed
     if b"META-INF/MANIFEST.MF" in directory:
@@ -82,7 +83,7 @@ def zip_type(data: bytes, name: str) -> str:
 
 
 def _stored_mimetype(data: bytes) -> str | None:
-    """OpenDocument and EPUB begin with an uncompressed member `mimetype`."""
+    """Return the type in an uncompressed first member `mimetype`, as in OpenDocument and EPUB."""
     if data[30:38] != b"mimetype" or len(data) < 60:
         return None
     start = 38 + _U16(data, 28)[0]
@@ -90,7 +91,8 @@ def _stored_mimetype(data: bytes) -> str | None:
 
 
 def _packed_mimetype(data: bytes, directory: bytes) -> str | None:
-    """The same of a file that was unpacked and packed by another program: `mimetype` anywhere, compressed or not."""
+    """Return the type in a member `mimetype` at any position, compressed or not: another program packed the file
+    again."""
     entry = _MIMETYPE.search(directory)
     if entry is None:
         return None
@@ -149,7 +151,7 @@ _NONE: Final = 0xFFFFFFFA
 
 
 def ole_type(data: bytes, name: str) -> tuple[str, bool]:
-    """(media type, whether it is an encrypted Office file), told by the streams directly under the root."""
+    """Return (media type, whether it is an encrypted Office file), by the streams directly under the root."""
     streams = _root_streams(data)
     if _ENCRYPTED_STREAM in streams:
         claimed = type_of_name(name)
@@ -176,7 +178,7 @@ def _root_streams(data: bytes) -> set[str]:
             length = max(0, min(64, _U16(directory, at + 64)[0]) - 2)
             names.add(directory[at : at + length].decode("utf-16-le", "replace").lower())
             waiting += [_U32(directory, at + 68)[0], _U32(directory, at + 72)[0]]
-    except (error, IndexError):  # cut off or nonsense: a container of unknown content
+    except (error, IndexError):  # truncated or invalid: a container of unknown content
         return set()
     return names
 
@@ -201,12 +203,12 @@ def _ole_directory(data: bytes) -> bytes:
 _HEIF_BRANDS: Final = {b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"hevm", b"hevs"}
 _AVIF_BRANDS: Final = {b"avif", b"avis", b"avio", b"MA1A", b"MA1B"}
 _IMAGE_BRANDS: Final = {b"mif1", b"mif2", b"mif3", b"msf1", b"miaf", b"pred", b"1pic", b"heif"}
-"""Brands of still pictures in general: the other brands of the file tell how they are coded."""
+"""Brands of still images in general: the other brands of the file determine the coding."""
 _AUDIO_BRANDS: Final = {b"M4A ", b"M4B ", b"M4P ", b"F4A ", b"F4B "}
 
 
 def iso_media_type(data: bytes) -> str:
-    """Told by the brands; a file of a general brand with sound and no picture is audio."""
+    """Return the type by the brands; a file of a general brand with audio and no image is audio."""
     size = Struct(">I").unpack_from(data)[0]
     major = data[8:12]
     offered = data[16 : min(size, 256)]

@@ -1,4 +1,4 @@
-"""The kinds of files that Loom can name: media type, category, a word for people, and the usual extensions."""
+"""The file types that Loom can name: media type, category, display name, and the usual extensions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RAW_TYPES: Final = (
     "image/x-dcraw",
 )
 KINDS: Final[dict[str, FileKind]] = {
-    # pictures
+    # images
     "image/png": FileKind("image", "PNG", "png apng"),
     "image/jpeg": FileKind("image", "JPEG", "jpg jpeg jpe jfif"),
     "image/gif": FileKind("image", "GIF", "gif"),
@@ -117,7 +117,7 @@ KINDS: Final[dict[str, FileKind]] = {
     "application/x-pkcs12": FileKind("unsupported", "a key store (PKCS #12)", "p12 pfx"),
     "application/pkix-cert": FileKind("unsupported", "a certificate", "cer crt der"),
     "application/epub+zip": FileKind("office", "an EPUB book", "epub"),
-    # sound
+    # audio
     "audio/wav": FileKind("audio", "WAV", "wav wave"),
     "audio/mpeg": FileKind("audio", "MP3", "mp3 mp2"),
     "audio/flac": FileKind("audio", "FLAC", "flac"),
@@ -128,7 +128,7 @@ KINDS: Final[dict[str, FileKind]] = {
     "audio/amr": FileKind("unsupported", "AMR audio", "amr"),
     "audio/midi": FileKind("unsupported", "MIDI", "mid midi"),
     "audio/basic": FileKind("unsupported", "Sun audio", "au snd"),
-    # moving pictures
+    # video
     "video/mp4": FileKind("video", "an MP4 video", "mp4 m4v"),
     "video/quicktime": FileKind("video", "a QuickTime video", "mov qt"),
     "video/3gpp": FileKind("video", "a 3GPP video", "3gp 3g2"),
@@ -226,22 +226,22 @@ def category_of(media_type: str) -> Category:
 
 
 def label_of(media_type: str) -> str:
-    """Return the word for people: `PNG`, `a ZIP archive`."""
+    """Return the display name: `PNG`, `a ZIP archive`."""
     kind = kind_of(media_type)
     return media_type if kind is None else kind.label
 
 
 def kind_of(media_type: str) -> FileKind | None:
-    """Return what is known of a media type, by Loom itself or by an installed format."""
+    """Return the kind of a media type, from Loom itself or an installed format."""
     found = KINDS.get(media_type)
     if found is not None and found.category != "unsupported":
         return found
-    from loom.formats.registry import installed_kinds  # formats import this module
+    from loom.formats.registry import installed_kinds  # imported late: formats import this module
 
     return installed_kinds().get(media_type, found)
 
 
 def type_of_name(name: str) -> str | None:
-    """Return the media type that a file name claims, if its extension is one that we know."""
+    """Return the media type of the extension of `name`, or None if it is unknown."""
     _, dot, extension = name.rpartition(".")
     return _BY_EXTENSION.get(extension.lower()) if dot else None

@@ -1,4 +1,4 @@
-"""Says whether markup is SVG, HTML or other XML, by its first element. Linear in the bytes it looks at."""
+"""Detects whether markup is SVG, HTML or other XML, by its first element. Linear in the bytes that are read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _FRAGMENT: Final = re.compile(rb"(?:div|p|h[1-6]|table|script|title|meta|style|c
 
 
 def markup_type(data: bytes) -> str | None:
-    """Of text that begins with `<` (after white space): SVG, HTML, XML, or None when nothing is certain."""
+    """Return the type of text that begins with `<` (after white space): SVG, HTML, XML, or None if it is not
+    certain."""
     at, doctype = _prolog(data)
     if doctype == b"html":
         return "text/html"
@@ -38,7 +39,7 @@ def markup_type(data: bytes) -> str | None:
 
 
 def looks_like_html(data: bytes) -> bool:
-    """A fragment: it begins with an element that only HTML has."""
+    """Return whether a fragment begins with an element that only HTML has."""
     at, _ = _prolog(data)
     root = _ROOT.match(data, at, at + 512)
     return root is not None and _FRAGMENT.fullmatch(root[1]) is not None
@@ -50,7 +51,7 @@ def _spaces(data: bytes, at: int) -> int:
 
 
 def _prolog(data: bytes) -> tuple[int, bytes]:
-    """Return where the first element begins, and the name in the document type declaration (lower case)."""
+    """Return the offset of the first element, and the name in the document type declaration (lower case)."""
     doctype = b""
     at = _spaces(data, 0)
     while at < _REACH_BYTES:

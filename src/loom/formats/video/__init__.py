@@ -1,7 +1,7 @@
-"""Video: facts, scenes, single frames and the sound, by ffprobe and ffmpeg in a worker process.
+"""Video: facts, scenes, single frames and the audio track, by ffprobe and ffmpeg in a worker process.
 
-`VideoFormat` is what the rest of Loom uses. The programs read one file without a name, with no protocol but plain
-files, within the worker's limits of time and memory.
+The rest of Loom uses `VideoFormat`. The programs read one unnamed file, may open plain files only, and run within the
+worker's limits of time and memory.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from loom.formats.worker import WorkerKind, current_pool
 INSTALL_HINT: Final = "Install it: apt install ffmpeg"
 VIDEO_WORKER: Final = WorkerKind("loom.formats.video.job", memory_share=2)
 _READ_FRAMES: Final = 12
-"""Of how many frames the words are read for a model that cannot see."""
+"""The number of frames whose text is read by OCR for a text-only model."""
 _READ_SIDE_PX: Final = 1600
 _THUMB_SHARE: Final = 0.1
-"""The frame that stands for a clip: its very first is often black."""
+"""The position of the thumbnail frame in the clip: the very first frame is often black."""
 
 
 def is_available() -> bool:
@@ -36,7 +36,7 @@ def is_available() -> bool:
 
 
 def inspect_video(data: bytes, name: str = "", limits: IntakeLimits = IntakeLimits()) -> VideoFacts:
-    """Return the facts. Raises `Unreadable` where nothing in it can be played, `TooLarge`, and `ExtraMissing` without
+    """Return the facts. Raise `Unreadable` if nothing in it can be played, `TooLarge`, and `ExtraMissing` without
     ffprobe."""
     facts = None
     if data:
@@ -53,14 +53,14 @@ def inspect_video(data: bytes, name: str = "", limits: IntakeLimits = IntakeLimi
 
 
 def has_only_sound(data: bytes, name: str, limits: IntakeLimits) -> bool:
-    """Return whether there is sound and no image in a file."""
+    """Return whether a file has audio and no images."""
     answer, _ = _ask(ProbeVideo(), data, name, limits)
     facts = msgspec.msgpack.decode(answer, type=VideoFacts | None)
     return facts is not None and not facts.width and bool(facts.sound_codec)
 
 
 def find_scenes(data: bytes, name: str = "", limits: IntakeLimits = IntakeLimits(), digest: str = "") -> list[float]:
-    """Return the seconds at which scenes begin; none where looking through the clip takes too long."""
+    """Return the seconds at which scenes begin; an empty list if the search takes too long."""
     answer, _ = _ask(FindScenes(), data, name, limits, digest, seconds=limits.conversion_seconds)
     return msgspec.msgpack.decode(answer, type=list[float])
 
@@ -74,7 +74,7 @@ def take_frame(
     side_px: int = 1024,
     digest: str = "",
 ) -> bytes:
-    """Return the frame at this time as PNG. Raises `Unreadable` where there is none."""
+    """Return the frame at this time as PNG. Raise `Unreadable` if there is none."""
     _, picture = _ask(TakeFrame(at_seconds, side_px), data, name, limits, digest)
     if not picture:
         raise Unreadable(f"{name or 'The video'} shows nothing at {time_label(at_seconds)}.", name=name)
@@ -82,7 +82,7 @@ def take_frame(
 
 
 def take_sound(data: bytes, name: str = "", limits: IntakeLimits = IntakeLimits(), digest: str = "") -> bytes:
-    """Return the sound as MP3 in the quality of speech. Raises `Unreadable` where there is none."""
+    """Return the audio as MP3 in speech quality. Raise `Unreadable` if there is none."""
     _, sound = _ask(TakeSound(), data, name, limits, digest, seconds=limits.conversion_seconds)
     if not sound:
         raise Unreadable(f"{name or 'The video'} has no sound.", name=name)
@@ -138,7 +138,7 @@ class VideoFormat(BuiltinFormat):
 
 
 def _words_on_screen(data: bytes, media: Media, limits: IntakeLimits) -> str:
-    """Each line under the time at which it is first seen."""
+    """Return each line of text under the time at which it is first seen."""
     duration = media.duration_seconds or inspect_video(data, media.name, limits).duration_seconds
     times = choose_times(duration, find_scenes(data, media.name, limits, media.digest), _READ_FRAMES)
     seen: set[str] = set()

@@ -1,7 +1,7 @@
-"""What runs inside the video worker (`python -m loom.formats.video.job`): ffprobe and ffmpeg on one clip.
+"""The program of the video worker (`python -m loom.formats.video.job`): ffprobe and ffmpeg on one clip.
 
-The clip is written once to a file without a name, which is gone when the worker is. The programs inherit the worker's
-memory limit and its process group, so they end with it. They may open plain files only, and no playlists.
+The clip is written once to an unnamed file, which disappears with the worker. The programs inherit the worker's memory
+limit and its process group, so they end with it. They may open plain files only, and no playlists.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _FILE_ONLY: Final = (
     "-format_whitelist",
     "mov,matroska,webm,avi,ogg,flv,mpeg,mpegts,asf,mp3,wav,flac,aac,aiff,amr,au",
 )
-"""Playlists and lists of files would make the program open other files or addresses."""
+"""Playlists and lists of files would make the program open other files or URLs."""
 _MOST_OUTPUT_BYTES: Final = 60_000_000
 _MOST_SCENES: Final = 10_000
 _SCENE: Final = 0.3
-"""How much of a picture changes at a cut, by the measure of ffmpeg (0 to 1)."""
+"""The share of an image that changes at a cut, by ffmpeg's measure (0 to 1)."""
 _DECODED_PIXELS: Final = 4_000_000_000
-"""About ten seconds of work. Of clips with more, only key frames are compared: encoders put one at most cuts."""
+"""About ten seconds of work. In longer clips, only key frames are compared: encoders put one at most cuts."""
 _MOST_SOUND_SECONDS: Final = 4 * 3600
 _SPARE_SECONDS: Final = 1.5
-"""A program is ended this long before the worker's own deadline, so that the worker lives on."""
+"""A program is ended this long before the worker's own deadline, so that the worker survives."""
 
 
 class _Clip:
@@ -99,7 +99,7 @@ class _Probed(msgspec.Struct):
 
 
 def _parsed(report: bytes) -> VideoFacts | None:
-    """None where the program found nothing to play, or gave up."""
+    """Return None if the program found nothing to play or failed."""
     try:
         found = msgspec.json.decode(report, type=_Probed)
     except msgspec.DecodeError:
@@ -184,7 +184,7 @@ def _fd() -> int:
 
 
 def _output(command: list[str], seconds: float) -> bytes:
-    """What the program prints; nothing where it fails. Raises `TooLarge` where it takes or prints too much."""
+    """Return the output of a program, empty if it fails. Raise `TooLarge` if it takes too long or prints too much."""
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, pass_fds=(_fd(),)
     ) as process:

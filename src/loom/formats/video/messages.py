@@ -1,4 +1,4 @@
-"""What the video worker is asked, and what it answers."""
+"""The requests and responses of the video worker."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import msgspec
 
 
 class VideoFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Width and height as shown, so after a rotation. `sound_codec` is empty where there is no sound.
+    """Width and height as shown, after a rotation. `sound_codec` is empty if there is no audio.
 
-    `width` is zero where there is sound and no picture.
+    `width` is zero if there is audio and no image.
     """
 
     duration_seconds: float
@@ -22,22 +22,22 @@ class VideoFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProbeVideo(msgspec.Struct, frozen=True, tag="probe"):
-    """Answered with `VideoFacts`, or None where nothing can be played."""
+    """The response is `VideoFacts`, or None if nothing can be played."""
 
 
 class FindScenes(msgspec.Struct, frozen=True, tag="scenes"):
-    """Answered with the seconds at which scenes begin; with none where that takes too long."""
+    """The response is the seconds at which scenes begin; none if that takes too long."""
 
 
 class TakeFrame(msgspec.Struct, frozen=True, tag="frame"):
-    """Answered with a PNG as blob, at most `side_px` long; an empty blob where there is no frame at that time."""
+    """The response is a PNG as blob, at most `side_px` long; an empty blob if there is no frame at that time."""
 
     at_seconds: float
     side_px: int
 
 
 class TakeSound(msgspec.Struct, frozen=True, tag="sound"):
-    """Answered with MP3 in the quality of speech as blob; an empty blob where there is no sound."""
+    """The response is MP3 in speech quality as blob; an empty blob if there is no audio."""
 
 
 VideoJob: TypeAlias = ProbeVideo | FindScenes | TakeFrame | TakeSound

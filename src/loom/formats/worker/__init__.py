@@ -1,7 +1,7 @@
-"""Worker processes: children that run decoders and parsers which may crash, hang or take gigabytes.
+"""Worker processes: children that run decoders and parsers which may crash, hang or use gigabytes.
 
-`pool` holds the parent's side that callers use, `group` the children of one kind, `channel` the messages between parent
-and child, `loop` the child's side, and `program` runs foreign programs within the same bounds.
+`pool` is the parent's side that callers use, `group` the children of one kind, `channel` the messages between parent
+and child, `loop` the child's side, and `program` runs external programs within the same limits.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Messages between a worker process and its parent: a header, a msgpack part, and a blob.
 
-A small blob follows in the stream. A large one is written into a memory file whose descriptor is sent instead, which
-saves both sides from passing megabytes through the buffer of a socket. Where the system has no memory files (they
-are a feature of Linux), every blob follows in the stream.
+A small blob follows in the stream. A large one is written into a memory file whose descriptor is sent instead, so that
+megabytes need not pass through the buffer of a socket. On systems without memory files (a feature of Linux), every blob
+follows in the stream.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class WorkerMessage(NamedTuple):
 
 
 class Oversize(Exception):
-    """The other side announces more than `receive` may take."""
+    """The other side announces more than `receive` accepts."""
 
     def __init__(self, size_bytes: int) -> None:
         super().__init__(size_bytes)
@@ -48,8 +48,8 @@ def send(link: socket.socket, part: bytes, blob: bytes) -> None:
 
 
 def _memory_file(blob: bytes) -> int | None:
-    """Return the descriptor of a file in memory that holds `blob`; None where there can be none (a limit on the size of
-    files counts for it, too)."""
+    """Return the descriptor of a memory file with `blob`, or None if it cannot be created (a limit on file sizes
+    applies to it, too)."""
     if not hasattr(os, "memfd_create"):
         return None
     file = os.memfd_create("loom")
@@ -66,10 +66,10 @@ def _memory_file(blob: bytes) -> int | None:
 def receive(
     link: socket.socket, *, max_bytes: int | None = None, deadline: float | None = None
 ) -> WorkerMessage | None:
-    """Return the next message, or None where the other side has closed the connection before one began.
+    """Return the next message, or None if the other side closed the connection before one began.
 
-    Raises `EOFError` where the message breaks off, `Oversize` where it has more than `max_bytes`, and `TimeoutError`
-    at the `deadline` (of the monotonic clock).
+    Raise `EOFError` if the message is incomplete, `Oversize` if it has more than `max_bytes`, and `TimeoutError` at the
+    `deadline` (of the monotonic clock).
     """
     header, file = _receive_header(link, deadline)
     if header is None:
@@ -90,7 +90,7 @@ def receive(
 
 
 def _receive_header(link: socket.socket, deadline: float | None) -> tuple[bytes | None, int | None]:
-    """The descriptor comes with the first byte of its message."""
+    """Return the header and the descriptor, which arrives with the first byte of its message."""
     _set_timeout(link, deadline)
     first, files, _, _ = socket.recv_fds(link, HEADER.size, 1)
     file = files[0] if files else None
@@ -122,8 +122,8 @@ def _set_timeout(link: socket.socket, deadline: float | None) -> None:
 
 
 def _read_file(file: int, size: int) -> bytes:
-    """Copied, because a child that was taken over could change or shorten what both sides have mapped; and only from a
-    regular file, because reading anything else could block."""
+    """Return a copy, because a compromised child could change or shorten a shared mapping. Read regular files only,
+    because reading anything else could block."""
     if not stat.S_ISREG(os.fstat(file).st_mode):
         raise EOFError
     data = os.pread(file, size, 0)

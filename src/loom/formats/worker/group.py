@@ -1,9 +1,9 @@
 """The worker processes of one kind, seen from the parent.
 
 A `WorkerGroup` keeps a few children that run the same module. Calls come from any thread; each borrows a child, so that
-one child serves one job at a time. A child that dies, overruns its deadline or fills its memory is ended and replaced,
-and only its job fails, with a typed error. A child that had done other jobs before may have died of what they left
-behind, so its job is tried once more in a new one.
+one child serves one job at a time. A child that dies, exceeds its deadline or fills its memory is ended and replaced,
+and only its job fails, with a typed error. If a child had done other jobs before, they may have caused its failure, so
+its job is retried once in a new child.
 
 Children end with their parent: they read end-of-file when its socket closes, and an alarm ends one that is stuck in a
 job. (PR_SET_PDEATHSIG would end them with the *thread* that started them, which in a pool is not the parent.)
@@ -41,7 +41,7 @@ _ALLOCATOR: Final = {
     "MALLOC_MMAP_THRESHOLD_": "33554432",
     "MALLOC_TRIM_THRESHOLD_": "67108864",
 }
-"""Few arenas keep the address space within its limit; kept buffers save a sixth of the time of drawing pages."""
+"""Few arenas keep the address space within its limit; kept buffers save a sixth of the time of rendering pages."""
 _ERRORS: Final[dict[str, type[MediaError]]] = {
     error.code: error for error in (Unreadable, Unsupported, TooLarge, Encrypted)
 }
@@ -49,12 +49,12 @@ _log = logging.getLogger("loom.formats")
 
 
 def environment() -> dict[str, str]:
-    """Return the variables that a child process gets: never a key or a token of ours."""
+    """Return the environment variables of a child process: never an API key or a token."""
     return {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
 
 
 class WorkerKind(msgspec.Struct, frozen=True):
-    """Up to `size` children that run `python -m module`; each may take `memory_share` times `worker_memory_bytes`."""
+    """Up to `size` children that run `python -m module`; each may use `memory_share` times `worker_memory_bytes`."""
 
     module: str
     size: int = 1
@@ -62,7 +62,7 @@ class WorkerKind(msgspec.Struct, frozen=True):
 
 
 class _Lost(Exception):
-    """The child is gone or of no use; `error` and `sentence` are what the caller gets."""
+    """The child has died or is unusable; `error` and `sentence` describe it to the caller."""
 
     def __init__(self, error: type[MediaError], sentence: str, *, is_retryable: bool) -> None:
         super().__init__(sentence)
@@ -72,8 +72,6 @@ class _Lost(Exception):
 
 
 class WorkerGroup:
-    """The children of one kind."""
-
     def __init__(self, kind: WorkerKind) -> None:
         self._kind = kind
         self._reset()
@@ -83,8 +81,8 @@ class WorkerGroup:
     ) -> tuple[msgspec.Raw, bytes]:
         """Run a msgpack `job` on `document` and return its result (msgpack) and its blob.
 
-        A child that holds the document of this `digest` is not sent it again; without a digest it always is. Raises a
-        `MediaError` that names `name`.
+        The document is not sent to a child that already has the document of this `digest`; without a digest it always
+        is. Raise a `MediaError` that contains `name`.
         """
         task = Task(
             digest=digest,
@@ -110,13 +108,13 @@ class WorkerGroup:
             with self._lock:
                 if self._all:
                     return
-            with contextlib.suppress(_Lost):  # the first job says it, with the name of its document
+            with contextlib.suppress(_Lost):  # the first job reports it, with the name of its document
                 child = self._start()
                 with self._lock:
                     self._idle.append(child)
 
     def close(self) -> None:
-        """End every child for good. A job that one of them is running fails, and its caller clears up after it."""
+        """End every child for good. A running job fails, and its caller cleans up."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []
@@ -132,7 +130,7 @@ class WorkerGroup:
             return tuple(child.pid for child in self._all)
 
     def forget(self) -> None:
-        """In a fork: a child process must neither talk to the children of its parent nor end them."""
+        """Release the children in a fork: it must neither communicate with the children of its parent nor end them."""
         for child in self._all:
             child.disown()
         self._reset()
@@ -160,7 +158,7 @@ class WorkerGroup:
         return self._ask(self._start(), task, document)
 
     def _take(self, digest: str) -> _Child | None:
-        """Return an idle child, best the one that holds the document."""
+        """Return an idle child, preferably one that has the document."""
         with self._lock:
             for child in self._idle:
                 if digest in child.held:
@@ -194,7 +192,9 @@ class WorkerGroup:
                     return answer.result, blob
                 case JobFailed():
                     keep = not answer.recycle
-                    if answer.trace:  # for us; the caller gets the sentence, and a terminal must not show it
+                    if (
+                        answer.trace
+                    ):  # for developers; the caller gets the sentence, and a terminal must not show the trace
                         _log.debug("a worker of %s failed: %s", self._kind.module, answer.trace)
                     if answer.is_retryable:
                         raise _Lost(_ERRORS[answer.code], answer.sentence, is_retryable=True)
@@ -245,7 +245,8 @@ class _Child:
         return self._process.pid
 
     def ask(self, task: Task, document: bytes) -> tuple[WorkerAnswer, bytes]:
-        """Raises `TimeoutError` at the deadline and `_Lost` when the child is gone; the caller then drops it."""
+        """Return the response. Raise `TimeoutError` at the deadline and `_Lost` if the child has died; the caller then
+        drops it."""
         deadline = time.monotonic() + task.seconds
         is_held = bool(task.digest) and task.digest in self.held
         try:
@@ -272,11 +273,11 @@ class _Child:
 
     def kill(self) -> None:
         if self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):  # it has ended by itself just now
+            with contextlib.suppress(ProcessLookupError):  # it has ended by itself
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def disown(self) -> None:
-        """In a fork: let go of the socket and forget a process that is not ours to wait for."""
+        """Release the socket and the process in a fork, which may not wait for it."""
         self._link.close()
         self._process.returncode = 0
 
@@ -308,7 +309,7 @@ def _shut_down() -> _Lost:
 
 
 def _crash_error(returncode: int | None, task: Task) -> _Lost:
-    """Libraries in C++ and Rust end the process with an abort or a trap when they get no memory."""
+    """Return the error for a dead child. C++ and Rust libraries abort or trap if they get no memory."""
     if returncode is not None and -returncode in (signal.SIGTRAP, signal.SIGABRT, signal.SIGILL):
         sentence = f"needs more than {task.memory_bytes / 1e9:.1f} GB of memory, or is damaged"
         return _Lost(TooLarge, sentence, is_retryable=True)

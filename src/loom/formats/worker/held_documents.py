@@ -1,4 +1,4 @@
-"""Documents that a worker keeps open between jobs, so that a file is parsed once and not once for each question."""
+"""Documents that a worker keeps open between jobs, so that a file is parsed once and not once per job."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ MAX_BYTES: Final = 64_000_000
 
 
 class HeldDocuments(Generic[D]):
-    """The last documents by digest, the least recently used one dropped first.
+    """The last documents by digest; the least recently used one is dropped first.
 
     `open_document` parses the bytes of a task. `close` is called with a document that is dropped. Together they were
-    parsed from at most `max_bytes`; a larger one is held alone.
+    parsed from at most `max_bytes`; a larger one is kept alone.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class HeldDocuments(Generic[D]):
         self._held: OrderedDict[str, tuple[D, int, IntakeLimits]] = OrderedDict()
 
     def get(self, task: Task, data: bytes | None) -> D | None:
-        """Return the document of `task`; None where it must be sent first.
+        """Return the document of `task`, or None if it must be sent first.
 
         A document that was opened under other limits is opened again: those of this task may refuse it.
         """

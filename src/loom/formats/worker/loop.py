@@ -1,7 +1,7 @@
-"""The child's side of a worker process: read a job, run it within its bounds, answer, again.
+"""The child's side of a worker process: read a job, run it within its limits, respond, repeat.
 
-Parsers written in C crash, hang and take gigabytes on hostile files, so they live in a child (see `pool`). The blob of
-a message is the document on the way in and derived bytes on the way out.
+Parsers written in C crash, hang and use gigabytes on hostile files, so they run in a child (see `pool`). The blob of a
+message is the document in a request and derived bytes in a response.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from loom.formats.facts import IntakeLimits
 from loom.formats.worker.channel import receive, send
 
 SUICIDE_SECONDS: Final = 1.0
-"""The child ends by itself this long after the deadline, in case its parent is gone and cannot end it."""
+"""The child ends itself this long after the deadline, in case its parent has died and cannot end it."""
 
 
 KEPT_BYTES: Final = 200_000_000
 
 
 class Task(msgspec.Struct, frozen=True):
-    """One job for a child. The document comes as the blob unless the child should still hold it by its digest."""
+    """One job for a child. The document is the blob unless the child should still have it by its digest."""
 
     digest: str
     limits: IntakeLimits
@@ -41,11 +41,11 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class WorkerReady(msgspec.Struct, frozen=True, tag="ready"):
-    """The child has loaded its libraries: the clock of the first job may start."""
+    """The child has loaded its libraries: the deadline of the first job may start."""
 
 
 class JobDone(msgspec.Struct, frozen=True, tag="done"):
-    """`recycle`: the child holds on to so much memory that the next job deserves another one."""
+    """`recycle` means that the child keeps so much memory that the next job should use another one."""
 
     result: msgspec.Raw
     recycle: bool
@@ -54,7 +54,7 @@ class JobDone(msgspec.Struct, frozen=True, tag="done"):
 class JobFailed(msgspec.Struct, frozen=True, tag="failed"):
     """`code` is the code of a `MediaError`; `sentence` follows the name of the document.
 
-    `is_retryable`: what earlier jobs left behind in this child may be the cause.
+    `is_retryable` means that earlier jobs of this child may be the cause.
     """
 
     code: str
@@ -66,16 +66,16 @@ class JobFailed(msgspec.Struct, frozen=True, tag="failed"):
 
 
 class DocumentMissing(msgspec.Struct, frozen=True, tag="missing"):
-    """The child does not hold the document any more."""
+    """The child no longer has the document."""
 
 
 WorkerAnswer: TypeAlias = WorkerReady | JobDone | JobFailed | DocumentMissing
 RunJob: TypeAlias = Callable[[Task, bytes | None], tuple[bytes, bytes] | None]
-"""Runs a job on a document and returns (msgpack result, blob), or None when it does not hold the document."""
+"""Runs a job on a document and returns (msgpack result, blob), or None if it does not have the document."""
 
 
 def serve(run: RunJob) -> None:
-    """Answer jobs on the socket whose number is the first argument, until the other side closes it."""
+    """Run jobs from the socket whose number is the first argument, until the other side closes it."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with socket.socket(fileno=int(sys.argv[1])) as link:
         _send(link, WorkerReady(), b"")
@@ -94,7 +94,7 @@ def serve(run: RunJob) -> None:
 
 
 def _set_bounds(task: Task) -> None:
-    """SIGALRM keeps its default action, so that the kernel ends even a loop inside a C library."""
+    """Set the limits. SIGALRM keeps its default action, so that the kernel ends even a loop inside a C library."""
     if sys.platform == "linux":
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
         soft = task.memory_bytes if hard == resource.RLIM_INFINITY else min(task.memory_bytes, hard)
@@ -114,7 +114,7 @@ def _answer(run: RunJob, task: Task, document: bytes | None) -> tuple[WorkerAnsw
         return JobFailed(code=TooLarge.code, sentence=sentence, is_retryable=True), b""
     except MediaError as error:
         return JobFailed(code=error.code, sentence=error.message, hint=error.hint, recycle=_holds_too_much(task)), b""
-    except Exception as error:  # noqa: BLE001 - what a foreign parser raises on a hostile file is not known beforehand
+    except Exception as error:  # noqa: BLE001 - the exceptions of a third-party parser on a hostile file are unknown
         sentence = f"could not be read ({type(error).__name__})"
         trace = traceback.format_exc(limit=-8)
         return JobFailed(code=Unreadable.code, sentence=sentence, is_retryable=True, trace=trace), b""
@@ -125,11 +125,11 @@ def _holds_too_much(task: Task) -> bool:
 
 
 def _release_memory() -> None:
-    """Give freed memory back to the system. It is kept for the next job up to a size, because that is faster."""
+    """Return freed memory to the system. Up to `KEPT_BYTES` it is kept for the next job, because that is faster."""
     if sys.platform == "linux" and _resident_bytes() > KEPT_BYTES:
         import ctypes
 
-        with contextlib.suppress(AttributeError, OSError):  # another C library than glibc, which has its own ways
+        with contextlib.suppress(AttributeError, OSError):  # a C library other than glibc
             ctypes.CDLL(None).malloc_trim(0)
 
 

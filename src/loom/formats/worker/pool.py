@@ -1,8 +1,8 @@
 """The pool of worker processes that runtimes own.
 
 A `WorkerPool` starts children when a job first needs them, keeps them warm, and ends all of them in `close`. The
-functions of `formats` use the pool that is current: the one that `WorkerPool.use` has set for the running context, else
-the pool of the process. Every open runtime holds that one (`hold_pool`); its children end with the last runtime.
+functions of `formats` use the current pool: the one that `WorkerPool.use` has set for the running context, else the
+pool of the process. Every open runtime holds that one (`hold_pool`); its children end with the last runtime.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class PoolResource(Protocol):
-    """What lives as long as a pool: `close` ends it, `forget` lets go of it in a fork."""
+    """An object that lives as long as a pool: `close` ends it, `forget` releases it in a fork."""
 
     def close(self) -> None: ...
     def forget(self) -> None: ...
@@ -55,7 +55,7 @@ class WorkerPool:
         _pools.add(self)
 
     def group(self, kind: WorkerKind) -> WorkerGroup:
-        """Return the children of this kind; none is started yet. Raises `Unreadable` when the pool is closed."""
+        """Return the children of this kind; none is started yet. Raise `Unreadable` if the pool is closed."""
         with self._lock:
             if self._is_closed:
                 raise Unreadable("The file was not read: the worker processes have been shut down.")
@@ -79,7 +79,8 @@ class WorkerPool:
         return self.group(kind).call(job, document, digest=digest, name=name, limits=limits, seconds=seconds)
 
     def keep(self, kind: type[R]) -> R:
-        """Return the object of this class that lives with the pool; it is made at the first call and closed with it."""
+        """Return the object of this class that lives with the pool; it is created at the first call and closed with the
+        pool."""
         with self._lock:
             if self._is_closed:
                 raise Unreadable("The file was not read: the worker processes have been shut down.")
@@ -93,9 +94,9 @@ class WorkerPool:
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run blocking `work` in a thread of this pool, with this pool as the current one.
 
-        A hundred pictures wait for one another here, and not in the threads that the rest of the program needs.
+        A hundred images wait for one another here, and not in the threads that the rest of the program needs.
         """
-        import asyncio  # children import this module too, and start sooner without it
+        import asyncio  # imported late: children import this module too, and start faster without it
 
         context = contextvars.copy_context()
         context.run(_current.set, self)
@@ -145,7 +146,7 @@ class WorkerPool:
         self._is_closed = False
 
     def forget(self) -> None:
-        """In a fork: let go of the parent's children without ending them."""
+        """Release the parent's children in a fork without ending them."""
         for held in (*self._groups.values(), *self._resources.values()):
             held.forget()
         self._reset()

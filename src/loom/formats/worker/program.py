@@ -1,4 +1,4 @@
-"""Run a program that we did not write on bytes that we do not trust: bounded in time, memory and what it knows."""
+"""Run an external program on untrusted bytes, with limits of time, memory and environment."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _GONE_SECONDS: Final = 2.0
 def run_program(
     command: list[str], *, folder: Path, memory_bytes: int, seconds: float, output: Path | None = None
 ) -> int:
-    """Run a program and return its exit code; what it prints goes to `output`.
+    """Run a program and return its exit code; its output is written to `output`.
 
-    Raises TimeoutError when it takes too long; nothing that it started is left in either case.
+    Raise TimeoutError if it takes too long; no process that it started is left in either case.
     """
     limits = [str(memory_bytes // 1024), str(int(seconds) + 5)]
     printed = output.open("wb") if output is not None else subprocess.DEVNULL
@@ -46,8 +46,8 @@ def run_program(
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process with everything in its group, and wait until all of it is gone."""
-    with contextlib.suppress(ProcessLookupError):  # the usual case: all of it has ended
+    """Kill a process with everything in its group, and wait until all of it has ended."""
+    with contextlib.suppress(ProcessLookupError):  # the usual case: everything has ended already
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         until = time.monotonic() + _GONE_SECONDS

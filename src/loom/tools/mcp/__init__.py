@@ -1,7 +1,8 @@
-"""MCP: tools, resources and prompts of servers that speak the Model Context Protocol, through the official SDK.
+"""MCP: tools, resources and prompts of servers that use the Model Context Protocol, through the official SDK.
 
-`servers` keeps the servers and their tools, `connection` holds one connection (`stdio` or HTTP, with `oauth`),
-`questions` answers what servers ask, `content` turns answers into blocks. `serve` is the other direction.
+`servers` manages the servers and their tools, `connection` is one connection (`stdio` or HTTP, with `oauth`),
+`questions` handles requests of servers, `content` converts responses to blocks. `serve` is the other direction: Loom as
+a server.
 """
 
 from loom.tools.mcp.servers import McpServers, ServerStatus

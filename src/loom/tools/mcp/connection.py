@@ -1,5 +1,5 @@
-"""One live connection to an MCP server. A task of its own owns the SDK's client from beginning to end, so that no
-cancelled turn can reach into it; calls run in the tasks of their callers."""
+"""One live connection to an MCP server. A separate task owns the SDK's client from beginning to end, so that a
+cancelled turn cannot damage it; calls run in the tasks of their callers."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ RELIST_PAUSE_SECONDS: Final = 0.2
 MAX_WORDS: Final = 500
 CONNECT_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 3600.0
-"""A stream of events may be silent for long; calls have a deadline of their own."""
+"""A stream of events may be silent for long; calls have their own deadlines."""
 REFUSALS: Final = (401, 403)
 _END_WORDS: Final = ("Connection closed", "SSE stream", "Session terminated")
-"""How the SDK begins its errors for a stream that broke off and a session that was forgotten."""
+"""The beginnings of the SDK's errors for a stream that broke and a session that the server dropped."""
 
 T = TypeVar("T")
 
 
 class ServerGone(LoomError):
-    """The connection is over; the next call may open a new one."""
+    """The connection has ended; the next call may open a new one."""
 
     code = "tool.server_gone"
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server offers."""
+    """The tools and prompts of a server, and whether it has resources."""
 
     tools: tuple[Tool, ...] = ()
     prompts: tuple[Prompt, ...] = ()
@@ -58,7 +58,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class McpConnection:
-    """Opened once; a server that is gone gets a new one. `login` replaces what is stored of earlier logins."""
+    """Opened once; a server that is gone gets a new connection. `login` replaces the stored logins."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class McpConnection:
         self._stop = asyncio.Event()
         self._changed = asyncio.Event()
         self._refusal = 0
-        """The last HTTP status, if it was a refusal: the SDK tells it apart from other errors by no word."""
+        """The last HTTP status if it is one of `REFUSALS`, else 0: the SDK's errors do not contain it."""
         self._child = ChildServer(spec, tail, on_end=self._stop.set, sandbox=sandbox) if spec.command else None
         self._owner: asyncio.Task[None] | None = None
         self._client: Client | None = None
@@ -94,7 +94,7 @@ class McpConnection:
         return self._child.process.pid if self._child is not None and self._child.process is not None else None
 
     async def open(self) -> None:
-        """Return when the server has listed its tools; raise ServerGone if it does not."""
+        """Return when the server has listed its tools. Raise ServerGone if it does not."""
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._owner = asyncio.create_task(self._own(opened), name=f"mcp {self._spec.name}")
         try:
@@ -115,7 +115,7 @@ class McpConnection:
             await asyncio.wait([self._owner], timeout=CLOSE_SECONDS)
 
     async def ask(self, run: Callable[[Client], Awaitable[T]]) -> T:
-        """Run a request. MCPError is the server's refusal, ServerGone the end of the connection."""
+        """Run a request. Raise MCPError if the server refuses it, ServerGone if the connection has ended."""
         client = self._client
         if client is None or self._owner is None or self.why_ended:
             raise ServerGone(self.why_ended or "it is not connected")
@@ -129,10 +129,10 @@ class McpConnection:
             raise ServerGone(self.why_ended or self._describe(error)) from None
 
     async def relist(self) -> None:
-        """Ask for the lists again; also the way to find out whether a silent server still answers."""
+        """Request the lists again. This is also the test whether a silent server still responds."""
         await self.ask(self._list)
 
-    # The owner's task ------------------------------------------------------------------------------------------------
+    # The owner's task -------------------------------------------------------------------------------------------------
 
     async def _own(self, opened: asyncio.Future[None]) -> None:
         try:
@@ -147,7 +147,7 @@ class McpConnection:
                     for watcher in watchers:
                         watcher.cancel()
                     await asyncio.wait(watchers)
-        except Exception as error:  # noqa: BLE001  the SDK and the server are foreign code: whatever they raise ends this
+        except Exception as error:  # noqa: BLE001  the SDK and the server may raise anything: it ends the connection
             self.why_ended = self.why_ended or self._describe(error)
         finally:
             self._client = None
@@ -157,12 +157,12 @@ class McpConnection:
 
     @asynccontextmanager
     async def _connect(self) -> AsyncGenerator[Client]:
-        await asyncio.to_thread(importlib.import_module, "mcp")  # a second of work that must not stop the loop
+        await asyncio.to_thread(importlib.import_module, "mcp")  # a second of work that must not block the loop
         import mcp_types as types
         from mcp import Client
         from mcp.client.streamable_http import streamable_http_client
 
-        for name in ("mcp", "client"):  # without a handler, the SDK's warnings would go to the terminal
+        for name in ("mcp", "client"):  # without a handler, the SDK's warnings would be written to the terminal
             if not (logger := logging.getLogger(name)).handlers:
                 logger.addHandler(logging.NullHandler())
         options: dict[str, Any] = {
@@ -216,7 +216,7 @@ class McpConnection:
             self._changed.set()
 
     async def _watch(self, client: Client) -> None:
-        """List again after changes, a few times a second at most."""
+        """List again after changes, at most a few times a second."""
         from mcp import MCPError
         from pydantic import ValidationError
 
@@ -230,7 +230,7 @@ class McpConnection:
                     self._stop.set()
 
     async def _subscribe(self, client: Client) -> None:
-        """Newer servers announce changes to subscribers only."""
+        """Subscribe to changes: newer servers announce them to subscribers only."""
         from mcp import MCPError
         from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
@@ -247,8 +247,8 @@ class McpConnection:
             return  # the next connection subscribes again
 
     def _is_end(self, error: BaseException) -> bool:
-        """Return whether this connection will answer nothing any more. Servers use the SDK's error code for it, too, so
-        over HTTP the words decide."""
+        """Return whether this connection will not respond any more. Servers use the SDK's error code for other errors,
+        too, so over HTTP the message decides."""
         from mcp import MCPError
 
         if self._child is not None:
@@ -256,7 +256,7 @@ class McpConnection:
         return isinstance(error, MCPError) and error.message.startswith(_END_WORDS)
 
     def _describe(self, error: BaseException) -> str:
-        """Return what went wrong, without the addresses and secrets that foreign errors may print."""
+        """Return a description of an error, without the URLs and secrets that third-party errors may contain."""
         import httpx2
         from mcp import MCPError
         from pydantic import ValidationError
@@ -287,14 +287,14 @@ class McpConnection:
 
 
 def shorten(text: str) -> str:
-    """Return the words of a server as one line of limited length."""
+    """Return a server's text as one line of limited length."""
     line = " ".join(clean_text(text).split())
     return line if len(line) <= MAX_WORDS else f"{line[:MAX_WORDS]}…"
 
 
 def http_client(spec: ServerSpec, on_status: Callable[[int], None], auth: httpx2.Auth | None) -> httpx2.AsyncClient:
-    """Return the client of a server that runs elsewhere. Answers come uncompressed and are counted as they arrive; the
-    SDK limits streams of events event by event."""
+    """Return the client of a remote server. Responses are uncompressed and are counted as they arrive; the SDK limits
+    streams of events event by event."""
     import httpx2
 
     class CappedStream(httpx2.AsyncByteStream):

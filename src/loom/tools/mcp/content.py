@@ -1,6 +1,5 @@
-"""Answers of a server as blocks. Bytes are decoded within a budget and go through intake like any file: their bytes
-decide what they are, not the server. Links are named, never followed, and no path in them is ever read.
-"""
+"""Responses of a server as blocks. Bytes are decoded within a budget and pass intake like any file: their content
+determines their type, not the server. Links are listed, never followed, and no path in them is ever read."""
 
 from __future__ import annotations
 
@@ -38,7 +37,8 @@ class AttachBytes(Protocol):
 
 
 async def result_of(answer: CallToolResult, attach: AttachBytes, server: str) -> ToolResult:
-    """Return the result of a call. What cannot be shown is described; nothing that a server sends raises."""
+    """Return the result of a call. Content that cannot be shown is described; nothing that a server sends raises an
+    error."""
     unpacking = _Unpacking(attach, server)
     await unpacking.add_all(answer.content)
     data = await unpacking.add_structured(answer.structured_content)
@@ -48,7 +48,7 @@ async def result_of(answer: CallToolResult, attach: AttachBytes, server: str) ->
 
 
 async def blocks_of_items(items: Sequence[Any], attach: AttachBytes, server: str) -> list[ContentBlock]:
-    """Return the blocks for contents, or for the contents of resources; never none."""
+    """Return the blocks for contents, or for the contents of resources; at least one."""
     unpacking = _Unpacking(attach, server)
     await unpacking.add_all(items)
     if not unpacking.blocks:
@@ -57,7 +57,7 @@ async def blocks_of_items(items: Sequence[Any], attach: AttachBytes, server: str
 
 
 class _Unpacking:
-    """One answer, item by item, within one budget of bytes."""
+    """Converts one response, item by item, within one budget of bytes."""
 
     def __init__(self, attach: AttachBytes, server: str) -> None:
         self.blocks: list[ContentBlock] = []
@@ -66,7 +66,7 @@ class _Unpacking:
         self._bytes_left = MAX_BYTES
         self._is_structured = False
         self._shown: set[str] = set()
-        """Digests of what was attached: content and structured content often hold the same."""
+        """The digests of attached bytes: content and structured content are often the same."""
 
     def say(self, text: str) -> None:
         text = clean_text(text)
@@ -96,7 +96,7 @@ class _Unpacking:
                 self.say(f"[{str(other)[:_MAX_KIND]}: not shown]")
 
     async def add_structured(self, value: Any) -> Any:
-        """What interfaces get as data. If no text says the same, the model gets it as JSON."""
+        """Return the data for interfaces. If there is no text, the model gets the data as JSON."""
         if value is None:
             return None
         self._is_structured = True
@@ -108,7 +108,7 @@ class _Unpacking:
         return plain if len(written) <= MAX_DATA_BYTES else None
 
     async def _text(self, text: str) -> None:
-        """Pictures hide in text too: as `data:` URLs, and as base64 in JSON."""
+        """Add a text, with the images that it may contain as `data:` URLs or as base64 in JSON."""
         if not may_hold_bytes(text):
             return self.say(text)
         try:
@@ -184,7 +184,7 @@ def _link(item: ResourceLink) -> str:
 
 
 def _last_part(uri: str) -> str:
-    """A name for people; it is never opened."""
+    """Return a display name; it is never opened."""
     try:
         return clean_text(unquote(urlsplit(uri).path).rstrip("/").rpartition("/")[2])[:200]
     except ValueError:

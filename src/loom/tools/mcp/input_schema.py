@@ -20,9 +20,9 @@ _MAX_VALUES: Final = 5_000
 _MAX_REFERENCES: Final = 16
 _DROPPED: Final = ("$schema", "$id", "$defs", "definitions", "$ref", "$dynamicRef", "$dynamicAnchor", "$anchor")
 _NAMED: Final = ("properties", "patternProperties", "dependentSchemas")
-"""Below these, keys are names that the server chose, whatever they look like."""
+"""Below these keys, keys are names that the server chose, even if they look like keywords."""
 _DATA: Final = ("default", "examples", "enum", "const")
-"""Below these, nothing is a schema."""
+"""Below these keys, nothing is a schema."""
 _EITHER: Final = ("anyOf", "oneOf")
 _NOT_AT_ROOT: Final = (
     *("allOf", *_EITHER, "not", "enum", "const", "if", "then", "else"),
@@ -72,8 +72,8 @@ class InputSchema(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def form_of(schema: dict[str, Any]) -> InputSchema:
-    """Local references are put in place: some platforms follow none. What refers to itself is cut where it repeats; a
-    schema that is too large says only that it takes an object. The server checks its input anyway."""
+    """Convert a server's schema. Local references are inlined: some platforms do not resolve them. Recursive parts are
+    cut off; a schema that is too large becomes a plain object. The server checks its input anyway."""
     plain = cast("dict[str, Any]", sanitize_json(schema))
     try:
         found = cast("dict[str, Any]", _inline(plain))
@@ -85,7 +85,7 @@ def form_of(schema: dict[str, Any]) -> InputSchema:
 
 
 def flatten_root(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema whose root is one plain object, as platforms want it; the same one where it is."""
+    """Return a schema whose root is one plain object, as platforms require; unchanged if it already is."""
     if schema.get("type") == "object" and not schema.keys() & {*_NOT_AT_ROOT, "$ref"}:
         return schema
     return form_of(schema).told
@@ -95,8 +95,8 @@ def flatten_root(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _inline(root: dict[str, Any]) -> Any:
-    """Put what `#/$defs/…` names in its place. Other references are not followed: nothing is fetched. Raise
-    RecursionError if the schema grows beyond use."""
+    """Inline the targets of `#/$defs/…`. Other references are not resolved: nothing is fetched. Raise RecursionError if
+    the schema becomes too large."""
     seen = itertools.count()
 
     def inline(value: Any, following: tuple[str, ...]) -> Any:
@@ -136,7 +136,8 @@ def _target(root: dict[str, Any], reference: str) -> dict[str, Any]:
 
 
 def _flat(schema: dict[str, Any]) -> dict[str, Any]:
-    """One object that takes whatever the schema takes: at the root no platform wants alternatives."""
+    """Return one object that accepts everything that the schema accepts: platforms accept no alternatives at the
+    root."""
     found = {key: value for key, value in schema.items() if key not in _NOT_AT_ROOT}
     found |= {"properties": _properties(schema)}
     if "required" in schema:
@@ -153,8 +154,8 @@ def _flat(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _either(options: list[dict[str, Any]], known: dict[str, Any]) -> dict[str, Any]:
-    """What holds whichever option is meant. What only some of them say of an argument says nothing of it where the
-    others are meant, so it is left out where more is `known`."""
+    """Return the constraints that hold for every option. Constraints that only some options have for an argument do not
+    apply to the others, so they are left out if the argument is in `known`."""
     said: dict[str, list[Any]] = {}
     for option in options:
         for name, facts in _properties(option).items():
@@ -170,7 +171,7 @@ def _either(options: list[dict[str, Any]], known: dict[str, Any]) -> dict[str, A
 
 
 def _merge_schemas(one: Any, other: Any) -> Any:
-    """A schema of what both say; where they differ, of what `one` says. No name is lost."""
+    """Return a schema with the constraints of both; `one` wins where they differ. No name is lost."""
     if not isinstance(one, dict) or not isinstance(other, dict):
         return cast("Any", other if one is True else one)
     first, second = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
@@ -189,7 +190,7 @@ def _merge_schemas(one: Any, other: Any) -> Any:
 
 
 def _branches(schema: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    """Those that arguments, which are an object, can meet."""
+    """Return the branches that an object (arguments always are one) can match."""
     found: Any = schema.get(key)
     branches: list[dict[str, Any]] = []
     for branch in cast("list[Any]", found) if isinstance(found, list) else []:
@@ -212,7 +213,7 @@ def _required_names(schema: dict[str, Any]) -> list[str]:
 
 
 def _is_closed(schema: dict[str, Any]) -> bool:
-    """Whether it takes the arguments that it names and no others."""
+    """Return whether the schema accepts only the arguments that it lists."""
     return schema.get("additionalProperties") is False and not schema.get("patternProperties")
 
 
@@ -220,7 +221,8 @@ def _is_closed(schema: dict[str, Any]) -> bool:
 
 
 def _wrong(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
-    """What is missing or of another kind. Of alternatives one must do; that only one may is not looked at."""
+    """Return the arguments that are missing or of a wrong type. At least one alternative must match; whether several do
+    is not checked."""
     wrong = [f"{key} is missing" for key in _required_names(schema) if key not in arguments]
     for key, facts in _properties(schema).items():
         kinds = _kinds(facts)
@@ -236,7 +238,7 @@ def _wrong(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
 
 
 def _kinds(facts: Any) -> list[str]:
-    """The JSON types that a schema names; empty where it says nothing simple."""
+    """Return the JSON types of a schema; empty if it has no simple type."""
     kind: Any = cast("dict[str, Any]", facts).get("type") if isinstance(facts, dict) else None
     kinds = cast("list[Any]", kind) if isinstance(kind, list) else [kind]
     return kinds if all(isinstance(item, str) and item in _KINDS for item in kinds) else []

@@ -1,5 +1,5 @@
 """Logins at servers that use OAuth: authorisation code with PKCE and dynamic registration, by the SDK. The tokens are
-kept in a file of their own that only the user can read."""
+stored in a separate file that only the user can read."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _PAGE: Final = b"<!doctype html><meta charset=utf-8><title>Loom</title><p>%b You
 
 
 class StoredLogin(msgspec.Struct, omit_defaults=True):
-    """What is kept of a login, for one server at one address."""
+    """The stored data of a login, for one server at one URL."""
 
     url: str
     tokens: dict[str, Any] = {}
     expires_at: float = 0.0
     client: dict[str, Any] = {}
     metadata: dict[str, Any] = {}
-    """Of the authorisation server: where tokens are refreshed."""
+    """The metadata of the authorisation server, with the URL to refresh tokens."""
 
 
 class TokenFile:
@@ -110,7 +110,7 @@ def _provider(
 
     class Login(OAuthClientProvider):
         async def _initialize(self) -> None:
-            """Restore also what the SDK does not: when the token expires, and where it is refreshed."""
+            """Restore also data that the SDK does not: the expiry of the token, and the URL to refresh it."""
             await super()._initialize()
             if self.context.current_tokens is not None:
                 self.context.update_token_expiry(self.context.current_tokens)
@@ -126,13 +126,13 @@ def _provider(
         client_name="Loom",
         redirect_uris=[AnyUrl(redirect_uri)],
         grant_types=["authorization_code", "refresh_token"],
-        token_endpoint_auth_method="none",  # noqa: S106  a public client: PKCE stands for the secret
+        token_endpoint_auth_method="none",  # noqa: S106  a public client: PKCE replaces the secret
     )
     return Login(spec.url, metadata, storage, redirect_handler=redirect, callback_handler=callback)
 
 
 def stored_login(spec: ServerSpec, file: TokenFile | None) -> httpx2.Auth | None:
-    """Return what authorises requests by an earlier login; None if there is none."""
+    """Return the authorisation of requests by a stored login, or None if there is none."""
     if file is None or not (storage := _Storage(spec, file)).login.tokens:
         return None
 
@@ -144,7 +144,7 @@ def stored_login(spec: ServerSpec, file: TokenFile | None) -> httpx2.Auth | None
 
 
 class LoginListener:
-    """The local address to which the authorisation server sends the browser back."""
+    """The local URL to which the authorisation server redirects the browser."""
 
     def __init__(self) -> None:
         self.uri = ""
@@ -161,7 +161,7 @@ class LoginListener:
             self._server.close()
 
     async def wait(self) -> AuthorizationCodeResult:
-        """Return the code; raise ToolError if the login was refused or nothing came in time."""
+        """Return the code. Raise ToolError if the login was refused or timed out."""
         from mcp.shared.auth import AuthorizationCodeResult
 
         try:
@@ -193,7 +193,8 @@ class LoginListener:
 def login_auth(
     spec: ServerSpec, file: TokenFile, listener: LoginListener, open_page: Callable[[str], Awaitable[None]]
 ) -> httpx2.Auth:
-    """Return what logs in anew with the first request: `open_page` gets the address where the user agrees."""
+    """Return an authorisation that logs in again with the first request: `open_page` gets the URL where the user
+    agrees."""
     storage = _Storage(spec, file)
-    storage.login = StoredLogin(url=spec.url)  # a new registration: the local address has another port each time
+    storage.login = StoredLogin(url=spec.url)  # a new registration: the local URL has another port each time
     return _provider(spec, storage, listener.uri, open_page, listener.wait)

@@ -18,7 +18,7 @@ _KEPT: Final = ("command", "args", "env", "url", "headers")
 
 
 def foreign_files(home: Path) -> tuple[Path, ...]:
-    """Return where these programs keep their servers on Linux and macOS."""
+    """Return the files in which these programs store their servers on Linux and macOS."""
     support = home / "Library" / "Application Support"
     return (
         home / ".config" / "Claude" / "claude_desktop_config.json",
@@ -31,8 +31,8 @@ def foreign_files(home: Path) -> tuple[Path, ...]:
 
 
 def foreign_servers(file: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Return the servers of a file in our own form, and a sentence for each that cannot be used. Raise ConfigError if
-    the file cannot be read or is not such a file."""
+    """Return the servers of a file in Loom's form, and a sentence for each that cannot be used. Raise ConfigError if
+    the file cannot be read or has another format."""
     try:
         with file.open("rb") as stream:
             raw = stream.read(MAX_FILE_BYTES).decode("utf-8-sig")
@@ -60,7 +60,7 @@ def foreign_servers(file: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
 
 
 def _convert(written: Any) -> dict[str, Any]:
-    """Return one server in our own form; variables are referred to as `{env:NAME}`."""
+    """Return one server in Loom's form; variables become `{env:NAME}`."""
     if not isinstance(written, dict):
         raise ConfigError("its entry is not an object")
     entry = cast("dict[str, Any]", written)

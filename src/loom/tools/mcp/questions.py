@@ -1,5 +1,5 @@
-"""What servers ask back while one of their calls runs: values from the user (elicitation), an answer of the model
-(sampling), and the folders that they may work in (roots). The user decides on the first two, by an approval."""
+"""Requests of servers while one of their calls runs: values from the user (elicitation), a response of the model
+(sampling), and the folders that they may work in (roots). The first two need the user's approval."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from mcp.client.context import ClientRequestContext
 
 MAX_TRIES: Final = 3
-"""How often the user is asked for values that do not fit, before the server is answered with a refusal."""
+"""How often the user is asked for invalid values again, before the server gets a refusal."""
 ROOTS_SECONDS: Final = 1.0
 SETTLE_SECONDS: Final = 0.2
-"""How long a server has to take over other roots: the protocol has no word for "done"."""
+"""The time for a server to switch to other roots: the protocol has no confirmation."""
 _PAIR: Final = re.compile(r"\s*([^\s=:,;]+)\s*[=:]\s*(.*)", re.DOTALL)
 _BETWEEN: Final = re.compile(r"[\n;]|,(?=\s*[^\s=:,;]+\s*[=:])")
 
@@ -53,7 +53,7 @@ class SampleAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Sampler: TypeAlias = Callable[[ToolContext, SampleRequest], Awaitable[SampleAnswer]]
-"""Asks the model of the turn that the context belongs to."""
+"""Calls the model of the turn that the context belongs to."""
 
 
 class _RunningCall(msgspec.Struct, frozen=True, eq=False):
@@ -62,7 +62,7 @@ class _RunningCall(msgspec.Struct, frozen=True, eq=False):
 
     @contextmanager
     def pause_clock(self) -> Generator[None]:
-        """Stop the clock of the call while a person or a model is asked."""
+        """Pause the deadline of the call while a user or a model is asked."""
         loop = asyncio.get_running_loop()
         left = (self.deadline.when() or loop.time()) - loop.time()
         self.deadline.reschedule(None)
@@ -74,7 +74,7 @@ class _RunningCall(msgspec.Struct, frozen=True, eq=False):
 
 
 class ServerQuestions:
-    """The questions of one server. They belong to its newest call; without a call they are declined."""
+    """The requests of one server. They belong to its newest call; without a call they are declined."""
 
     def __init__(self, spec: ServerSpec, sampler: Sampler | None = None) -> None:
         self._spec = spec
@@ -82,7 +82,7 @@ class ServerQuestions:
         self.sampler = sampler
         self._calls: list[_RunningCall] = []
         self.told_root: Path | None = None
-        """The workspace that the server knows."""
+        """The workspace that was sent to the server."""
         self._has_told = asyncio.Event()
 
     @property
@@ -91,7 +91,7 @@ class ServerQuestions:
 
     @contextmanager
     def during(self, context: ToolContext, deadline: asyncio.Timeout) -> Generator[None]:
-        """Let questions be asked through `context` while a call runs."""
+        """Send requests of the server to `context` while a call runs."""
         call = _RunningCall(context, deadline)
         self._calls.append(call)
         try:
@@ -111,7 +111,7 @@ class ServerQuestions:
         )
 
     async def announce_root(self, client: Client, workspace: Path) -> None:
-        """Let a server that knows another workspace ask for the roots again, before a call from this one."""
+        """Make a server that has another workspace request the roots again, before a call from this one."""
         if self._spec.roots is not None or self.told_root in (None, workspace):
             return
         import mcp_types as types
@@ -200,18 +200,18 @@ class ServerQuestions:
         )
 
 
-# Values that a person writes -----------------------------------------------------------------------------------------
+# Values that a user enters ------------------------------------------------------------------------------------------
 
 
 def value_fields(schema: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the fields of a form; a field without facts may hold any text."""
+    """Return the fields of a form; a field without facts accepts any text."""
     found: Any = schema.get("properties")
     named = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     return {name: cast("dict[str, Any]", facts) if isinstance(facts, dict) else {} for name, facts in named.items()}
 
 
 def field_choices(facts: Mapping[str, Any]) -> list[str]:
-    """Return the values that a field allows; empty: any."""
+    """Return the values that a field allows; empty if it allows any."""
     inner: Any = facts.get("items") if facts.get("type") == "array" else facts
     if not isinstance(inner, dict):
         return []
@@ -224,7 +224,7 @@ def field_choices(facts: Mapping[str, Any]) -> list[str]:
 
 
 def describe_field(name: str, facts: Mapping[str, Any], *, is_required: bool) -> str:
-    """Return one line about a field for the person who fills it in."""
+    """Return one line about a field for the user who fills it in."""
     choices = field_choices(facts)
     kind = " | ".join(choices) if choices else str(facts.get("format") or facts.get("type") or "text")
     default = f", default {facts['default']}" if "default" in facts else ""
@@ -239,8 +239,8 @@ def describe_values(schema: Mapping[str, Any]) -> str:
 
 
 def read_values(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that a person wrote, as the schema wants them: a JSON object, NAME=VALUE separated by commas or
-    lines, or the bare value of the only field. Raise ToolError if they do not fit."""
+    """Return the values that a user entered, converted to the types of the schema: a JSON object, NAME=VALUE separated
+    by commas or lines, or the bare value of the only field. Raise ToolError if they are invalid."""
     fields = value_fields(schema)
     given = _split_values(text.strip(), list(fields))
     if unknown := [name for name in given if name not in fields]:
@@ -271,7 +271,7 @@ def _split_values(text: str, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _converted(value: Any, facts: Mapping[str, Any]) -> Any:
-    """Return a value in the type of its field, where a text says it; the check of the form refuses the rest."""
+    """Return a value in the type of its field, if its text can be converted; the check of the form refuses the rest."""
     if not isinstance(value, str):
         return value
     match facts.get("type"):

@@ -1,8 +1,8 @@
-"""Loom as an MCP server: `read_file` and `look` for any MCP client. Pictures come as image contents, documents as their
-text; `look` shows pages, parts and pictures of them.
+"""Loom as an MCP server: `read_file` and `look` for any MCP client. Images are returned as image contents, documents as
+their text; `look` shows their pages, parts and images.
 
-There is no user at this end, so what would need an approval is refused: files outside the workspace (unless
-the person who started the server allowed them) and files that may hold secrets (always).
+There is no user who could approve, so calls that need an approval are refused: files outside the workspace (unless the
+server was started with that permission) and files that may contain secrets (always).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from mcp.server import Server
 
 PICTURE_TYPES: Final = ("image/png", "image/jpeg", "image/webp", "image/gif")
-"""What MCP clients can be expected to show."""
+"""Types that MCP clients can be expected to show."""
 _VIDEO_FRAMES: Final = 8
 KEPT_BYTES: Final = 128 * 1024 * 1024
 INSTRUCTIONS: Final = (
@@ -54,7 +54,7 @@ INSTRUCTIONS: Final = (
 
 
 class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the person who started the server decided."""
+    """The options with which the server was started."""
 
     workspace: Path
     allow_outside: bool = False
@@ -62,7 +62,8 @@ class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServedMedia:
-    """What was read or made over this connection, so that `look` can call it back; the oldest goes first."""
+    """The media that were read or created over this connection, so that `look` can show them again; the oldest is
+    dropped first."""
 
     def __init__(self) -> None:
         self._held: dict[str, tuple[Media, bytes]] = {}
@@ -83,7 +84,7 @@ class ServedMedia:
 
 
 class ServedCall:
-    """The ToolContext of one call: it answers for the person who is not there."""
+    """The ToolContext of one call: it refuses everything that needs an approval."""
 
     capabilities = Capabilities(accepts=PICTURE_TYPES, result_accepts=PICTURE_TYPES)
 
@@ -104,7 +105,7 @@ class ServedCall:
         return [admitted.block, *(TextBlock(f"({notice})") for notice in admitted.notices)]
 
     async def approve_file(self, opened: OpenFile, action: str, *, why: str) -> None:
-        """By the open file alone: what its name led to a moment ago says nothing about it."""
+        """Check the open file alone: its path may have led elsewhere a moment ago."""
         if opened.sensitive or not (opened.inside or self._allow_outside):
             how = "" if opened.inside else " The server allows this with --allow-outside."
             raise ToolError(f"{_refusal_text(action, why)}{how}")
@@ -116,7 +117,7 @@ class ServedCall:
         raise ToolError(_refusal_text(action, why))
 
     def may_read(self, *places: Path) -> bool:
-        """There are no rules at this end."""
+        """Return True: a served call has no rules."""
         return True
 
     @property
@@ -127,7 +128,7 @@ class ServedCall:
         raise ToolError("No conversation here: this server has files only")
 
     async def emit(self, text: str, *, fraction: float | None = None) -> None:
-        """There is no listener."""
+        """Do nothing: progress is not shown."""
 
     async def media(self) -> Sequence[Media]:
         return self._kept.media()
@@ -175,7 +176,7 @@ def make_server(serving: ServeOptions) -> Server[Any]:
 
 
 async def serve_stdio(serving: ServeOptions) -> None:
-    """Until the client closes our input."""
+    """Serve until the client closes standard input."""
     from mcp.server.stdio import stdio_server
 
     server = make_server(serving)
@@ -225,7 +226,7 @@ def _document(data: bytes, block: DocumentBlock, limits: IntakeLimits) -> list[t
 
 
 def _video(data: bytes, media: Media, limits: IntakeLimits) -> list[types.ContentBlock]:
-    """The protocol has no video: a few frames with their times."""
+    """Return a few frames with their times: the protocol has no video."""
     import mcp_types as types
 
     scenes = msgspec.json.decode(render(data, media, Scenes(), limits).data, type=list[float])
@@ -238,7 +239,7 @@ def _video(data: bytes, media: Media, limits: IntakeLimits) -> list[types.Conten
 
 
 def _picture(data: bytes, media: Media, limits: IntakeLimits) -> list[types.ContentBlock]:
-    """The bytes as they are where every client can show them and they fit, else a copy that does."""
+    """Return the original bytes if every client can show them and they fit, else a copy that does."""
     import mcp_types as types
 
     shown = render(data, media, Fit(formats=PICTURE_TYPES), limits)

@@ -1,9 +1,9 @@
-"""McpServers: the configured servers. `async with McpServers(specs) as servers`, and `servers.tools` are tools like any
+"""McpServers: the configured servers. `async with McpServers(specs) as servers`; `servers.tools` are tools like any
 other.
 
-Servers are started when tools are first wanted (`wait_ready`), so that looking at old sessions starts nothing; they
-connect in the background, so that a dead one delays nothing for long. The next call of a tool starts a server again
-that has died.
+Servers are started when tools are first needed (`wait_ready`), so that viewing old sessions starts nothing; they
+connect in the background, so that a dead one delays nothing for long. If a server has died, the next call of one of its
+tools starts it again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What interfaces show of a server. `stderr` is the end of what it wrote there."""
+    """The state of a server for interfaces. `stderr` is the end of its error output."""
 
     name: str
     state: ServerState
@@ -61,7 +61,8 @@ class ServerPrompt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class McpServers:
-    """`tools` is live: it changes when a server's tools do. `notice` gets a sentence for each event worth showing."""
+    """`tools` is live: it changes when a server's tools do. `notice` is called with a sentence for each event to
+    show."""
 
     def __init__(
         self,
@@ -89,14 +90,14 @@ class McpServers:
         await asyncio.gather(*(server.close() for server in self._servers.values()))
 
     def use_sampler(self, sampler: Sampler | None) -> None:
-        """Let servers ask the model through `sampler`, where nothing else was given."""
+        """Let servers call the model through `sampler`, unless they have another sampler."""
         for server in self._servers.values():
             server.questions.sampler = server.questions.sampler or sampler
 
     async def wait_ready(self, seconds: float | None = READY_SECONDS) -> None:
         """Wait until every server has listed its tools or failed, but not longer than `seconds` (None: as long as each
-        of them may take). One that is late is named, and its tools appear in `tools` when it is ready; one that failed
-        a while ago is tried again without waiting."""
+        of them may take). A late server is reported, and its tools appear in `tools` when it is ready; a server that
+        failed a while ago is tried again without waiting."""
         attempts = [(server, server.has_failed, server.connect_soon()) for server in self._servers.values()]
         waiting = {task: server for server, has_failed, task in attempts if task is not None and not has_failed}
         if not waiting:
@@ -122,7 +123,7 @@ class McpServers:
         )
 
     async def get_prompt(self, prompt: ServerPrompt, words: str, attach: AttachBytes) -> list[ContentBlock]:
-        """Return the blocks of a prompt; `words` are its arguments in order, the last one takes the rest."""
+        """Return the blocks of a prompt; `words` are its arguments in order, the last one gets the rest."""
         given = words.split(maxsplit=max(len(prompt.arguments) - 1, 0)) if prompt.arguments else []
         arguments = dict(zip(prompt.arguments, given, strict=False))
         server = self._server(prompt.server)
@@ -135,13 +136,13 @@ class McpServers:
         return (server, uri) if uri and server in self._servers else None
 
     async def read_resource(self, server: str, uri: str, attach: AttachBytes) -> list[ContentBlock]:
-        """Return the blocks of a resource that the user named."""
+        """Return the blocks of a resource that the user mentioned."""
         found = await self._server(server).call("read_resource", lambda client: client.read_resource(uri))
         return await blocks_of_items(found.contents, attach, server)
 
     async def log_in(self, name: str, open_page: Callable[[str], Awaitable[None]], tokens: TokenFile) -> int:
-        """Log in at a server; `open_page` gets the address where the user agrees. Return the number of its tools, or
-        raise ToolError."""
+        """Log in at a server; `open_page` gets the URL where the user agrees. Return the number of its tools, or raise
+        ToolError."""
         spec = self._server(name).spec
         if not spec.url:
             raise ToolError(f"{name} is a program, which needs no login", hint="Give it a key in its `env`.")
@@ -164,7 +165,7 @@ class McpServers:
         return self._servers[name]
 
     def _offer(self, server: _Server, listing: Listing) -> None:
-        """Offer what a server lists. Tools that are as they were stay the same objects, in the same order."""
+        """Add the tools of a server. Unchanged tools stay the same objects, in the same order."""
         prints = [(tool.name, fingerprint(tool)) for tool in listing.tools]
         known = {tool.tool: tool for tool in server.offered.values() if isinstance(tool, McpTool)}
         extras = (listing.has_resources, [prompt.model_dump() for prompt in listing.prompts])
@@ -195,7 +196,7 @@ class McpServers:
 
 
 def _ignore(_: str) -> None:
-    """No interface shows notices."""
+    """Do nothing: no interface shows notices."""
 
 
 class _Server:
@@ -248,7 +249,7 @@ class _Server:
         return math.isfinite(self._failed_at)
 
     def say_late(self, seconds: float) -> None:
-        """Name a server that is not ready, once for each attempt."""
+        """Report a server that is not ready, once for each attempt."""
         if self._late_at < self._began_at:
             self._late_at = time.monotonic()
             self.notice(
@@ -257,7 +258,7 @@ class _Server:
             )
 
     def connect_soon(self) -> asyncio.Task[McpConnection] | None:
-        """Return the task that connects; None if there is a connection, or the last attempt has just failed."""
+        """Return the task that connects, or None if there is a connection or the last attempt has just failed."""
         if self._attempt:
             return self._attempt
         if self._alive or time.monotonic() < self._failed_at + RETRY_SECONDS:
@@ -298,7 +299,7 @@ class _Server:
             raise ToolError(
                 f"the MCP server {name} answered {what} with something that is not in the protocol"
             ) from None
-        except RuntimeError as error:  # the SDK checks structured content by the schema that the server gave
+        except RuntimeError as error:  # the SDK checks structured content against the server's schema
             raise ToolError(
                 f"the answer of the MCP server {name} to {what} is not valid: {shorten(str(error))}"
             ) from None
@@ -317,7 +318,7 @@ class _Server:
 
     @property
     def _attempt(self) -> asyncio.Task[McpConnection] | None:
-        """The attempt that is under way."""
+        """The running attempt."""
         return self._connecting if self._connecting is not None and not self._connecting.done() else None
 
     async def _connected(self) -> McpConnection:
@@ -326,7 +327,7 @@ class _Server:
         return await asyncio.shield(self._attempt or self._connect())
 
     def _connect(self) -> asyncio.Task[McpConnection]:
-        """Begin one attempt for all that wait: a turn that is cancelled does not end it."""
+        """Start one attempt for all waiting callers: cancelling a turn does not end it."""
         self._began_at = time.monotonic()
         task = self._connecting = asyncio.create_task(self._open(), name=f"mcp {self.spec.name}: connecting")
         task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
@@ -356,7 +357,7 @@ class _Server:
         raise gone
 
     async def _check_silence(self, what: str) -> str:
-        """Find out after a timeout whether the call is slow or the server hangs; end a server that hangs."""
+        """Check after a timeout whether the call is slow or the server hangs; end a server that hangs."""
         from mcp import MCPError
         from pydantic import ValidationError
 
@@ -372,11 +373,11 @@ class _Server:
             self._fail(f"it hung in {what} and was ended")
             return f"{said}; it hung and was ended. The next call starts it again."
         except (MCPError, ValidationError):
-            pass  # a refusal is an answer, too
+            pass  # a refusal is a response, too
         return f"{said}; it still answers other requests."
 
     def _fail(self, why: str) -> None:
-        """Show it once for each time that it fails."""
+        """Report a failure, once until the reason changes."""
         if self._error != why:
             self._error = why
             self.notice(f"the MCP server {self.spec.name} is gone: {why}")

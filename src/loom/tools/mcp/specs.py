@@ -1,6 +1,6 @@
-"""Which MCP servers there are: what a server is started with, and the project's `.mcp.json`.
+"""The configuration of MCP servers: how a server is started, and the project's `.mcp.json`.
 
-A project file names programs to start, so it counts only in a folder that the user trusts; elsewhere it is reported
+A project file contains programs to start, so it is used only in a folder that the user trusts; elsewhere it is reported
 and nothing of it is run.
 """
 
@@ -25,7 +25,7 @@ SAFE_VARIABLES: Final = (
     *("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "DISPLAY", "WAYLAND_DISPLAY"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
 )
-"""What a server inherits of our environment: what programs need to run, and nothing that may be a key."""
+"""The variables that a server inherits: those that programs need to run, and none that may contain a key."""
 
 ServerSandbox: TypeAlias = Literal["off", "offline", "online"]
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
@@ -33,7 +33,7 @@ _HTTP_TYPES: Final = ("", "http", "streamable-http", "streamableHttp")
 
 
 class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A program (`command`) or an address (`url`). `env` and `headers` may hold keys: it prints neither."""
+    """A program (`command`) or a URL (`url`). `env` and `headers` may contain keys: `repr` shows neither."""
 
     name: str
     command: str = ""
@@ -43,13 +43,13 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
     timeout_seconds: float = 60.0
     trusted: bool = False
-    """Whether its own statements about its tools (read-only, idempotent) are believed."""
+    """Whether the server's hints about its tools (read-only, idempotent) are trusted."""
     sandbox: ServerSandbox = "off"
-    """Whether the program is started behind the fence for commands, and whether it has the network there."""
+    """Whether the program is started in the sandbox of commands, and whether it has network access there."""
     folder: Path | None = None
-    """Where the program is started; not set means our working directory."""
+    """The folder in which the program is started; None means our working directory."""
     roots: tuple[Path, ...] | None = None
-    """The folders that the server gets as its roots; None: the workspace of the session."""
+    """The folders that the server gets as its roots; None means the workspace of the session."""
 
     def __post_init__(self) -> None:
         if not self.name or bool(self.command) == bool(self.url):
@@ -59,13 +59,13 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
         return f"ServerSpec({self.name!r}, {'command' if self.command else 'url'})"
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """What the program is given: a few harmless variables of ours and what was configured for it."""
+        """Return the environment of the program: a few safe variables of this process, and those configured for it."""
         safe = {name: environ[name] for name in SAFE_VARIABLES if name in environ}
         return safe | proxy_variables(environ) | dict(self.env)
 
 
 class ProjectServers(msgspec.Struct, frozen=True):
-    """What a project's file asks for, and what there is to tell the user about it."""
+    """The servers in a project's file, and warnings for the user."""
 
     specs: tuple[ServerSpec, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class ProjectServers(msgspec.Struct, frozen=True):
 def project_servers(
     cwd: Path, is_trusted: Callable[[Path], bool], environ: Mapping[str, str] | None = None
 ) -> ProjectServers:
-    """The servers of the nearest `.mcp.json`, from `cwd` up to the root of its repository."""
+    """Return the servers of the nearest `.mcp.json`, from `cwd` up to the root of its repository."""
     file = _nearest(cwd.absolute())
     if file is None:
         return ProjectServers()
@@ -129,7 +129,7 @@ def _entries(file: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 class _Entry(msgspec.Struct, frozen=True):
-    """One server as such files write it; keys of other programs in it are left alone."""
+    """One server in such a file; keys for other programs are ignored."""
 
     type: str = ""
     command: str = ""
@@ -141,7 +141,7 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 def _spec(name: str, data: Any, folder: Path, environ: Mapping[str, str]) -> ServerSpec | None:
-    """None for one that is switched off."""
+    """Return None for a disabled server."""
     try:
         entry = msgspec.convert(data, _Entry)
     except (msgspec.ValidationError, RecursionError) as error:
@@ -166,7 +166,7 @@ def _spec(name: str, data: Any, folder: Path, environ: Mapping[str, str]) -> Ser
 
 
 def _value(found: re.Match[str], server: str, environ: Mapping[str, str]) -> str:
-    """`${NAME}` or `${NAME:-otherwise}`, as these files write them."""
+    """Expand `${NAME}` or `${NAME:-default}`, the syntax of these files."""
     value = environ.get(found[1]) or found[2]
     if value is None:
         raise ConfigError(f"the environment variable {found[1]} is not set", key=server)

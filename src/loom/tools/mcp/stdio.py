@@ -33,7 +33,7 @@ PATIENCE_SECONDS: Final = 2.0
 
 
 class Tail:
-    """The end of what a server wrote to stderr, for diagnostics."""
+    """The end of a server's stderr, for diagnostics."""
 
     def __init__(self) -> None:
         self._kept = b""
@@ -46,7 +46,7 @@ class Tail:
 
 
 class ChildServer:
-    """The process of one connection. `why_ended` is set if we end it for a reason of our own."""
+    """The process of one connection. `why_ended` is set if Loom ends it for a reason of its own."""
 
     def __init__(self, spec: ServerSpec, tail: Tail, on_end: Callable[[], None], sandbox: Sandbox) -> None:
         self._spec = spec
@@ -59,7 +59,7 @@ class ChildServer:
 
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[tuple[Incoming, MemoryObjectSendStream[SessionMessage]]]:
-        """Start the program; yield the pair of streams that the SDK's client speaks through."""
+        """Start the program; yield the pair of streams for the SDK's client."""
         import anyio
         from mcp.shared.message import SessionMessage
 
@@ -77,7 +77,7 @@ class ChildServer:
                 await _end(process, tasks)
 
     def end_reason(self) -> str:
-        """Return why it ended, as far as that is known."""
+        """Return the reason why it ended, as far as it is known."""
         code = self.process.returncode if self.process is not None else None
         if self.why_ended or code is None:
             return self.why_ended or "it closed its output"
@@ -109,7 +109,7 @@ class ChildServer:
             fenced.close()
 
     async def _receive(self, process: asyncio.subprocess.Process, arriving: Arriving) -> None:
-        """Pass messages on until the pipe ends. A line that is no message is kept with stderr."""
+        """Pass messages on until the pipe ends. A line that is not a message is kept with stderr."""
         import anyio
         from mcp.shared.message import SessionMessage
         from mcp_types import jsonrpc_message_adapter
@@ -127,7 +127,7 @@ class ChildServer:
         except asyncio.LimitOverrunError:
             self.why_ended = f"it sent a message of more than {size_label(MAX_MESSAGE_BYTES)}"
         except (asyncio.IncompleteReadError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass  # it has ended, or we have closed the streams
+            pass  # it has ended, or the streams were closed here
         finally:
             self.has_ended = True
             arriving.close()
@@ -141,7 +141,7 @@ class ChildServer:
             async for message in leaving:
                 process.stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
                 await process.stdin.drain()
-        except OSError:  # it closed its input: the connection is over
+        except OSError:  # it closed its input: the connection has ended
             self.has_ended = True
             self._on_end()
 
@@ -152,7 +152,7 @@ class ChildServer:
 
 
 async def _end(process: asyncio.subprocess.Process, tasks: list[asyncio.Task[None]]) -> None:
-    """Close its input, then send SIGTERM, then SIGKILL, to the whole group: no child of the server stays behind."""
+    """Close its input, then send SIGTERM, then SIGKILL, to the whole group: no child of the server remains."""
     assert process.stdin is not None
     process.stdin.close()
     try:
@@ -166,12 +166,12 @@ async def _end(process: asyncio.subprocess.Process, tasks: list[asyncio.Task[Non
         task.cancel()
     await asyncio.wait(tasks)
     transport = getattr(process, "_transport", None)
-    if transport is not None:  # a grandchild outside the group may hold the pipes open: ours are closed all the same
+    if transport is not None:  # a grandchild outside the group may keep the pipes open: our ends are closed anyway
         transport.close()
 
 
 async def _wait_exit(process: asyncio.subprocess.Process) -> bool:
-    """Return whether it has exited in time; `wait()` would also wait for pipes that a grandchild may hold."""
+    """Return whether it has exited in time; `wait()` would also wait for pipes that a grandchild may keep open."""
     deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
     while process.returncode is None:
         if asyncio.get_running_loop().time() > deadline:

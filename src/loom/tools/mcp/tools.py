@@ -1,8 +1,8 @@
-"""Tools of a server as models see them: legal names, and a fingerprint that changes with anything that a user or a
-model reads. Besides a server's own tools there are some for its resources and prompts.
+"""Tools of a server as models see them: legal names, and a fingerprint that changes with everything that a user or a
+model reads. There are additional tools for a server's resources and prompts.
 
-Every call needs the user's approval unless a rule allows it: what a server says of its tools ("read-only") counts only
-if the user calls the server `trusted`, and then decides how calls are scheduled, not whether the user is asked.
+Every call needs the user's approval unless a rule allows it: a server's hints about its tools ("read-only") count only
+if the user configured the server as `trusted`, and then affect how calls are scheduled, not whether the user is asked.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class ToolServer(Protocol):
-    """What a tool needs of its server."""
+    """The interface of a server for its tools."""
 
     spec: ServerSpec
     notice: Callable[[str], None]
@@ -52,7 +52,8 @@ class ToolServer(Protocol):
 
 
 def tool_name(server: str, tool: str, taken: Container[str]) -> str:
-    """Return `server__tool` in the characters that every platform takes; a hash keeps long and colliding ones apart."""
+    """Return `server__tool` in the characters that every platform accepts; a hash distinguishes long and colliding
+    names."""
     plain = f"{ILLEGAL.sub('_', server)}__{ILLEGAL.sub('_', tool)}"
     plain = plain if plain[0].isalpha() else f"m{plain}"
     if len(plain) <= MAX_NAME and plain not in taken:
@@ -69,15 +70,15 @@ def tool_spec(name: str, tool: types.Tool, form: InputSchema) -> ToolSpec:
 
 
 def fingerprint(tool: types.Tool) -> str:
-    """Return a digest of all that a user approves: the name, the words, the parameters, the hints."""
+    """Return a digest of everything that a user approves: the name, the texts, the parameters, the hints."""
     told = tool.model_dump(mode="json", include={"name", "title", "description", "input_schema", "annotations"})
     return hashlib.sha256(msgspec.json.encode(sanitize_json(told), order="sorted")).hexdigest()
 
 
 class Pins:
-    """Which form of each tool the user let run: an approval was given to what could be read then, so a tool that
-    its server changes afterwards is asked about again. With a file, they outlive the process; an unreadable one is
-    empty."""
+    """The version of each tool that the user approved: an approval applies to the texts at that time, so a tool that
+    its server changes afterwards needs another approval. With a file, the versions outlive the process; an unreadable
+    file counts as empty."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
@@ -92,7 +93,8 @@ class Pins:
         return self._known.get(server, {}).get(tool)
 
     def put(self, server: str, tool: str, fingerprint: str) -> None:
-        """Holds in this process in any case; an OSError says that it was not written down."""
+        """Record a version. It applies in this process in any case; OSError means that it was not written to the
+        file."""
         self._known.setdefault(server, {})[tool] = fingerprint
         if self._file is None:
             return
@@ -100,7 +102,7 @@ class Pins:
 
 
 class McpTool(Tool):
-    """A tool of a server, in the form that it had when it was listed."""
+    """A tool of a server, in the version that was listed."""
 
     def __init__(self, server: ToolServer, found: types.Tool, name: str, pins: Pins) -> None:
         hints = found.annotations if server.spec.trusted else None
@@ -120,7 +122,8 @@ class McpTool(Tool):
         return self._form.check_arguments(self.name, arguments)
 
     def _describe(self, _workspace: Path, arguments: dict[str, Any]) -> str:
-        """Return what the user reads before allowing a call: the server, the description, and every argument."""
+        """Return the text that the user reads before approving a call: the server, the description, and every
+        argument."""
         description = shorten(self.spec.description) or "it does not say what it does"
         lines = [f"{key}: {_as_text(value)}" for key, value in arguments.items()] or ["(no arguments)"]
         return "\n".join([f"{self.tool} of the MCP server {self._server.spec.name}: {description}", "", *lines])
@@ -135,8 +138,8 @@ class McpTool(Tool):
         return await result_of(answer, context.attach, self._server.spec.name)
 
     async def _approve_change(self, context: ToolContext, server: str) -> None:
-        # Under our own name, which rules and approvals go by: what is behind it cannot change without a question. Files
-        # of older versions have it under the server's name.
+        # Stored under our own name, which rules and approvals use: the tool behind it cannot change without an
+        # approval. Files of older versions have it under the server's name.
         known = self._pins.get(server, self.name) or self._pins.get(server, self.tool)
         if known == self.fingerprint:
             return
@@ -154,7 +157,7 @@ def _as_text(value: Any) -> str:
 
 
 def _nothing() -> None:
-    """What a tool of a server does, the server does."""
+    """Do nothing: `run` calls the server instead."""
 
 
 class ProgressCallback(Protocol):
@@ -162,7 +165,7 @@ class ProgressCallback(Protocol):
 
 
 def _progress_events(context: ToolContext) -> ProgressCallback:
-    """Return a callback that shows progress, a few times a second at most."""
+    """Return a callback that shows progress, at most a few times a second."""
     last = -math.inf
 
     async def show(progress: float, total: float | None, message: str | None) -> None:
@@ -182,7 +185,7 @@ def _progress_events(context: ToolContext) -> ProgressCallback:
 
 
 def extra_tools(server: ToolServer, listing: Listing, taken: Container[str]) -> Iterator[Tool]:
-    """Yield tools for the resources and prompts of a server, as far as it has any."""
+    """Yield tools for the resources and prompts of a server, if it has any."""
     name = server.spec.name
 
     async def list_resources(context: ToolContext) -> ToolResult:
@@ -225,7 +228,7 @@ def prompt_line(prompt: types.Prompt) -> str:
 
 
 async def resource_lines(client: Client) -> str:
-    """Return the resources and templates of a server, one on a line."""
+    """Return the resources and templates of a server, one per line."""
     lines: list[str] = []
     for fetch, name, address in (
         (client.list_resources, "resources", "uri"),
