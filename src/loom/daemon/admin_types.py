@@ -62,8 +62,8 @@ class ServerBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ServerCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a connection test. `refused`: the server does not accept the key. `unknown`: the server could not
-    be reached."""
+    """The result of a connection test. `refused`: the server does not accept the key. `unknown`: the key could not be
+    checked."""
 
     state: Literal["works", "refused", "unknown"]
     text: str

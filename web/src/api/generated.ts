@@ -962,8 +962,8 @@ export interface ServerBody {
   api_key?: string;
 }
 
-/** The result of a connection test. `refused`: the server does not accept the key. `unknown`: the server could not
-    be reached. */
+/** The result of a connection test. `refused`: the server does not accept the key. `unknown`: the key could not be
+    checked. */
 export interface ServerCheck {
   state: "refused" | "unknown" | "works";
   text: string;
