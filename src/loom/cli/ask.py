@@ -162,7 +162,7 @@ def ask_command(words: tuple[str, ...], attached: tuple[str, ...], images: tuple
     except LoomError as error:
         if form == "text":
             raise
-        # A program that requests JSON gets JSON, even if no model could be requested.
+        # A program that requests JSON gets JSON, even if it fails before the turn starts.
         face = StreamJsonRenderer() if form == "stream-json" else JsonRenderer()
         asyncio.run(face.finish(TurnOutcome(session="", model=given["model"], error=error)))
         return exit_code(error)
@@ -225,7 +225,7 @@ async def _is_other(runtime: Runtime, asked: AskOptions) -> bool:
 
 
 async def _preview(runtime: Runtime, session: LocalSession, model: str) -> None:
-    """Print the renditions that the other model receives of the history: a switch is never silent."""
+    """Print how the history is rendered for the other model: a switch of models is never silent."""
     if await session.path():
         (receipt,) = await session.plan()
         usd = runtime.models.cost(runtime.models.resolve(model), Usage(input_tokens=receipt.totals.tokens))

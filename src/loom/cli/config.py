@@ -11,7 +11,7 @@ import msgspec
 from loom.config import config_schema, load_config, user_folder
 
 _COLUMN = 42
-"""The column of the origins, wider than nearly every value."""
+"""The column of the origins; nearly every value is shorter."""
 
 
 @click.group("config")

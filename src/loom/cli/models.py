@@ -159,7 +159,8 @@ def _row(found: ModelRow) -> str:
 
 
 def _usd_per_million(model: Model) -> float | None:
-    """Return the price of a short request; some services charge more per token for a long one."""
+    """Return the price per million input tokens in a short request; some services charge more per token in a long
+    one."""
     usd = price(model, Usage(input_tokens=1_000))
     return None if usd is None else usd * 1_000
 

@@ -1,5 +1,4 @@
-"""The root command group. Commands are imported when they are used; everything that is no command is a question: `loom
-"…"`."""
+"""The root command group. Commands are imported when they are used; arguments that name no command are a question."""
 
 from __future__ import annotations
 

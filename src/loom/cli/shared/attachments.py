@@ -1,4 +1,4 @@
-"""Files on the command line: which words are files, their pages, declared types, passwords, the clipboard."""
+"""Files on the command line: which words are files, their pages, declared types and passwords."""
 
 from __future__ import annotations
 

@@ -151,8 +151,8 @@ _ERASED: Final = "\r\x1b[K"
 
 
 class ProgressLine:
-    """Shows the current activity with `show`; call `clear` before anything else is written. Use it in an `async
-    with`."""
+    """A line that shows the current activity. Call `clear` before anything else is written. An async context
+    manager."""
 
     def __init__(self, *, plain: bool = False) -> None:
         self._mode: Literal["line", "sentences", "off"] = "off"
