@@ -1,4 +1,5 @@
-"""Connections that send no request or do not read their response, and the limit on open connections."""
+"""Timeouts for connections that send no request or do not read their response, and the log line when file handles run
+out."""
 
 from __future__ import annotations
 

@@ -165,10 +165,10 @@ def json_response(value: object, status: int = 200, headers: Mapping[str, str] |
 async def json_body(
     daemon: Daemon, request: Request, kind: Any, *, max_bytes: int = MAX_JSON_BYTES
 ) -> AsyncGenerator[Any]:
-    """Yield the body as a value of type `kind`; raise `WrongType` for another content type.
+    """Yield the body as a value of type `kind`; raise `WrongType` for another content type than JSON.
 
-    A form's content type is accepted because `curl -d` sends JSON with it. Browsers cannot send a JSON content type to
-    another origin without a preflight request; the types that a page can send without one are refused.
+    The content type of HTML forms is accepted, too, because `curl -d` sends JSON with it. A page of another origin can
+    send it without a preflight request: the guard's check of Origin refuses that, not this function.
     """
     declared = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if declared not in ("", JSON, "application/x-www-form-urlencoded") and not declared.endswith("+json"):

@@ -231,8 +231,8 @@ class Feeds:
             self._looker = None
 
     async def turn(self) -> None:
-        """Wait before sending a few envelopes, or one with bytes. Sending to a hundred watchers is so split into many
-        short rounds, and other requests to the daemon wait for only one of them."""
+        """Wait before sending a few envelopes, or one with bytes. This splits sending to a hundred watchers into many
+        short rounds, so that other requests to the daemon wait for only one of them."""
         async with self._served:
             await asyncio.sleep(0)
 

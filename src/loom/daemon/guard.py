@@ -1,8 +1,8 @@
 """Guard: middleware in front of all routes, Socket.IO included. It accepts only requests with this daemon's host name
 and from its own pages, and adds security headers to every response.
 
-A page of another site can make a browser send requests to this machine, also by a DNS name that now points here. Such a
-request has the wrong Host or a foreign Origin.
+A page of another site can make a browser send requests to this machine, also by DNS rebinding. Such a request has the
+wrong Host or a foreign Origin.
 """
 
 from __future__ import annotations

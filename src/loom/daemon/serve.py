@@ -86,8 +86,9 @@ def _log_without_secrets(config: Config) -> None:
 
 
 def _give_memory_back() -> None:
-    """Return large blocks to the system when they are freed. By default, glibc raises its threshold after the first
-    ones, for each thread separately: twenty images of 10 MB at once then keep 120 MB for good instead of 1."""
+    """Return large blocks to the system when they are freed. By default, glibc raises its mmap threshold when the first
+    ones are freed, and then keeps such blocks in the arena of each thread: twenty images of 10 MB at once then cost 120
+    MB for good instead of 1."""
     with suppress(OSError, AttributeError):  # another C library than glibc
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
 

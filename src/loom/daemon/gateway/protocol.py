@@ -61,8 +61,8 @@ class GatewayProtocol(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields to pass on to the request's own provider, without those that would make the result anything but
-    one streamed answer."""
+    """Return the fields to pass on to the request's own provider, without those for several answers, background
+    responses and conversations that the provider stores."""
     return {name: value for name, value in fields.items() if name not in _NOT_SENT}
 
 
