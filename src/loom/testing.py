@@ -60,7 +60,7 @@ class ScriptedProvider:
     """Answers with the items of a script, one per request, and records every prompt.
 
     An answer is a text, a tool call, a list of these and of model events, or an error to raise. Texts and calls end
-    with `Stopped`; a list with events is played unchanged, so that an interrupted stream can be tested, too.
+    with `Stopped`; a list with events is played unchanged, so that an interrupted stream can be tested.
     """
 
     def __init__(self, answers: Iterable[ScriptedAnswer]) -> None:
@@ -182,7 +182,7 @@ def sample_pdf(*pages: str) -> bytes:
 
 
 def sample_wav(seconds: float = 0.5, rate_hz: int = 8_000) -> bytes:
-    """Return silence, 16 bit, one channel."""
+    """Return a WAV file with silence, 16 bit, one channel."""
     data = bytes(int(seconds * rate_hz) * 2)
     form = struct.pack("<HHIIHH", 1, 1, rate_hz, rate_hz * 2, 2, 16)
     return (

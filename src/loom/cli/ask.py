@@ -1,4 +1,4 @@
-"""`loom ask`, which is also `loom "…"`: one message, one answer or several, and a session to go on from."""
+"""`loom ask`, which is also `loom "…"`: one message, one answer or several, and a session to continue."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _MOST_ANSWERS = 20
 
 
 class AskOptions(MessageOptions, frozen=True, kw_only=True):
-    """The command line, understood."""
+    """The parsed command line."""
 
     words: tuple[str, ...]
     attached: tuple[str, ...]
@@ -162,7 +162,7 @@ def ask_command(words: tuple[str, ...], attached: tuple[str, ...], images: tuple
     except LoomError as error:
         if form == "text":
             raise
-        # A program that asked for JSON gets JSON, also where nothing could be asked.
+        # A program that requests JSON gets JSON, even if it fails before the turn starts.
         face = StreamJsonRenderer() if form == "stream-json" else JsonRenderer()
         asyncio.run(face.finish(TurnOutcome(session="", model=given["model"], error=error)))
         return exit_code(error)
@@ -219,13 +219,13 @@ async def _ask(asked: AskOptions) -> int:
 
 
 async def _is_other(runtime: Runtime, asked: AskOptions) -> bool:
-    """Return whether the model is not the one that the session was asked last."""
+    """Return whether the model differs from the session's current one."""
     view = await target_session(runtime.library, asked.place)
     return runtime.models.resolve(asked.model).reference != runtime.models.resolve(view.model).reference
 
 
 async def _preview(runtime: Runtime, session: LocalSession, model: str) -> None:
-    """A switch is never silent: what the other model will be shown of the past."""
+    """Print how the history is rendered for the other model: a switch of models is never silent."""
     if await session.path():
         (receipt,) = await session.plan()
         usd = runtime.models.cost(runtime.models.resolve(model), Usage(input_tokens=receipt.totals.tokens))
@@ -233,7 +233,7 @@ async def _preview(runtime: Runtime, session: LocalSession, model: str) -> None:
 
 
 async def _turns(runtime: Runtime, asked: AskOptions, said: MessageInput, progress: ProgressLine) -> TurnOutcome:
-    key = stored_key(runtime, asked)  # before anything is written: a wrong name leaves no session behind
+    key = stored_key(runtime, asked)  # before anything is written: a wrong name must not create a session
     await answer_pending(runtime, asked, asked.place)
     tools = await choose_tools(runtime, asked.tools, default="safe")
     blocks, notices = await ingest_input(runtime, asked, said.files, said.contents, progress)
@@ -270,7 +270,7 @@ async def _answer(
     notices: Sequence[str] = (),
     number: int = 1,
 ) -> TurnOutcome:
-    """One answer; without blocks, another one to what was said last."""
+    """Run a turn for one answer; without `blocks`, for another answer to the last message."""
     if asked.permission == "plan":
         await session.change(plan_mode=True)
     has_schema = asked.sampling.output_schema is not None

@@ -1,5 +1,5 @@
-"""`loom chat`, which is also `loom` alone, and `loom attach`, the same in a session of a daemon: the terminal UI, or
-with --plain the line interface.
+"""`loom chat`, which is also `loom` alone, and `loom attach` for a session of a daemon: the terminal UI, or with
+--plain the line interface.
 
 Nothing heavy is imported here: the first screen is drawn before the runtime is loaded.
 """
@@ -85,13 +85,14 @@ def _explain_refusal(run: Callable[[], int]) -> int:
     try:
         return run()
     except LoomError as error:
-        if error.code == _REFUSED:  # the daemon speaks to programs, of the header that they send
+        if error.code == _REFUSED:  # the daemon's hint is for programs: it is about the header
             error.hint = _HOW_TO_GIVE_IT
         raise
 
 
 def _token(file: str) -> str:
-    """From a file, the environment or the terminal; never an argument, which other programs could read."""
+    """Read the token from a file, the environment or the terminal; never from an argument, which other programs could
+    read."""
     if file:
         try:
             return _sendable(Path(file).read_text(encoding="ascii"), file)
@@ -108,7 +109,8 @@ def _token(file: str) -> str:
 
 
 def _sendable(written: str, where: str) -> str:
-    """What cannot stand in a header would not reach the daemon, which then seems not to answer."""
+    """Return the token; raise `ConfigError` if it cannot be part of a header: such a request would fail as if the
+    daemon did not respond."""
     token = written.strip()
     if not token or not token.isascii() or not token.isprintable():
         raise ConfigError(f"{where} contains no token (one line).", hint="`loom token` prints it.")
@@ -121,11 +123,11 @@ HISTORY_FILE = "input-history.jsonl"
 
 
 def _run_screen_chat(options: MessageOptions) -> int:
-    """Open the terminal UI; the store is opened after its first paint."""
+    """Run the terminal UI; the store is opened after its first paint."""
     from loom.tui.app import LoomApp, run_app
 
     async def connect() -> OpenedLibrary:
-        load_config = await asyncio.to_thread(_import_runtime)  # keys are read meanwhile
+        load_config = await asyncio.to_thread(_import_runtime)  # in a thread, so that keys are handled meanwhile
         return await open_library(options, load_config(flags=options.flags))
 
     return run_app(LoomApp(connect))
@@ -140,7 +142,7 @@ def _import_runtime() -> Callable[..., Config]:
 
 
 def _run_screen_attach(url: str, token: str, *, last: bool, session: str, model: str) -> int:
-    """Open the terminal UI on a daemon."""
+    """Run the terminal UI on a daemon."""
     from loom.tui.app import LoomApp, OpenedLibrary, run_app
     from loom.tui.chat_library import ChatLibrary
 
@@ -173,8 +175,8 @@ def _apply_template(options: MessageOptions, words: str) -> tuple[str, str]:
 
 
 async def open_library(options: MessageOptions, config: Config) -> OpenedLibrary:
-    """Open the store, choose tools and model, and find the conversation that was asked for. Where a daemon runs on the
-    same store with the same settings, turns run there, so that its other clients see them."""
+    """Open the store, select tools and model, and find the requested conversation. If a daemon uses the same store with
+    the same settings, turns run there, so that its other clients see them."""
     from loom.cli.shared.daemon_lookup import may_use_daemon
     from loom.cli.shared.session_options import choose_tools, open_target, requested_model, stored_key, use_key
     from loom.client import find

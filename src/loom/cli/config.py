@@ -1,4 +1,4 @@
-"""`loom config`: what is set, and where it comes from."""
+"""`loom config`: the settings and their origins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from loom.config import config_schema, load_config, user_folder
 
 _COLUMN = 42
-"""Where the origins stand: behind nearly every value."""
+"""The column of the origins; nearly every value is shorter."""
 
 
 @click.group("config")

@@ -1,4 +1,5 @@
-"""`loom context`, `wire` and `prompt`: the next request as a table, as its body, and the system prompt of a session."""
+"""`loom context`, `wire` and `prompt`: the next request as a table or as its body, and the system prompt of a
+session."""
 
 from __future__ import annotations
 
@@ -122,7 +123,7 @@ async def print_table(
     click.echo(table(found, requests, chosen, title=title, reasons=reasons))
     for line in _keys_needed(chosen, found.config):
         click.echo(f"  {line}")
-    # The next message, which is not written yet, makes this notice untrue.
+    # This notice will not be true once the next message is written.
     told = (
         f"{receipt.model}: {notice}" for receipt in receipts for notice in receipt.notices if notice != ADDED_CONTINUE
     )
@@ -172,7 +173,7 @@ def table(found: CompileSource, requests: list[NextRequest], chosen: list[Model]
 
 
 def _weight(found: CompileSource, text: str, model: Model) -> int:
-    """By what the model's answers have taught, as the rows and the total are."""
+    """Return the tokens of `text`, calibrated by the model's answers, as the rows and the total are."""
     return round(
         cost.text_tokens(text, model.tokens)
         * found.snapshot.calibrations.get(model.reference, cost.Calibration()).ratio
@@ -191,7 +192,7 @@ def _label(found: CompileSource, row: ReceiptRow, pictures: int) -> str:
 
 
 def _pages(found: CompileSource, row: ReceiptRow) -> str:
-    """Return which pages of a document were said, where it was not all of it."""
+    """Return the selected pages of a document; empty if all of it is sent."""
     block = found.path[row.message].message.blocks[row.block]
     if isinstance(block, ToolResult) and row.inner is not None:
         block = block.blocks[row.inner]
@@ -269,8 +270,8 @@ async def _wire_one(found: CompileSource, source: str, name: str, *, full: bool,
 async def print_request(
     found: CompileSource, model: Model, *, source: str | None = None, full: bool, is_quiet: bool = False
 ) -> None:
-    """Print the request as one line of JSON, and what was changed on stderr unless `is_quiet`. With a `source`, the
-    line names it and holds the receipt."""
+    """Print the request as one line of JSON, and the notices on stderr unless `is_quiet`. With a `source`, the line
+    contains it and the receipt."""
     compiled_request = await found.compile(model)
     if not is_quiet:
         for notice in (*found.notices, *compiled_request.receipt.notices):
@@ -293,7 +294,7 @@ async def print_request(
 
 
 async def show_request(runtime: Runtime, asked: AskOptions, said: MessageInput) -> None:
-    """The wire's JSON; for the built-in model, which has no wire, what it would be shown."""
+    """Print the request as JSON; for the built-in model, which has no wire format, as a table."""
     tools = await choose_tools(runtime, asked.tools, default="safe")
     agent = find_agent(runtime.config, asked.agent) if asked.agent else AgentEntry()
     if agent.tools is not None:
@@ -340,7 +341,7 @@ class _Before(msgspec.Struct, frozen=True):
 
 
 async def _before(runtime: Runtime, asked: AskOptions, tools: Sequence[str] | None) -> _Before:
-    """Return what was said so far; nothing in a new session."""
+    """Return the state before the message: the session's history, or only the system prompt of a new session."""
     if not asked.place.is_new:
         view = await target_session(runtime.library, asked.place)
         head = (await runtime.library.find_message(asked.place.node)).node if asked.place.node else ""

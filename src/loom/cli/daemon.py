@@ -1,4 +1,4 @@
-"""`loom serve`, `status`, `stop`, `web`, `token` and `service`: run the daemon and reach it."""
+"""`loom serve`, `status`, `stop`, `web`, `token` and `service`: run the daemon and connect to it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from loom.config.files import display_path, home_folder
 from loom.config.toml_files import write_user_file
 from loom.errors import ConfigError, NotFound
 
-EVERYWHERE = "0.0.0.0"  # noqa: S104  only with a password, which `lan` makes sure of
+EVERYWHERE = "0.0.0.0"  # noqa: S104  only with a password, which `lan` ensures
 _STOP_SECONDS: Final = 30
-"""A daemon lets requests end for 20 s."""
+"""Longer than a daemon takes to stop: at most ten seconds."""
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 
 
@@ -68,7 +68,7 @@ def serve_command(*, host: str, port: int | None, password_file: str, lan: bool,
 
 
 def served_config(password_file: str, *, lan: bool, tls: tuple[str, str] = ("", "")) -> tuple[Config, str]:
-    """Return the configuration with the password in it, and the password if it was made up."""
+    """Return the configuration including the password, and the password if it was generated, else an empty string."""
     server: dict[str, Any] = {name: file for name, file in zip(("tls_cert", "tls_key"), tls, strict=True) if file}
     made_up = ""
     if password_file:
@@ -80,7 +80,7 @@ def served_config(password_file: str, *, lan: bool, tls: tuple[str, str] = ("", 
 
 
 class DaemonStatus(msgspec.Struct):
-    """What `loom status --json` prints; only `running` if no daemon does."""
+    """The output of `loom status --json`; only `running` is set if there is no daemon."""
 
     running: bool
     url: str = ""
@@ -126,7 +126,7 @@ def stop_command() -> None:
 
 
 async def _daemon_status(config: Config) -> DaemonStatus:
-    """Ask the daemon itself: the pid in its file may belong to another program by now."""
+    """Return the status that the daemon itself reports: the pid in its file may belong to another program by now."""
     from loom.daemon.serve import find_daemon
 
     here, link = find_daemon(config), await find(config)
@@ -138,7 +138,7 @@ async def _daemon_status(config: Config) -> DaemonStatus:
 
 
 def _wait_for_end(pid: int) -> bool:
-    """Wait until a process has ended; False if it has not in time."""
+    """Wait until a process has ended. Return False if it does not end in time."""
     deadline = time.monotonic() + _STOP_SECONDS
     while not _has_ended(pid):
         if time.monotonic() > deadline:
@@ -148,7 +148,7 @@ def _wait_for_end(pid: int) -> bool:
 
 
 def _has_ended(pid: int) -> bool:
-    """Return whether a process runs no more; its parent may not have noticed yet."""
+    """Return whether a process has ended; zombies, which their parent has not reaped yet, count."""
     try:
         os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"
@@ -200,7 +200,7 @@ def _serve(config: Config, *, lan: bool, port: int | None, made_up: str, opens: 
 
 
 async def _link_of_running(config: Config) -> str:
-    """Return a new one-time link of the daemon that runs here; empty where none does."""
+    """Return a new one-time link of the running daemon; empty if there is none."""
     link = await running_daemon(config)
     if link is None:
         return ""
@@ -220,7 +220,7 @@ def _show(link: str, *, opens: bool, with_code: bool = False) -> None:
 
 
 def draw_qr(link: str) -> str:
-    """Return a QR code, two rows of modules in one of characters, dark on light in any colour scheme."""
+    """Return a QR code, two rows of modules per line of text, dark on light in any colour scheme."""
     rows = [bytes(row) for row in segno.make_qr(link, error="l").matrix_iter(border=4)]
     blank = bytes(len(rows[0]))
     glyphs = {(0, 0): " ", (1, 0): "▀", (0, 1): "▄", (1, 1): "█"}
@@ -232,7 +232,8 @@ def draw_qr(link: str) -> str:
 
 
 def _open(link: str) -> bool:
-    """Without a display a text browser would take the terminal over."""
+    """Open the link in a browser; return whether that worked. Without a display, do nothing: a text browser would take
+    over the terminal."""
     if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return False
     try:
@@ -242,11 +243,11 @@ def _open(link: str) -> bool:
 
 
 def in_network(link: str) -> str:
-    """The same link with this machine's address, as others in the network reach it."""
+    """Return the link with this machine's network address in place of its host; unchanged without a network."""
     parts = urlsplit(link)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # sends nothing: it only asks which way out there is
+            probe.connect(("192.0.2.1", 9))  # selects a route; nothing is sent
             address = probe.getsockname()[0]
         except OSError:
             return link
@@ -350,16 +351,16 @@ def status() -> int:
 
 
 def unit(port: int | None) -> str:
-    """Return the unit's text: this Python, this installation, and the data folder that is in force now."""
+    """Return the text of the unit: it runs this Python and this installation with the current data folder."""
     words = [sys.executable, "-m", "loom.cli.main", "serve", *(["--port", str(port)] if port else [])]
     home = os.environ.get("LOOM_HOME", "").strip()
     environment = f"Environment={_quote(f'LOOM_HOME={Path(home).absolute()}')}\n" if home else ""
-    load_config()  # what is wrong with it is better said now than in a journal
+    load_config()  # report errors now rather than in the journal
     return _TEXT.format(command=" ".join(_quote(word) for word in words), environment=environment)
 
 
 def _quote(word: str) -> str:
-    """As systemd reads it: % and $ mean something there."""
+    """Return a quoted word for a systemd unit, where % and $ have a meaning."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{escaped}"'
 

@@ -114,7 +114,7 @@ async def _transcripts(names: tuple[str, ...], fix: bool, as_json: bool) -> int:
 
 
 async def _looked_at(file: Path) -> list[Transcript]:
-    """Read into a folder that vanishes: looking leaves nothing behind."""
+    """Read a transcript with a temporary media store, so that nothing is stored."""
     with tempfile.TemporaryDirectory(prefix="loom-") as folder:
         return await read_transcripts(file, open_media(Path(folder)), limits=load_config().media_limits())
 
@@ -147,7 +147,7 @@ def _diagnosis_json(name: str, found: Transcript) -> bytes:
 
 
 async def salvage_store(config: Config, *, fix: bool) -> list[Finding]:
-    """With `fix`, replace a damaged SQLite store by a new one that holds what could be saved."""
+    """With `fix`, replace a damaged SQLite store by a new one with everything that could be saved."""
     file = store_file(config)
     if not fix or file is None or not await asyncio.to_thread(_is_damaged, file):
         return []
@@ -174,8 +174,7 @@ def _describe_salvage(report: SalvageReport, aside: Path) -> str:
 
 
 def _is_damaged(file: Path) -> bool:
-    """Return whether SQLite itself finds fault with the file. One that is not there, or that is empty,
-    is not damaged."""
+    """Return whether SQLite itself reports the file as damaged; a missing or empty file is not."""
     if not file.is_file() or not file.stat().st_size:
         return False
     try:
@@ -200,7 +199,7 @@ BACKUP: Final = "loom restore puts a backup in its place"
 
 
 def check_plugins() -> list[Finding]:
-    """One line for each plugin of an installed package."""
+    """Return a finding for each plugin of an installed package."""
     return [
         Finding("plugin", "problem", f"{found.group} {found.name} ({found.package}): {found.problem}")
         if found.problem
@@ -237,7 +236,7 @@ def check_configuration(*, fix: bool) -> list[Finding]:
 
 
 def check_sandbox(config: Config) -> Finding:
-    """Return what commands and MCP servers are fenced in with."""
+    """Return which sandbox commands and MCP servers run in."""
     found = sandbox_for(config).state
     if found.kind == "bubblewrap":
         return Finding("sandbox", "ok", found.detail)
@@ -247,7 +246,7 @@ def check_sandbox(config: Config) -> Finding:
 
 
 async def check_rules(runtime: Runtime) -> list[Finding]:
-    """Return approval rules that match no tool: a rule that denies nothing is worse than none."""
+    """Return approval rules that match no tool: a rule that has no effect is worse than none."""
     await runtime.mcp.wait_ready()
     return [
         Finding("rules", "warning", UNMATCHED_RULE.format(pattern), "loom mcp list shows the tools of MCP servers")
@@ -256,7 +255,7 @@ async def check_rules(runtime: Runtime) -> list[Finding]:
 
 
 async def check_store(runtime: Runtime, *, fix: bool) -> list[Finding]:
-    """Return the database's own check, then every message hashed again and its media looked for."""
+    """Check the database, the hashes of all messages and that their media exist; with `fix`, repair sessions."""
     salvage = "loom doctor --fix saves what can be read in a new store"
     broken = [Finding("store", "problem", text, salvage) for text in await runtime.stores.database.check()]
     verified = await runtime.stores.forest.verify(exists=runtime.stores.media.exists)
@@ -287,7 +286,7 @@ async def check_store(runtime: Runtime, *, fix: bool) -> list[Finding]:
 
 
 async def _all_sessions(sessions: Sessions) -> list[StoredSession]:
-    """Return all sessions that are not archived, also those that cannot be opened."""
+    """Return all sessions that are not archived, including those that cannot be opened."""
     found: list[StoredSession] = []
     place: tuple[float, str] | None = None
     while page := await sessions.list(limit=100, before=place):
@@ -307,7 +306,8 @@ async def _record(runtime: Runtime, session: StoredSession, *, fix: bool) -> Fin
 
 
 async def _path(runtime: Runtime, session: StoredSession, *, fix: bool) -> list[Finding]:
-    """A session with damage above its head can be read, and go on, from the last sound message. Nothing is deleted."""
+    """Check the path of a session. With `fix`, move its head to the last valid message before the damage; nothing is
+    deleted."""
     try:
         end = await runtime.stores.forest.last_valid_node(session.head_id)
     except LoomError as error:
@@ -323,7 +323,7 @@ async def _path(runtime: Runtime, session: StoredSession, *, fix: bool) -> list[
 
 
 async def check_media(runtime: Runtime) -> list[Finding]:
-    """Every byte is read again: what the store holds is what was put."""
+    """Read all media again and compare their digests."""
     count = size = 0
     damaged: list[Finding] = []
     async for stored in runtime.stores.media.listing():
@@ -355,7 +355,7 @@ async def check_models(runtime: Runtime) -> list[Finding]:
 
 
 def _answering(runtime: Runtime, name: str) -> Finding:
-    """Return the default model, if it exists and its service has a key."""
+    """Return whether the default model exists and has a key."""
     try:
         service = service_without_key(runtime.models.resolve(name), runtime.config)
     except LoomError as error:
@@ -401,7 +401,7 @@ def check_terminal() -> list[Finding]:
 
 
 def check_clipboard() -> Finding:
-    """Return how images are pasted here. Systems other than Linux need no program for it."""
+    """Return whether images can be pasted. Only Linux needs a program for it."""
     if sys.platform != "linux":
         return Finding("clipboard", "ok", "images can be pasted")
     if program := clipboard_program():

@@ -1,4 +1,4 @@
-"""`loom gateway`: how to point other programs at the daemon, and whether it answers them."""
+"""`loom gateway`: how to configure other programs for the daemon, and a check of its protocols."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CLIENTS: Final = {
     "anthropic-sdk": ("", "export ANTHROPIC_BASE_URL={url}\nexport ANTHROPIC_API_KEY=$(loom token)"),
     "openai-sdk": ("", "export OPENAI_BASE_URL={url}/v1\nexport OPENAI_API_KEY=$(loom token)"),
 }
-"""The program to look for, and the two lines that it needs."""
+"""The executable of each client, and the two lines that configure it."""
 _PROBES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
     "Anthropic Messages": (
         "/v1/messages",

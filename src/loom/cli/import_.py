@@ -1,4 +1,4 @@
-"""`loom import`: conversations from elsewhere become sessions that can go on. The files are not changed."""
+"""`loom import`: imports conversations of other programs as sessions. The files are not changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from loom.runtime.imports import import_file
 from loom.tools.number_text import count_text
 
 _LISTED: Final = 20
-"""More conversations of one file are counted, not listed."""
+"""Up to this many conversations of one file are listed; more are only counted."""
 _NOTICES: Final = 10
 
 
@@ -55,14 +55,14 @@ async def _import(files: tuple[str, ...], as_json: bool) -> int:
 
 
 async def print_import(runtime: Runtime, file: Path, as_json: bool) -> None:
-    """Import a file and print what became of it."""
+    """Import a file and print the result."""
     found = await import_file(runtime, file, roots=(file.parent, Path.cwd()))
     for notice in found.notices:
         print_line(f"{file.name}: {notice}")
     if as_json:
         for session in found.sessions:
             facts = {"file": file.name, **msgspec.to_builtins(session)}
-            facts["repairs"] = facts["notices"]  # the name that this had first
+            facts["repairs"] = facts["notices"]  # the older name of this field
             click.echo(msgspec.json.encode(facts))
     elif len(found.sessions) > _LISTED:
         click.echo(_summary(file.name, found.sessions))
@@ -72,7 +72,7 @@ async def print_import(runtime: Runtime, file: Path, as_json: bool) -> None:
 
 
 def import_summary(name: str, error: LoomError) -> str:
-    """Return what is wrong with a file, which is named once."""
+    """Return the error about a file, with the file's name once."""
     said = sentence(error)
     return said if said.startswith(Path(name).name) else f"{name}: {said}"
 

@@ -111,7 +111,7 @@ def path() -> None:
 
 
 def _service(name: str) -> str:
-    """Return a service that Loom knows, or one of the user's own, in small letters."""
+    """Return the service of a provider name, in lower case; raise `ConfigError` if it is not known."""
     written = name.strip().lower()
     found = next((known for known in (written, *key_names(written)) if known in services()), "")
     if not found:

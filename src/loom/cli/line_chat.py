@@ -1,8 +1,8 @@
-"""The line interface of `loom chat --plain`: for screen readers, pipes and terminals that cannot do more.
+"""The line interface of `loom chat --plain`: for screen readers, pipes and simple terminals.
 
-The prompt is read between turns, in the ordinary way, so that editing, history and Ctrl+C work as in a shell; a line
-that is typed during an answer reaches the model at its next step, else it is the next message; Ctrl+C ends the answer,
-not the chat. A new slash command is an entry of `Chat.commands` and a method.
+The prompt is read between turns with `input()`, so that editing, history and Ctrl+C work as in a shell. A line that is
+typed during an answer is sent to the running turn; if no further step reads it, it becomes the next message. Ctrl+C
+ends the answer, not the chat. A new slash command is an entry of `Chat.commands` and a method.
 """
 
 from __future__ import annotations
@@ -112,11 +112,11 @@ class Chat(ABC):
         self._attachments: list[Attachment] = [attachment(name) for name in names]
         self._ink = Colors(sys.stdout)
         self._typed: deque[str | None] = deque()
-        """Lines that were typed during a turn which did not read them; None for the end of the input."""
+        """Lines that were typed during a turn that did not read them; None for the end of the input."""
 
     @abstractmethod
     async def _open(self) -> str:
-        """Open the session that is continued, if any, settle its pending approvals, and return the header line."""
+        """Open the session to continue, if any, settle its pending approvals, and return the header line."""
 
     @abstractmethod
     async def _send(self, message: MessageInput) -> None:
@@ -124,13 +124,13 @@ class Chat(ABC):
 
     @abstractmethod
     async def _use_model(self, name: str) -> str:
-        """Use this model from now on, or only look if `name` is empty. Return its reference."""
+        """Use this model from now on; an empty `name` changes nothing. Return the reference of the current model."""
 
     @abstractmethod
     def _renderer(self) -> TurnRenderer: ...
 
     def commands(self) -> dict[str, SlashCommand]:
-        """Return the slash commands by name; the docstring of this module says where a new one goes."""
+        """Return the slash commands by name."""
         return {
             "model": SlashCommand("[NAME]", "choose a model; without a name, show the current one", self._model),
             "think": SlashCommand(
@@ -153,7 +153,7 @@ class Chat(ABC):
         }
 
     def _more_commands(self) -> dict[str, SlashCommand]:
-        """Slash commands that only this kind of chat has."""
+        """Return slash commands that only this kind of chat has."""
         return {}
 
     def run(self) -> int:
@@ -245,7 +245,7 @@ class Chat(ABC):
             print_line(sentence(outcome.error))
         elif sys.stdout.isatty():
             click.echo(self._ink.dim(footer(outcome)) + "\n")
-        for sent in begun:  # a daemon answers them already
+        for sent in begun:  # a daemon has already started their turns
             click.echo(f"{self._prompt()}{safe_text(sent.line.strip())}")
             await self._render_turn(session, follow_turn(session, sent), progress, said=sent.line)
         return outcome
@@ -255,7 +255,7 @@ class Chat(ABC):
         click.echo(f"{reference} is now the model" if name else reference)
 
     async def _think(self, level: str) -> None:
-        """For the messages of this chat; `auto` leaves it to the session and the settings."""
+        """Set the thinking level for the messages of this chat; `auto` leaves it to the session and the settings."""
         if level:
             chosen = sampling_of(thinking="" if level == "auto" else level).thinking
             self._sampling = msgspec.structs.replace(self._sampling, thinking=chosen)
@@ -311,7 +311,7 @@ class Chat(ABC):
 
 
 class LocalChat(Chat):
-    """A chat in a session of this process. Messages go through the daemon where one runs with the same settings."""
+    """A chat in a session of this process. If a daemon runs with the same settings, messages are sent through it."""
 
     def __init__(self, runner: asyncio.Runner, runtime: Runtime, options: MessageOptions) -> None:
         super().__init__(runner, RuntimeHost(runtime), options)
@@ -320,7 +320,7 @@ class LocalChat(Chat):
         self._key = stored_key(runtime, options)
         self._tools: Sequence[str] | None = None
         self._wants_plan: bool | None = True if options.permission == "plan" else None
-        """Whether the next message changes plan mode."""
+        """Plan mode of the next message; None leaves it unchanged."""
 
     def _more_commands(self) -> dict[str, SlashCommand]:
         return {
@@ -331,7 +331,7 @@ class LocalChat(Chat):
         }
 
     def _own_commands(self) -> dict[str, SlashCommand]:
-        """Return the user's commands; those of Loom win over them."""
+        """Return the user's commands. A built-in command of the same name takes precedence, except /think."""
         return {
             found.name: SlashCommand("[TEXT]", found.description or "your own command", partial(self._own, found.name))
             for found in list_commands(self._runtime, Path.cwd())
@@ -339,7 +339,7 @@ class LocalChat(Chat):
         }
 
     async def _own(self, name: str, arguments: str) -> None:
-        """Send the command; the session puts in what it stands for."""
+        """Send the command as a message; the session expands it."""
         await self._send(MessageInput(f"/{name} {arguments}".strip(), tuple(self._attachments)))
         self._attachments = []
 
@@ -350,7 +350,8 @@ class LocalChat(Chat):
         click.echo(f"plan mode is {'on' if self._wants_plan else 'off'} from the next message on")
 
     async def _open(self) -> str:
-        """A new session is written with its first message, so that opening a chat leaves nothing behind."""
+        """Open the session to continue. A new one is stored with its first message, so that opening a chat stores
+        nothing."""
         options = self._options
         await answer_pending(self._runtime, options, options.place)
         self._tools = await choose_tools(self._runtime, options.tools, default="all")
@@ -438,8 +439,8 @@ def _name(item: Attachment) -> str:
 
 
 def _steering_content(line: str) -> list[Content] | None:
-    """Return what a line sends to the running turn; None for what only the prompt can do: commands, and questions about
-    files that do not exist."""
+    """Return the content that a line sends to the running turn; None if the line has to wait for the prompt: commands,
+    and mentions of files that do not exist."""
     if (line.startswith("/") and not parse_dropped_paths(line)) or missing_mentions(Path.cwd(), line):
         return None
     words, files = split_attachments(line)
@@ -451,7 +452,7 @@ def is_quit(line: str) -> bool:
 
 
 def print_interrupted() -> None:
-    """Print on a line of its own, wherever the answer stopped."""
+    """Print a note on a line of its own, wherever the output stopped."""
     if sys.stderr.isatty():
         sys.stderr.write("\n")
     print_line("interrupted; the conversation is saved")
@@ -462,9 +463,11 @@ def unknown_command(name: str) -> LoomError:
 
 
 def split_attachments(line: str) -> tuple[str, list[Attachment]]:
-    """Split `look at @login.png` into words and files. A line that is only a path (a dropped file) is a file. Text
-    files of the workspace stay mentions, because the session tracks them, and so do mentions of files that do not exist
-    or of pages that are written wrongly: the turn says so."""
+    """Split `look at @login.png` into words and files. A line that is only a path (a dropped file) is a file.
+
+    Mentions stay in the text for text files of the workspace, which the session tracks, for files that do not exist,
+    and for invalid page ranges, which the turn reports.
+    """
     dropped = parse_dropped_paths(line)
     if dropped:
         return "", [Attachment(source=path) for path in dropped]
@@ -497,7 +500,7 @@ def _is_text_name(name: str) -> bool:
 
 
 def read_line(prompt: str) -> str | None:
-    """Return None at the end of the input. Ctrl+C starts the line again."""
+    """Read a line; return None at the end of the input. Ctrl+C starts the line again."""
     while True:
         try:
             return input(prompt if sys.stdin.isatty() else "")
@@ -509,7 +512,7 @@ def read_line(prompt: str) -> str | None:
 
 
 def use_line_editing() -> None:
-    """Turn on arrow keys and history on a terminal, if Python was built with readline."""
+    """Enable arrow keys and history on a terminal, if Python was built with readline."""
     if not sys.stdin.isatty():
         return
     try:
@@ -552,7 +555,7 @@ class RemoteChat(Chat):
         return self._session
 
     async def _open(self) -> str:
-        """Prompt for pending approvals first; without a terminal they stay pending."""
+        """Return the header line, after prompting for pending approvals; without a terminal they stay pending."""
         info = await self._remote.info()
         waiting = await self._remote.approvals()
         if waiting and is_interactive():
@@ -580,7 +583,7 @@ class RemoteChat(Chat):
 
 
 class DaemonHost:
-    """The host of sessions in a daemon. Prices and renditions are the daemon's, which does not report them."""
+    """The host of sessions in a daemon, which does not report prices and renditions."""
 
     async def model_of(self, session: Session) -> str:
         assert isinstance(session, RemoteSession)

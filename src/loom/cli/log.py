@@ -92,7 +92,7 @@ def tree_command(session: str, as_json: bool) -> int:
 
 
 async def print_tree(wanted: str, *, as_json: bool) -> int:
-    """What is damaged is named, and does not keep the rest from being shown."""
+    """Print a session's tree. Damaged messages are listed; the others are shown all the same."""
     async with Runtime.open() as runtime:
         session = await find_or_last(runtime.library, wanted)
         tree = await (await runtime.library.open(session.id)).read_tree()
@@ -210,7 +210,7 @@ def short_id(node_id: str) -> str:
 
 
 def message_line(message: Message) -> str:
-    """Return a message in one line: its words, else what it did."""
+    """Return a message in one line: its text, else its tool calls, results or media."""
     if message.text.strip():
         return message.text
     if message.calls:
@@ -221,7 +221,8 @@ def message_line(message: Message) -> str:
 
 
 def glyphs_of(message: Message) -> str:
-    """▣ picture, ▤ document, ♪ sound, ⚒ tools; with a number where there are several."""
+    """Return the marks of a message: ▣ image, ▤ document, ♪ audio, ▶ video, ⚒ tools; with a number if there are
+    several."""
     counts: dict[str, int] = {}
     for block in media_blocks(message.blocks):
         counts[_MEDIA[type(block)]] = counts.get(_MEDIA[type(block)], 0) + 1

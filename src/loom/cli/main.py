@@ -1,4 +1,4 @@
-"""The `loom` command's front door. It answers `--version` by itself and imports the rest only when it is needed."""
+"""The entry point of `loom`. It handles `--version` itself and imports everything else only when needed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 import sys
 
 COMPLETING = "_LOOM_COMPLETE"
-"""Set by the shell when it asks for completions; then the command line is in other variables."""
+"""Set by the shell when it requests completions; the command line is then in other variables."""
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """One clear sentence for every error; a traceback only with --debug."""
+    """Run a command and exit. Errors are printed as one sentence, with a traceback only with --debug."""
     _open_streams()
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments == ["--version"]:
@@ -24,18 +24,19 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _open_streams() -> None:
-    """A stream that was closed before we began leads nowhere; else the first file that we open would take its place.
-    Where the locale is not UTF-8, what it cannot write becomes a question mark instead of ending the answer."""
+    """Replace closed standard streams by /dev/null: otherwise the first opened file would take their descriptor. If the
+    locale is not UTF-8, write unsupported characters as question marks instead of failing."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123  open as long as we run
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123  open until the process ends
         elif mode == "w" and isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
             stream.reconfigure(errors="replace")
 
 
 def version() -> str:
-    """As the installed package says. The name of its folder tells it far sooner than importlib.metadata would."""
+    """Return the version of the installed package, from the name of its folder, which is much faster than
+    importlib.metadata."""
     for folder in sys.path:
         try:
             with os.scandir(folder or ".") as entries:
@@ -51,14 +52,14 @@ def version() -> str:
 
 
 def _without_debug(arguments: list[str]) -> tuple[bool, list[str]]:
-    """`--debug` may stand anywhere before `--`."""
+    """Return whether `--debug` is among the arguments before `--`, and the arguments without it."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     rest = [word for word in arguments[:end] if word != "--debug"]
     return len(rest) < end, rest + arguments[end:]
 
 
 def _when_bare() -> list[str]:
-    """`loom` alone: a conversation on a terminal, a question from a pipe."""
+    """Return the arguments for `loom` alone: a chat on a terminal, a question from a pipe."""
     if COMPLETING in os.environ:
         return []
     return ["chat"] if sys.stdin is not None and sys.stdin.isatty() else ["ask"]

@@ -157,9 +157,9 @@ async def _list(check: bool, as_json: bool) -> int:
 
 
 async def _states() -> tuple[dict[str, dict[str, Any]], Sequence[str]]:
-    """Return what each of them says, and what there is to say of those that could not be asked."""
+    """Return the state of each server, and notices about servers that were not started."""
     async with Runtime.open() as runtime:
-        left_out = tuple(runtime.notices)  # the others have their failures in a row of their own
+        left_out = tuple(runtime.notices)  # failures of started servers are in their own rows
         await runtime.mcp.wait_ready(None)
         found = runtime.mcp.status()
         states = {
@@ -228,7 +228,8 @@ def remove(name: str, project: bool) -> None:
 
 
 def _change_project(file: Path, name: str, entry: dict[str, Any] | None) -> None:
-    """Everything else in the file stays; JSON has no comments to lose."""
+    """Add a server to the project's file, or remove it if `entry` is None; everything else in the file stays. JSON has
+    no comments to lose."""
     data = _project(file)
     servers = data.get("mcpServers", {})
     if not isinstance(servers, dict):
@@ -256,7 +257,7 @@ def _project(file: Path) -> dict[str, Any]:
 
 
 def _say_if_untrusted() -> None:
-    """A project's file counts only where its folder is trusted."""
+    """Print a warning if the folder is not trusted, because the project's servers are not used then."""
     for warning in _project_servers(load_config()).warnings:
         print_line(warning)
 
@@ -278,6 +279,6 @@ def mcp_serve_command(workspace: Path, allow_outside: bool) -> None:
     from loom.config import load_config
     from loom.tools.mcp.serve import ServeOptions, serve_stdio
 
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # else a read of standard input goes on; nothing is to be saved
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # else a read of stdin would continue; there is nothing to save
     limits = load_config(cwd=workspace.absolute()).media_limits()
     asyncio.run(serve_stdio(ServeOptions(workspace=workspace.absolute(), allow_outside=allow_outside, limits=limits)))

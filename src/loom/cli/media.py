@@ -1,4 +1,4 @@
-"""`loom read`, `transcribe` and `speak`: how Loom reads files, and speech from and to text."""
+"""`loom read`, `transcribe` and `speak`: how Loom reads files, and speech to and from text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from loom.tools.files import read_file
 
 
 class _Context:
-    """The person at the keyboard asks for these files by name: that is the approval."""
+    """The tool context of `loom read`. Everything is approved: the user names the files."""
 
     def __init__(self, limits: IntakeLimits) -> None:
         self.workspace = Path.cwd()
@@ -35,7 +35,8 @@ class _Context:
         self.data: dict[str, bytes] = {}
         self.notices: list[str] = []
         self.refused: Unsupported | None = None
-        """A model gets a text about a binary file; for a user it is an error, as for an attachment."""
+        """The error of a binary file. A model reads a text about it; for the user it is an error, as for an
+        attachment."""
 
     async def attach(self, data: bytes, *, name: str, source: str, pages: str = "") -> Sequence[ContentBlock]:
         try:
@@ -80,7 +81,7 @@ async def _read(path: str, pages: str, offset: int, limit: int | None, limits: I
     context = _Context(limits)
     named = existing_file(path)
     file, pages = (str(named.source), named.pages or pages) if named is not None else (path, pages)
-    shown = clean_text(path)  # the name of a file need not be UTF-8
+    shown = clean_text(path)  # a file name may be no valid UTF-8
     found: dict[str, Any] = {"path": shown, "blocks": [], "text": "", "notices": context.notices, "error": None}
     try:
         blocks = await read_file(context, file, offset=offset, limit=limit, pages=pages)
@@ -95,7 +96,7 @@ async def _read(path: str, pages: str, offset: int, limit: int | None, limits: I
 
 
 def _text(block: ContentBlock, context: _Context) -> str:
-    """Return a document's words rather than its label, where it has any."""
+    """Return the text of a document rather than its label, if it can be extracted."""
     if not isinstance(block, DocumentBlock):
         return text_of(block)
     try:

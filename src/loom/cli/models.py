@@ -1,4 +1,4 @@
-"""`loom models`: list models, add those of a server, and show everything that is known of one."""
+"""`loom models`: list models, add those of a server, and show all facts about one."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def _default(reference: str = "") -> None:
 
 
 async def _models(references: tuple[str, ...], as_json: bool) -> int:
-    """A name that means no model is said, and the others are listed."""
+    """List models; names without a model are reported, and the others are still listed."""
     listed: list[ModelRow] = []
     code = OK
     async with Runtime.open() as runtime:
@@ -132,7 +132,7 @@ def _model_row(runtime: Runtime, name: str, default: str) -> ModelRow:
 
 
 def _means(runtime: Runtime, name: str, model: Model) -> bool:
-    """Return whether a name, which may be a wrong one, means this model: `spark` is `loom/spark`."""
+    """Return whether a name, which may be unknown, refers to this model: `spark` is `loom/spark`."""
     try:
         return runtime.models.resolve(name) == model
     except LoomError:
@@ -140,7 +140,7 @@ def _means(runtime: Runtime, name: str, model: Model) -> bool:
 
 
 def service_without_key(model: Model, config: Config) -> str:
-    """Return what `loom keys set` takes, where the key of a model's service is still missing; else empty."""
+    """Return the name for `loom keys set` if the key of a model's service is missing; else empty."""
     provider = model.provider
     has_own = bool(model.alias) and bool(config.models[model.alias].api_key)
     if has_own or not key_env(provider) or key_for(provider, config):
@@ -159,7 +159,8 @@ def _row(found: ModelRow) -> str:
 
 
 def _usd_per_million(model: Model) -> float | None:
-    """At the price of a short request; some services ask more for each token of a long one."""
+    """Return the price per million input tokens in a short request; some services charge more per token in a long
+    one."""
     usd = price(model, Usage(input_tokens=1_000))
     return None if usd is None else usd * 1_000
 
@@ -203,7 +204,7 @@ _NOT_A_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 async def add_models(url: str, wanted: Sequence[str], key_env: str) -> None:
-    """Ask a server which models it has, and write those to the user's configuration."""
+    """Read the list of models of a server, and write them to the user's configuration."""
     if not url:
         raise ConfigError("models add needs a URL.", hint="Example: loom models add http://127.0.0.1:8000/v1")
     if key_env and not os.environ.get(key_env):
@@ -244,7 +245,7 @@ def _free_name(model: str, taken: Container[str]) -> str:
 
 
 async def show_models(references: Sequence[str], *, as_json: bool) -> None:
-    """Print everything that is known of models, and where each fact comes from."""
+    """Print all facts about models, with the origin of each."""
     async with Runtime.open() as runtime:
         for reference in references:
             model = await runtime.models.resolve_live(reference)
@@ -254,7 +255,7 @@ async def show_models(references: Sequence[str], *, as_json: bool) -> None:
 
 
 def model_facts(model: Model) -> dict[str, Any]:
-    """Return the facts of a model that decide its requests."""
+    """Return the facts about a model that affect its requests."""
     origins = model.capabilities.origins
     return {
         "reference": model.reference,

@@ -1,5 +1,5 @@
-"""`loom completion`, and the help pages as one document: `python -m loom.cli.reference FILE` writes them anew behind
-the marker in FILE."""
+"""`loom completion`, and the help pages as one document: `python -m loom.cli.reference FILE` regenerates the part of
+FILE after the marker."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _WIDTH: Final = 100
 
 
 def reference() -> str:
-    """Exit codes, then every command with its help as the terminal shows it."""
+    """Return the exit codes, then every command with its help as the terminal shows it."""
     codes = "\n".join(f"| {code} | {meaning} |" for code, meaning in MEANINGS.items())
     pages = "\n".join(f"### {name}\n\n```text\n{text}\n```\n" for name, text in _pages(loom, "loom", None))
     return f"{MARKER}\n\n## Exit codes\n\n| code | meaning |\n|---|---|\n{codes}\n\n## Commands\n\n{pages}"
 
 
 def update_page(page: str) -> str:
-    """Return the page with everything behind its marker written anew."""
+    """Return the page with everything after its marker regenerated."""
     head, found, _ = page.partition(MARKER)
     if not found:
         raise ValueError("the page has no marker behind which help pages go")
@@ -67,7 +67,7 @@ def completion_command(shell: str) -> None:
     found = get_completion_class(shell)
     assert found is not None
     script = found(loom, {}, "loom", "_LOOM_COMPLETE").source()
-    # Where Loom has nothing to offer, bash and fish complete file names as they do for other commands.
+    # If Loom has no completions, let bash and fish complete file names as for other commands.
     script = script.replace("complete -o nosort -F", "complete -o nosort -o bashdefault -o default -F")
     click.echo(script.replace("complete --no-files", "complete"))
 

@@ -1,4 +1,4 @@
-"""The group of commands. Each is imported when it is used; what is no command is a question, so `loom "…"` asks it."""
+"""The root command group. Commands are imported when they are used; arguments that name no command are a question."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _MODULES: Final = {
     "service": "daemon",
     "completion": "reference",
 }
-"""Commands that stand in a module of another name, with others of their kind."""
+"""The modules of commands that do not have a module of their own name."""
 _OTHER_WORDS: Final = {
     **dict.fromkeys(("start", "up", "daemon", "server"), "To run the daemon: loom serve"),
     **dict.fromkeys(("restart", "reload"), "To restart the daemon: loom stop, then loom serve"),
@@ -99,15 +99,15 @@ _OTHER_WORDS: Final = {
     **dict.fromkeys(("show", "cat"), "To show a conversation: loom log"),
     **dict.fromkeys(("info", "check", "health"), "To check the setup: loom doctor"),
 }
-"""What other programs call a command, and what it is here. Alone, such a word is not a question."""
+"""Names of commands in other programs, and the equivalent in Loom. Such a word alone is not treated as a question."""
 _OWN_OPTIONS: Final = ("-h", "--help", "--version")
 _DEFAULT: Final = "ask"
 _NEAR: Final = 0.75
-"""How like a name a word must be to have been meant as one."""
+"""The similarity at which a word is taken for a mistyped name."""
 
 
 class LazyGroup(click.Group):
-    """A group that knows names and one-line helps; it imports the module that holds `<name>_command` only to run it."""
+    """A group of commands with their one-line help. It imports the module with `<name>_command` only when it runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -132,7 +132,8 @@ class LazyGroup(click.Group):
 
 
 def _refuse_typing_error(args: list[str]) -> None:
-    """`loom sesions` or `loom restart` is hardly a question, and asking it would cost money."""
+    """Raise `UsageError` for a single word such as `sesions` or `restart`: it is hardly a question, and would cost
+    money."""
     import difflib
     from pathlib import Path
 
@@ -181,7 +182,7 @@ def loom() -> None:
 
 
 def _invoke(arguments: list[str]) -> object:
-    """Run like click's own `main`, which would end the process by itself on a closed pipe."""
+    """Run like click's `main`, which would exit the process itself on a closed pipe."""
     if COMPLETING in os.environ:
         return loom.main(args=arguments, prog_name="loom", standalone_mode=False)
     with loom.make_context("loom", arguments) as context:
@@ -189,7 +190,7 @@ def _invoke(arguments: list[str]) -> object:
 
 
 def run_command_line(arguments: list[str], *, debug: bool = False) -> int:
-    """Run a command line and give its exit code."""
+    """Run a command line and return its exit code."""
     try:
         result = _invoke(arguments)
         sys.stdout.flush()
@@ -201,7 +202,7 @@ def run_command_line(arguments: list[str], *, debug: bool = False) -> int:
         click.echo("loom: interrupted", err=True)
         return exit_codes.INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output is gone (`| head`): no error, and Python must not complain when it closes stdout.
+        # The reader of stdout has closed it (`| head`): not an error. Python must not report it when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exit_codes.OK
     except Exception as error:
@@ -212,8 +213,7 @@ def run_command_line(arguments: list[str], *, debug: bool = False) -> int:
 
 
 def _print_usage_error(error: click.ClickException) -> int:
-    """Return what click says of a command line, in one sentence as ours are; a group without a command
-    shows its help."""
+    """Print an error of click as one sentence, or the help of a group without a command. Return the exit code."""
     from loom.cli.shared.terminal import print_line
 
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
@@ -231,8 +231,8 @@ def _print_usage_error(error: click.ClickException) -> int:
 
 
 def _near(option: str, names: Iterable[str]) -> list[str]:
-    """Return those that could have been meant. Click compares the dashes, too, which makes every option like every
-    other."""
+    """Return the options with a similar name. Click includes the dashes in its comparison, which makes all options
+    similar."""
     import difflib
 
     bare = option.lstrip("-")
@@ -240,7 +240,8 @@ def _near(option: str, names: Iterable[str]) -> list[str]:
 
 
 def _print_error(error: Exception, *, debug: bool) -> int:
-    """One sentence and the next step; what is left is a fault of ours, and says so."""
+    """Print an error and the next step as one sentence; other exceptions are reported as internal errors. Return the
+    exit code."""
     from loom.cli.shared.terminal import print_line, sentence
 
     match error:

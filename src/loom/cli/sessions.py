@@ -31,7 +31,7 @@ from loom.store.text_index import IndexReport
 from loom.tools.number_text import count_text
 
 _PLACES: Final = 3
-"""How many places of one conversation are shown."""
+"""The maximum number of search hits that are shown per conversation."""
 _PASSING_SECONDS: Final = 5.0
 _MARKS: Final = {"text": " ", "document": "▤", "picture": "▣"}
 
@@ -133,7 +133,7 @@ def delete(session: str, yes: bool) -> int:
     """Delete a session and the media that only it used."""
     found = asyncio.run(_find_session(session))
     title = one_line(found.title or found.id)
-    # Asked outside of the loop, where Ctrl+C ends the question at once.
+    # Prompt outside of the event loop, where Ctrl+C ends the prompt at once.
     if not yes and not _is_sure(title):
         click.echo(f'kept "{title}"', err=True)
         return FAILED
@@ -236,8 +236,8 @@ def _show_found(found: Sequence[SearchResult], numbers: dict[str, tuple[int, Ses
 
 
 async def _index_media(runtime: Runtime, everything: bool) -> IndexReport:
-    """Documents in passing and for a few seconds; with --index, everything. A store that cannot be written to is
-    searched as it is."""
+    """Index documents for a few seconds before a search; with `everything`, all media. Without it, a store that is
+    read-only or full is searched as it is."""
     async with ProgressLine(plain=is_plain()) as progress:
         try:
             return await runtime.library.index_media(
@@ -259,7 +259,7 @@ def _not_read(left: int) -> str:
 
 
 async def _number_sessions(library: Library, wanted: Collection[str]) -> dict[str, tuple[int, SessionView]]:
-    """Return these sessions with their numbers in `loom sessions`."""
+    """Return the sessions `wanted` with their numbers in `loom sessions`."""
     found: dict[str, tuple[int, SessionView]] = {}
     number = 0
     async for session in all_sessions(library):
@@ -294,7 +294,8 @@ async def _delete(session_id: str, title: str) -> None:
 
 
 def _is_sure(title: str) -> bool:
-    """Ctrl+C on a terminal interrupts; elsewhere the end of the input is no answer."""
+    """Ask for confirmation. Ctrl+C on a terminal raises `click.Abort`; without a terminal, the end of the input raises
+    `ConfigError`."""
     try:
         return confirm(f'Delete "{title}"? This cannot be undone')
     except click.Abort:
@@ -350,7 +351,7 @@ def _row(number: int, session: SessionView) -> str:
 
 
 def ago(moment: float) -> str:
-    """`now`, `5 min`, `3 h`, `2 d`, else the day."""
+    """Return `now`, `5 min`, `3 h` or `2 d`."""
     seconds = time.time() - moment
     if seconds < 60:
         return "now"

@@ -50,7 +50,7 @@ def describe_report(report: BackupReport, what: str) -> str:
 
 
 def store_file(config: Config) -> Path | None:
-    """Return the SQLite file of the configured store; None if that is a PostgreSQL database."""
+    """Return the SQLite file of the configured store; None for a PostgreSQL database."""
     url = config.secret("store", "url")
     if url.startswith(("postgresql://", "postgres://")):
         return None

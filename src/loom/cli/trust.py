@@ -1,4 +1,4 @@
-"""`loom trust`, and the question that `loom` asks once in a folder that brings instructions."""
+"""`loom trust`, and the prompt about a folder that contains instructions or settings."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def revoke(folder: Path) -> None:
 
 
 def ask_about_folder() -> None:
-    """Ask once about the working directory, in a terminal: before anything in it is used, and again when it changes."""
+    """Ask about the working directory, if a terminal is available and no decision covers its current files."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     folder = Path.cwd()
@@ -90,7 +90,7 @@ def ask_about_folder() -> None:
         config = load_config()
         found = config.folder_trust(folder)
     except ConfigError:
-        return  # the command says what is wrong
+        return  # the command itself reports the error
     if not found.needs_decision:
         return
     show_files(found)
@@ -101,7 +101,7 @@ def ask_about_folder() -> None:
 
 
 def show_files(found: FolderTrustView) -> None:
-    """Show what a folder brings: every file, and the beginning of its text."""
+    """Show the instructions and settings in a folder: every file, with the beginning of its text."""
     click.echo(safe_text(f"{found.folder} brings files that instruct the model or configure Loom:"), err=True)
     for file in found.files:
         owner = ", of another user" if file.is_foreign else ""

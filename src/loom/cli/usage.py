@@ -1,4 +1,4 @@
-"""`loom usage`: what answers have used and cost."""
+"""`loom usage`: the tokens and the cost of answers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class UsageSum(msgspec.Struct, kw_only=True):
 
     @property
     def estimate_label(self) -> str:
-        """How far the estimates were off: `+4 %` where more was estimated than billed."""
+        """The error of the estimates: `+4 %` if more was estimated than billed."""
         if not self.estimated_input_tokens:
             return "-"
         return f"{round(100 * (self.estimated_tokens / self.estimated_input_tokens - 1)):+d} %"

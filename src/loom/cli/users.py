@@ -1,4 +1,4 @@
-"""`loom users`: who may use the daemon, and which browsers are signed in."""
+"""`loom users`: the users of the daemon, their sessions and the signed-in browsers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`loom approvals`, `approve`, `ps` and `undo`: what agents wait for, run and changed."""
+"""`loom approvals`, `approve`, `ps` and `undo`: pending approvals, background processes and file changes of agents."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def _rows(waiting: SessionApprovals) -> list[str]:
 
 
 def _lines(waiting: SessionApprovals) -> list[str]:
-    """The action stands there as it was asked: what is approved is what is seen."""
+    """Return the lines of pending approvals. The action is printed in full, so that the user sees exactly what is
+    approved."""
     title = one_line(waiting.session.title or waiting.session.id, 50)
     lines: list[str] = []
     for asked in waiting.approvals:
@@ -125,7 +126,8 @@ async def _approve(names: tuple[str, ...], given: ApprovalReply, form: OutputFor
 
 
 async def _find_approvals(runtime: Runtime, names: tuple[str, ...]) -> tuple[SessionApprovals, list[ApprovalRequested]]:
-    """Return the approvals with these names, which are all of one conversation."""
+    """Return the approvals with these id prefixes; raise `ConfigError` if they belong to different sessions, `NotFound`
+    if a prefix does not match exactly one."""
     everything = await runtime.library.approvals()
     found: dict[str, SessionApprovals] = {}
     chosen: list[ApprovalRequested] = []

@@ -1,5 +1,6 @@
 """The daemon: sessions over HTTP, Socket.IO and SSE.
 
-Reading order: `routes` (everything it answers, in one table) → `calls` (how a request reaches its function) → `guard`
-and `auth` (who may ask) → `turns` (what runs) → `feeds` (what is heard). `app` puts it together, `serve` runs it.
+Reading order: `routes` (the table of all routes) → `dispatch` (how a request reaches its handler) → `guard`, `auth` and
+`sign_in` (which requests are allowed) → `turns` (how queued messages run) → `feeds` (how events reach clients). `app`
+assembles the application, `serve` runs it.
 """

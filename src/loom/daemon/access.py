@@ -22,7 +22,7 @@ from loom.store.session_rows import session_not_found
 _BATCH: Final = 100
 
 FetchPage = Callable[[int, str], Awaitable[SessionPage]]
-"""Reads a page: its maximum length, and the cursor before it."""
+"""Reads a page of sessions: called with its maximum length and the cursor to start before."""
 
 
 T = TypeVar("T")
@@ -34,7 +34,8 @@ class SessionAccess:
         self._library = runtime.library
 
     async def check(self, identity: Identity, session_id: str, needed: MemberAccess = "view") -> None:
-        """Raise `NotFound` for a session that the user may not read, `Forbidden` if that is all they may."""
+        """Raise `NotFound` if the user may not read the session, `Forbidden` if the user may read it but has less than
+        the `needed` access."""
         if identity.is_admin:
             return
         access = await self._members.access(session_id, identity.account)
@@ -54,8 +55,11 @@ class SessionAccess:
             await self._members.set(session_id, identity.account, "own")
 
     async def claim_import(self, identity: Identity, session_id: str, *, is_new: bool) -> tuple[str, bool]:
-        """Return the session that an import made for the user, and whether it is new. An import finds a session that
-        has the same conversation already; where that is another user's, this is one of the user's own, or a fork."""
+        """Return the session for an import by the user, and whether it is new.
+
+        The import may have found an existing session with the same conversation. If the user may not read that one,
+        return the user's own session with the same head, or else a fork.
+        """
         if is_new:
             await self.claim(identity, session_id)
         if is_new or await self.may_read(identity, session_id):
@@ -89,7 +93,8 @@ class SessionAccess:
     async def only_readable(
         self, identity: Identity, found: Iterable[T], session_of: Callable[[T], str]
     ) -> tuple[T, ...]:
-        """Return those that belong to sessions that the user may read."""
+        """Return the items of `found` whose session the user may read. `session_of` returns the session id of an
+        item."""
         if identity.is_admin:
             return tuple(found)
         allowed = frozenset(await self._members.sessions(identity.account))
@@ -107,12 +112,12 @@ class SessionAccess:
     # Media -----------------------------------------------------------------------------------------------------------
 
     async def note_media(self, identity: Identity, digest: str) -> None:
-        """Remember that the user has sent these bytes, and so may use them."""
+        """Store that the user has sent this medium, which permits using it."""
         if identity.account:
             await self._members.note_media(identity.account, digest)
 
     async def check_media(self, identity: Identity, digest: str) -> None:
-        """Raise `NotFound` unless the user has sent these bytes, or may read a session that refers to them."""
+        """Raise `NotFound` unless the user has sent this medium or may read a session that refers to it."""
         if identity.is_admin or await self._members.has_media(identity.account, digest):
             return
         for session_id in await self._members.sessions(identity.account):

@@ -1,4 +1,5 @@
-"""Manage a daemon: settings of the user's file, model servers, users. Changes apply at once, or name a restart."""
+"""Routes that manage a daemon: settings of the user's file, model servers, users. Changes apply at once, or after a
+restart, which the response then states."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ async def list_settings(call: Call[None, None]) -> SettingList:
 
 
 async def change_setting(call: Call[None, SettingChange]) -> SettingList:
-    """Write the setting to the user's file, and use it at once where that is possible."""
+    """Write the setting to the user's file, and apply it at once where possible."""
     daemon, key, value = call.daemon, call.path("key"), call.body.value
     path = tuple(key.split("."))
     if path not in EDITABLE:
@@ -151,7 +152,7 @@ def _servers(config: Config) -> ServerList:
 
 
 async def set_server(call: Call[None, ServerBody]) -> ServerList:
-    """Add a model at a server, or replace it; its name can be chosen at once."""
+    """Add or replace a model at a server; it can be selected at once."""
     daemon, name, body = call.daemon, call.path("server"), call.body
     if _NAME.fullmatch(name) is None:
         raise ConfigError(f"{name[:80]!r} cannot be the name of a model.", hint="Use letters, digits and . _ -")
@@ -203,7 +204,7 @@ async def remove_server(call: Call[None, None]) -> ServerList:
 
 
 async def test_server(call: Call[None, ServerBody]) -> ServerCheck:
-    """Ask a server for its models. Nothing is stored."""
+    """List the models of a server. Nothing is stored."""
     from loom.providers.key_check import check_key
 
     body, config = call.body, call.daemon.runtime.config

@@ -1,4 +1,4 @@
-"""The values of the routes that manage a daemon: settings, model servers, users."""
+"""Types of the routes that manage a daemon: settings, model servers, users."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ SettingKind: TypeAlias = Literal["text", "number", "model"]
 
 
 class SettingView(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting that can be changed here. `value` null means unset."""
+    """A setting that can be changed here. A null `value` means unset."""
 
     key: str
     value: SettingValue
     kind: SettingKind
     description: str
     fixed_by: str
-    """The environment variable, flag or project file that wins over the user's file; empty if there is none."""
+    """The environment variable, flag or project file that overrides the user's file; empty if there is none."""
     applies: Literal["now", "restart"]
 
 
 class SettingList(msgspec.Struct, frozen=True, kw_only=True):
     settings: tuple[SettingView, ...]
     file: str
-    """Where changes are written."""
+    """The file that changes are written to."""
     restart: tuple[str, ...] = ()
-    """Settings that were changed and apply after a restart."""
+    """Settings whose change applies after a restart."""
 
 
 class SettingChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,14 +55,15 @@ class ServerList(msgspec.Struct, frozen=True):
 class ServerBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     provider: Name = "compatible"
     model: Name = ""
-    """The server's name for it; empty means the name of the entry."""
+    """The server's name for the model; empty means the name of the entry."""
     base_url: Annotated[str, Meta(min_length=1, max_length=8_000)]
     api_key: Annotated[str, Meta(max_length=1_000)] = ""
-    """Empty keeps the key that is stored, if there is one."""
+    """Empty keeps the stored key, if there is one."""
 
 
 class ServerCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """`refused` means that the key is not accepted, `unknown` that the server could not be asked."""
+    """The result of a connection test. `refused`: the server does not accept the key. `unknown`: the key could not be
+    checked."""
 
     state: Literal["works", "refused", "unknown"]
     text: str
@@ -75,7 +76,7 @@ class NewUser(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class UserChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is not given stays. `day_usd` null removes the budget."""
+    """Fields that are not given stay unchanged. A null `day_usd` removes the budget."""
 
     role: Literal["admin", "user", "viewer"] | msgspec.UnsetType = msgspec.UNSET
     day_usd: Annotated[float, Meta(ge=0, le=1_000_000)] | msgspec.UnsetType | None = msgspec.UNSET
@@ -86,9 +87,9 @@ class UserEntry(msgspec.Struct, frozen=True, kw_only=True):
     role: Literal["admin", "user", "viewer"]
     created_at: float
     day_usd: float | None
-    """What the sessions of the user may cost in a day, in US dollars; null means no limit."""
+    """The maximum cost of the user's sessions per day, in US dollars; null means no limit."""
     spent_usd: float
-    """What they have cost today."""
+    """The cost of the user's sessions today, in US dollars."""
 
 
 class UserList(msgspec.Struct, frozen=True):
@@ -96,7 +97,7 @@ class UserList(msgspec.Struct, frozen=True):
 
 
 class UserKey(msgspec.Struct, frozen=True):
-    """Shown once: the store has only its hash."""
+    """A user's key. It is returned once: the store has only its hash."""
 
     name: str
     key: str

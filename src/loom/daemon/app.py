@@ -1,4 +1,4 @@
-"""The daemon as an ASGI application: lingering → guard → Socket.IO → the table of routes."""
+"""The daemon as an ASGI application: `BodyDrain` → `Guard` → Socket.IO → the table of routes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from loom.runtime import Runtime
 
 
 class App:
-    """What `create_app` gives: call it as ASGI. `daemon` is for the program that runs it."""
+    """The result of `create_app`: an ASGI application. `daemon` is for the program that runs it."""
 
     def __init__(self, daemon: Daemon, asgi: ASGIApp) -> None:
         self.daemon = daemon
@@ -39,11 +39,12 @@ class App:
         except asyncio.CancelledError:
             if not self.daemon.is_stopping:
                 raise
-            # The server cancels what did not end in time; it would log a traceback for each.
+            # At a shutdown, the server cancels requests that did not end in time; it would log a traceback for each.
 
 
 def create_app(runtime: Runtime, *, auth: Auth | None = None) -> App:
-    """Without `auth`, the token is that of the data folder's own file and the password the configured one."""
+    """Return the daemon as an ASGI application. Without `auth`, use the token file of the data folder and the
+    configured password."""
     config = runtime.config
     auth = auth or open_auth(config.token_file(), password=config.secret("server", "password"))
     daemon = Daemon(runtime, auth)
@@ -66,8 +67,8 @@ def create_app(runtime: Runtime, *, auth: Auth | None = None) -> App:
 
 
 def _routes(daemon: Daemon) -> list[StarletteRoute]:
-    """Return one route for each path, so that an error about the method can list all that are allowed. Without a row of
-    its own, HEAD is GET without a body."""
+    """Return one route per path, so that an error about the method can list all allowed methods. HEAD without a row of
+    its own is handled as GET without a body."""
     places: dict[str, dict[str, AsgiEndpoint]] = {}
     for row in ROUTES:
         places.setdefault(row.path, {})[row.method] = endpoint(daemon, row)
@@ -82,7 +83,7 @@ def _routes(daemon: Daemon) -> list[StarletteRoute]:
 
 
 async def _http_error(_: Request, error: Exception) -> Response:
-    """Return what the router itself turns down."""
+    """Return the response to an error of the router itself, such as an unknown path."""
     status = error.status_code if isinstance(error, HTTPException) else 400
     match status:
         case 404:

@@ -1,4 +1,5 @@
-"""The reference of events (AsyncAPI 3.0), made from the types that the daemon sends: it cannot say anything else."""
+"""The reference of events (AsyncAPI 3.0), generated from the types that the daemon sends, so that it cannot differ from
+them."""
 
 from __future__ import annotations
 
@@ -36,11 +37,11 @@ class NodeStored(MessageStored, frozen=True, kw_only=True, tag="message_stored")
 
 class StepPriced(StepFinished, frozen=True, kw_only=True, tag="step_finished"):
     usd: float | None
-    """None where the price is not known."""
+    """Null if the price is not known."""
 
 
 class ToolCallEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=TOOL_CALL):
-    """A tool has run. The fields of the first picture in its result stand here too, where there is one."""
+    """A tool has run. If its result contains images, the fields of the first one are repeated here."""
 
     call_id: str
     name: str
@@ -61,14 +62,14 @@ class ToolCallEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type",
 
 
 class WatchFailed(ProblemText, frozen=True, kw_only=True):
-    """`slow_client`: join again with this `after`."""
+    """The watch has failed. `slow_client`: join again with this `after`."""
 
     session: str = ""
     after: int = 0
 
 
 class Joined(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`seq` is how far the session is."""
+    """The reply to `join`. `seq` is the number of the session's last event."""
 
     ok: bool
     seq: int = 0
@@ -76,7 +77,7 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def asyncapi_document(version: str = "") -> dict[str, Any]:
-    """Served as `/asyncapi.json`."""
+    """Return the document that is served as `/asyncapi.json`."""
     sent = _data_schemas()
     kinds = [*sent.values(), ListedSession, WatchFailed, Join, Joined]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REFS)
@@ -121,7 +122,7 @@ def asyncapi_document(version: str = "") -> dict[str, Any]:
 
 
 def _data_schemas() -> dict[str, Any]:
-    """Return what `data` holds, by the type of the envelope."""
+    """Return the schema of `data` by the type of the envelope."""
     richer: dict[Any, Any] = {
         ImageAdded: ImageShown,
         MessageStored: NodeStored,

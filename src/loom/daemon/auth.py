@@ -1,7 +1,7 @@
 """The owner's credentials: the token for programs, the password for browsers, and one-time links.
 
-The token is in a file that only its owner can read. What a browser holds afterwards is a login of its own
-(`sign_in.py`), never the token. Every comparison takes the same time for every guess.
+The token is in a file that only its owner can read. A browser never holds the token: it gets a login of its own
+(`sign_in.py`). Comparisons take constant time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ MAX_LINKS: Final = 100
 
 class Auth:
     def __init__(self, token: str, *, password: str = "", file: Path | None = None) -> None:
-        """`file` is where a new token is written; without one it lives as long as this object."""
+        """`file` is the file that a new token is written to; without one, the token is valid for the lifetime of this
+        object."""
         self._token = token
         self.password = password
         self._file = file
@@ -44,7 +45,8 @@ class Auth:
         return bool(self.password) and _same(given, self.password)
 
     def new_link(self, account: str = "") -> str:
-        """Return a word for `/?t=…` that signs a browser in once, within the hour. `account` is empty for the owner."""
+        """Return a one-time code for `/?t=…` that signs a browser in within the hour. `account` is empty for the
+        owner."""
         now = time.monotonic()
         self._links = {mark: found for mark, found in self._links.items() if found[0] > now}
         if len(self._links) >= MAX_LINKS:
@@ -54,12 +56,12 @@ class Auth:
         return word
 
     def redeem(self, word: str) -> str | None:
-        """Return the account that a link was made for, once; None for a link that is used, old or unknown."""
+        """Return the account of a one-time link and invalidate the link; None if it is used, expired or unknown."""
         until, account = self._links.pop(_mark(word), (0.0, ""))
         return account if until > time.monotonic() else None
 
     async def rotate(self) -> str:
-        """Make a new token. The old one, its logins and all open links are refused from now on."""
+        """Create and return a new token. The old one, its logins and all open links are refused from now on."""
         token = new_token()
         if self._file is not None:
             write_token(self._file, token)
@@ -71,12 +73,13 @@ class Auth:
 
 
 def open_auth(file: Path, *, password: str = "") -> Auth:
-    """Return the authentication with the token in this file, which is created the first time."""
+    """Return the credentials with the token in `file`, which is created if it does not exist."""
     return Auth(ensure_token(file), password=password, file=file)
 
 
 def ensure_token(file: Path) -> str:
-    """Return the token in this file. Create it if there is none: a daemon and a client that do so at once agree."""
+    """Return the token in `file`. Create it if there is none; a daemon and a client that do so concurrently get the
+    same token."""
     token = read_token(file)
     if token:
         return token
@@ -92,7 +95,7 @@ def new_token() -> str:
 
 
 def read_token(file: Path) -> str:
-    """Return the token, empty if there is none yet."""
+    """Return the token; empty if there is none yet."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -113,7 +116,7 @@ def read_token(file: Path) -> str:
 
 
 def write_token(file: Path, token: str) -> None:
-    """Write the token atomically, never readable by other users, not even for a moment."""
+    """Write the token atomically; other users can read it at no time."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file.parent.chmod(0o700)
@@ -123,10 +126,11 @@ def write_token(file: Path, token: str) -> None:
 
 
 def _same(given: str, known: str) -> bool:
-    """In the same time for every guess, whatever it is made of."""
+    """Compare in constant time; `given` may contain any characters."""
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), known.encode())
 
 
 def _mark(word: str) -> bytes:
-    """Links are kept as hashes: looking one up tells nothing about the others by the time it takes."""
+    """Return the hash under which a link is stored, so that the timing of a lookup reveals nothing about other
+    links."""
     return hashlib.sha256(word.encode("utf-8", "surrogatepass")).digest()

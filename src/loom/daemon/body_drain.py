@@ -1,6 +1,5 @@
 """After an early response, drain the request body for a while, so that the client can read the response, then close the
-connection. Otherwise the server would read an endless body for ever.
-"""
+connection. Without the limit, the server would read an endless body for ever."""
 
 from __future__ import annotations
 
@@ -11,15 +10,16 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HERE_SECONDS: Final = 0.05
-"""A small unread body has arrived by then; its connection stays open."""
+"""How long to wait for the rest of a small body before the response starts; if it arrives in time, the connection stays
+open."""
 LINGER_SECONDS: Final = 30.0
 SILENT_SECONDS: Final = 2.0
-"""A client that stopped sending has read the response, or never will."""
+"""A client that sends nothing for this long has read the response, or never will."""
 _CLOSE: Final = (b"connection", b"close")
 
 
 class BodyDrain:
-    """An ASGI application around another."""
+    """ASGI middleware that drains unread request bodies."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -34,10 +34,10 @@ class BodyDrain:
 
 
 class _Talk:
-    """One request with a body, and its answer."""
+    """One request with a body, and its response."""
 
     def __init__(self, receive: Receive, send: Send, *, waits: bool) -> None:
-        """`waits`: the client sends its body only when it is asked for."""
+        """`waits`: the client sends its body only after `100 Continue`."""
         self._receive = receive
         self._send = send
         self._waits = waits
@@ -63,7 +63,8 @@ class _Talk:
         await self._send(message)
 
     async def _hear_out(self, seconds: float, silent_seconds: float) -> None:
-        """What is left of the body, and nothing is done with it."""
+        """Read and discard the rest of the body, for at most `seconds`, or until nothing arrives for
+        `silent_seconds`."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         with suppress(TimeoutError):

@@ -1,7 +1,8 @@
-"""Bus: daemons tell each other that a session moved. Only ids and numbers travel; what happened is read from the store.
+"""Bus: daemons notify each other of changes of a session. Messages contain only ids and numbers; the contents are read
+from the store.
 
-So a lost message costs time and nothing else: subscribers poll the store now and then, and every second while the bus
-is down.
+A lost message therefore only causes a delay: subscribers also poll the store from time to time, and every second while
+the bus is down.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ BusTopic: TypeAlias = Literal["events", "work", "request", "changed", "deleted",
 
 
 class BusMessage(msgspec.Struct, frozen=True, array_like=True):
-    """`events`: there are events up to `seq`. `work`: something is queued. `request`: a running turn is asked for
-    something. `changed`, `deleted`: the record of the session. `all`: words may have been lost, look at everything."""
+    """`events`: there are events up to `seq`. `work`: a message is queued. `request`: there is a command for the
+    running turn. `changed`, `deleted`: the record of the session. `all`: messages may have been lost, check
+    everything."""
 
     what: BusTopic
     session: str = ""
@@ -52,7 +54,7 @@ class Bus:
         self.listeners: list[Listener] = []
 
     is_shared: ClassVar = False
-    """Whether it reaches all who write to the store."""
+    """Whether it reaches all processes that write to the store."""
 
     @property
     def is_up(self) -> bool:
@@ -65,7 +67,7 @@ class Bus:
         pass
 
     def publish(self, told: BusMessage) -> None:
-        """Never waits."""
+        """Deliver a message to all listeners. Never blocks."""
         self.dispatch(told)
 
     def dispatch(self, told: BusMessage) -> None:
@@ -74,7 +76,8 @@ class Bus:
 
 
 class RedisBus(Bus):
-    """The same, and through Redis to all others. Words that gather while Redis is slow or away are sent as one."""
+    """A bus that also delivers through Redis to other processes. Messages that accumulate while Redis is slow or
+    unavailable are sent as one."""
 
     is_shared: ClassVar = True
 
@@ -87,7 +90,7 @@ class RedisBus(Bus):
         self._hears = False
         self._is_missed = False
         self._redis: Any = None
-        """The client; what it gives has no types."""
+        """The Redis client; untyped."""
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -113,7 +116,7 @@ class RedisBus(Bus):
         self._is_waiting.set()
 
     async def _kept_up(self, work: Callable[[Any], Awaitable[None]]) -> None:
-        """Do it for ever, with a growing pause after each failure."""
+        """Repeat `work` for ever, with a growing pause after each failure."""
         from redis.exceptions import RedisError
 
         loop = asyncio.get_running_loop()
@@ -130,7 +133,7 @@ class RedisBus(Bus):
             await asyncio.sleep(pause)
 
     def _note(self, reason: str = "") -> None:
-        """Say it when it goes and when it comes, not all the time."""
+        """Log when the bus becomes unavailable (`reason`) and when it is back, once each."""
         if reason and not self._is_missed:
             _log.warning("the bus is away (%s): sessions are looked at every second", reason)
         elif not reason and self._is_missed:
@@ -148,7 +151,7 @@ class RedisBus(Bus):
                         is_asked = False
                         self._take(letter)
                     elif is_asked:
-                        raise ConnectionResetError("Redis does not answer")  # an OSError: the line is opened anew
+                        raise ConnectionResetError("Redis does not answer")  # an OSError: the caller reconnects
                     else:
                         is_asked = True
                         await mail.ping()
@@ -187,13 +190,14 @@ class RedisBus(Bus):
 
 
 def open_bus(config: Config) -> Bus:
-    """Return the configured bus; without one, there is one daemon."""
+    """Return the configured bus; without one, a bus for a single daemon."""
     url = config.secret("bus", "url")
     return RedisBus(url) if url else Bus()
 
 
 def _connector(url: str) -> Callable[[], Any]:
-    """Return what opens the client. Raises `ExtraMissing` or `ConfigError` before the daemon starts to listen."""
+    """Return a function that opens the client. Raise `ExtraMissing` or `ConfigError` now, before the daemon starts to
+    listen."""
     try:
         redis: Any = import_module("redis.asyncio")
     except ModuleNotFoundError:
@@ -209,6 +213,6 @@ def _connector(url: str) -> Callable[[], Any]:
     )
     try:
         connect()
-    except ValueError:  # its words would show the password in the address
+    except ValueError:  # the message would show the password in the URL
         raise ConfigError("is not a Redis URL.", key="bus.url", hint="redis://HOST:6379/0") from None
     return connect

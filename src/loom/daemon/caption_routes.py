@@ -1,4 +1,4 @@
-"""Text for media: the user's own, kept with the session, and a model's, written on request."""
+"""Text for media: the user's own, stored with the session, and descriptions that a model writes on request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from loom.daemon.sessions_routes import expected_rev, session_response
 
 
 async def set_captions(call: Call[None, dict[str, str]]) -> Response:
-    """Merge captions into those of the session, by digest; empty text removes one."""
+    """Merge captions, by digest, into those of the session; an empty text removes one."""
     session = await call.daemon.library.open(call.path("session"))
     view = await session.set_captions(call.body, rev=expected_rev(call.request))
     await call.daemon.turns.announce_change(session.id)
@@ -18,6 +18,6 @@ async def set_captions(call: Call[None, dict[str, str]]) -> Response:
 
 
 async def describe_media(call: Call[None, NewDescription]) -> DescriptionView:
-    """Send the image to the model that is named, unless it has described it before."""
+    """Let the named model describe the image, unless it has done so before."""
     await call.daemon.access.check_media(call.identity, call.path("digest"))
     return await call.daemon.library.describe(call.path("digest"), call.body.model)

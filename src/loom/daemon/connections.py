@@ -1,4 +1,5 @@
-"""Connections that ask nothing or take nothing, and what happens when there are too many of them."""
+"""Timeouts for connections that send no request or do not read their response, and the log line when file handles run
+out."""
 
 from __future__ import annotations
 
@@ -13,17 +14,18 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 FIRST_REQUEST_SECONDS: Final = 20.0
 """A new connection that has not sent the headers of a request by then is closed."""
 UNREAD_SECONDS: Final = 20.0
-"""A client that takes nothing of its response for this long is disconnected."""
+"""A client that reads nothing of its response for this long is disconnected."""
 CLOSING_SECONDS: Final = 1.0
-"""What a response gets to end when the daemon stops; the server would cancel it after two seconds, with a traceback."""
+"""How long a response may take to end when the daemon stops; the server would cancel it after two seconds, with a
+traceback."""
 SAID_SECONDS: Final = 60.0
-"""How often the log says that there are no file handles left."""
+"""The minimum interval between two log lines about exhausted file handles."""
 _log = logging.getLogger(__name__)
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP as uvicorn speaks it, for clients that send a request soon and read the response. Kept connections have
-    uvicorn's own timeout."""
+    """uvicorn's HTTP protocol with timeouts for clients that send no request or do not read the response. Idle
+    keep-alive connections have uvicorn's own timeout."""
 
     first_request_seconds = FIRST_REQUEST_SECONDS
     unread_seconds = UNREAD_SECONDS
@@ -36,7 +38,7 @@ class PatientProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.conn.their_state is not h11.IDLE:  # the headers of a request are there
+        if self.conn.their_state is not h11.IDLE:  # the headers of a request have arrived
             self._cancel_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -53,7 +55,8 @@ class PatientProtocol(H11Protocol):
         super().resume_writing()
 
     def shutdown(self) -> None:
-        """The daemon stops: a response that is not taken is cut off. The client reconnects to another daemon."""
+        """Shut down; a response that the client does not read is cut off. The client can reconnect to another
+        daemon."""
         super().shutdown()
         self._cancel_unread()
         self._unread = self.loop.call_later(CLOSING_SECONDS, self.transport.abort)
@@ -69,15 +72,15 @@ class PatientProtocol(H11Protocol):
             self._deadline = None
 
     def _end_silent(self) -> None:
-        """Close, unless it has become a WebSocket: that one has its own protocol by now."""
+        """Close the connection, unless it has become a WebSocket, which has another protocol object."""
         self._deadline = None
         if not self.transport.is_closing() and self.transport.get_protocol() is self:
             self.transport.close()
 
 
 class AcceptFailures:
-    """The loop's exception handler: running out of file handles is one line a minute, everything else as ever. The loop
-    accepts again a second later by itself."""
+    """The exception handler of the event loop. It logs exhausted file handles as one line per minute, and leaves
+    everything else to the default handler. The loop accepts connections again a second later by itself."""
 
     def __init__(self) -> None:
         self._said_at = float("-inf")

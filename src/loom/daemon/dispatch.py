@@ -1,4 +1,5 @@
-"""How a request reaches its function: a row of the table says what is read and what is answered, and this does both."""
+"""Dispatch of requests: a row of the route table names the types of a request and its response; this module
+authenticates, decodes, calls the handler and encodes."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from loom.store.accounts import AccountRole
 
 MAX_JSON_BYTES: Final = 4_000_000
 _GONE: Final = 499
-"""The status that is counted when a client left before its response; it is never sent."""
+"""The status that is counted if a client disconnects before its response; it is never sent."""
 _log = logging.getLogger(__name__)
 
 Q = TypeVar("Q")
@@ -38,7 +39,7 @@ B = TypeVar("B")
 
 
 class Call(Generic[Q, B]):
-    """One request, read. `query` and `body` are of the types that the table names."""
+    """One decoded request. `query` and `body` have the types that the table names."""
 
     def __init__(self, daemon: Daemon, request: Request, query: Q, body: B, identity: Identity) -> None:
         self.daemon = daemon
@@ -46,7 +47,7 @@ class Call(Generic[Q, B]):
         self.query = query
         self.body = body
         self.identity = identity
-        """Who sent it; on open routes, which do not look at it, the owner."""
+        """The sender. On open routes, which ignore it, this is the owner."""
 
     def path(self, name: str) -> str:
         return cast("str", self.request.path_params[name])
@@ -65,32 +66,32 @@ AsgiEndpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the table: the router and the OpenAPI document are both made from it."""
+    """A row of the table, from which both the router and the OpenAPI document are made."""
 
     method: str
     path: str
     handle: Handle
-    """Gives a value of the type `answer`, or a whole response."""
+    """Returns a value of the type `answer`, or a complete response."""
     summary: str
     query: Any = None
     body: Any = None
-    """The type of a JSON body. Where the function reads the body itself, `sent` says what it takes."""
+    """The type of a JSON body. If the handler reads the body itself, `sent` describes it instead."""
     sent: Mapping[str, Any] = {}
-    """Media types of the body → their JSON schema."""
+    """Content types of the body → their JSON schema."""
     answer: Any = None
     given: Mapping[str, Any] = {}
-    """Media types of an answer that is not JSON → their JSON schema."""
+    """Content types of a response that is not JSON → their JSON schema."""
     status: int = 200
     also: Mapping[int, str] = {}
-    """Other good answers: status → what it means."""
+    """Other successful responses: status → description."""
     headers: tuple[str, ...] = ()
-    """Request headers that it heeds."""
+    """Request headers that the handler reads."""
     is_open: bool = False
-    """Whether it needs no token."""
+    """Whether no authentication is needed."""
     needs: AccountRole | None = None
-    """The role that it takes; None: `viewer` to read, `user` to change something."""
+    """The required role; None means `viewer` to read and `user` to change something."""
     is_listed: bool = True
-    """Whether the OpenAPI document names it."""
+    """Whether the OpenAPI document contains it."""
 
 
 def client_of(request: Request) -> str:
@@ -127,7 +128,7 @@ async def _dispatch_guarded(daemon: Daemon, route: Route, request: Request) -> R
         return error_response(error)
     except ClientDisconnect:
         return Response(status_code=_GONE)
-    except Exception:  # noqa: BLE001  the last line: a bug is logged, and the client gets `internal`
+    except Exception:  # noqa: BLE001  outermost handler: a bug is logged, and the client gets `internal`
         _log.exception("%s %s failed", route.method, route.path)
         return internal_error()
 
@@ -164,8 +165,11 @@ def json_response(value: object, status: int = 200, headers: Mapping[str, str] |
 async def json_body(
     daemon: Daemon, request: Request, kind: Any, *, max_bytes: int = MAX_JSON_BYTES
 ) -> AsyncGenerator[Any]:
-    """Yield the body as a value of this type. curl's `-d` says that JSON is a form; browsers cannot send JSON without
-    asking first, so whatever a page may send unasked is not read."""
+    """Yield the body as a value of type `kind`; raise `WrongType` for another content type than JSON.
+
+    The content type of HTML forms is accepted, too, because `curl -d` sends JSON with it. A page of another origin can
+    send it without a preflight request: the guard's check of Origin refuses that, not this function.
+    """
     declared = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if declared not in ("", JSON, "application/x-www-form-urlencoded") and not declared.endswith("+json"):
         raise WrongType(f"This route reads JSON, not {declared[:80]!r}.", hint="Send Content-Type: application/json.")
@@ -184,7 +188,8 @@ def decode_body(data: bytes, kind: Any) -> Any:
 
 
 def _names_in(data: bytes) -> dict[str, msgspec.Raw]:
-    """Return the names of an object without reading its values; none for what is no object and has its own error."""
+    """Return the fields of a JSON object without decoding their values; empty if it is no object, which is reported
+    later."""
     try:
         return msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -192,8 +197,8 @@ def _names_in(data: bytes) -> dict[str, msgspec.Raw]:
 
 
 def _check_names(names: Iterable[str], kind: Any, where: str) -> None:
-    """Raise `InvalidBody` for fields that the route does not know: a mistyped one would be ignored in silence. Blocks
-    are not looked into: those of a newer version are kept as they are."""
+    """Raise `InvalidBody` for fields that `kind` does not have: a mistyped one would be silently ignored. Blocks are
+    not checked: those of a newer version are kept unchanged."""
     if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         return
     known = kind.__struct_encode_fields__

@@ -1,4 +1,4 @@
-"""`/docs`: the OpenAPI document as a page. No script, nothing from elsewhere."""
+"""`/docs`: the OpenAPI document as a page without scripts or external resources."""
 
 from __future__ import annotations
 

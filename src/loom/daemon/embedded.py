@@ -18,15 +18,16 @@ from loom.runtime import Runtime
 
 
 class HasRuntime(Protocol):
-    """Such as `loom.Loom`: its configuration, tools, models and rules are the daemon's."""
+    """An object with a runtime, such as `loom.Loom`; the daemon uses its configuration, tools, models and rules."""
 
     @property
     def runtime(self) -> Runtime: ...
 
 
 class EmbeddedDaemon:
-    """Opened by the first request, in the loop that serves it: a mounted application gets no lifespan event when the
-    outer one starts. `await close()` when the outer one ends, or give it a lifespan of its own."""
+    """The daemon as an ASGI application that opens itself at the first request, in the loop that serves it: a mounted
+    application gets no lifespan event when the outer one starts. Call `await close()` when the outer one ends, or pass
+    lifespan events on to it."""
 
     def __init__(self, like: HasRuntime | Config | None, auth: Auth | None) -> None:
         self._like = like
@@ -41,7 +42,7 @@ class EmbeddedDaemon:
             await (await self._open_app())(scope, receive, send)
 
     async def close(self) -> None:
-        """Turns that run are given a moment; what was said is kept in any case."""
+        """Stop the daemon. Running turns get a few seconds to end; accepted messages are stored in any case."""
         if self._opening is not None:
             await asyncio.wait([self._opening])
         await self._stack.aclose()
@@ -70,6 +71,6 @@ class EmbeddedDaemon:
 
 
 def asgi(like: HasRuntime | Config | None = None, *, auth: Auth | None = None) -> EmbeddedDaemon:
-    """Return everything that the daemon serves, as an ASGI application: with what a `Loom` was given, or with a
-    configuration; with neither, the user's own."""
+    """Return the daemon as an ASGI application. It uses the settings, tools and models of a `Loom`, or a configuration;
+    with neither, the user's own configuration."""
     return EmbeddedDaemon(like, auth)

@@ -1,14 +1,14 @@
-"""Envelopes: stored events as clients see them. Pieces of words are joined, pictures become references with a preview.
+"""Envelopes: stored events as they are sent to clients. Deltas are joined, images become references with a preview.
 
-An envelope is `{"seq", "type", "session", "data"}`; its JSON is made once for all clients. `data` is the event as
-it is stored, and more where a client would otherwise have to ask:
+An envelope is `{"seq", "type", "session", "data"}`; its JSON is made once for all clients. `data` is the stored event,
+with additions that save a client further requests:
 
-    tool_finished    is sent as `tool_call`, with the call's arguments and its pictures
-    image            carries what is needed to show it
-    message_stored   names the parent of the node
-    step_finished    says what it cost, where that is known
+    tool_finished    is sent as `tool_call`, with the call's arguments and its images
+    image            contains the URL, the size and a preview
+    message_stored   contains the parent of the node
+    step_finished    contains the cost, if it is known
 
-A joined envelope carries the number of the last event that it joins: a client's place is the last number it saw.
+A joined envelope has the number of the last event that it joins; a client resumes after the last number that it has.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from loom.store.events import StoredEvent
 
 TOOL_CALL: Final = "tool_call"
 _JOINED: Final = {"text": "text", "thinking": "text", "call": "arguments"}
-"""The field that grows, by type."""
+"""The field that is concatenated, by type."""
 _LOOKED_AT: Final = frozenset(
     {"tool_started", "tool_finished", "image", "message_stored", "step_started", "step_finished"}
 )
@@ -50,7 +50,7 @@ _REMEMBERED_CALLS: Final = 200
 
 
 class EncodedEnvelope(msgspec.Struct, frozen=True, dict=True):
-    """`json` is what is sent. It stands for the events from `first` to `seq`."""
+    """An encoded envelope for the events from `first` to `seq`. `json` is what is sent."""
 
     first: int
     seq: int
@@ -60,12 +60,12 @@ class EncodedEnvelope(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def socket_json(self) -> str:
-        """The same for Socket.IO, with its type in front; made once for all clients."""
+        """Return the packet data for Socket.IO, with the type first; cached for all clients."""
         return f'["{self.type}",{self.json.decode()}]'
 
 
 class EventImage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A picture in an event: a reference and something to show at once."""
+    """An image in an event: a reference and a preview to show at once."""
 
     image_id: str
     url: str
@@ -79,7 +79,7 @@ class EventImage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _Delta(msgspec.Struct):
-    """What is read of a piece of words."""
+    """The fields of a delta that are needed to join it."""
 
     text: str = ""
     arguments: str = ""
@@ -90,8 +90,8 @@ _delta = msgspec.json.Decoder(_Delta)
 
 
 class Composer:
-    """Makes the envelopes of one session, for one reader of it: it remembers the calls that it saw begin, to name their
-    arguments, and which model speaks."""
+    """Makes the envelopes of one session, for one reader. It remembers started calls, for their arguments, and the
+    current model, for prices."""
 
     def __init__(self, dispatch: Dispatch, previews: Previews, session_id: str) -> None:
         self._dispatch = dispatch
@@ -141,7 +141,7 @@ class Composer:
     async def _tool_call(self, finished: ToolFinished) -> tuple[bytes, tuple[Media, ...]]:
         result = finished.result
         call = self._calls.pop(result.call_id, None)
-        if call is None:  # it began before this reading did
+        if call is None:  # the call started before this reader did
             call = await self._dispatch.find_call(self._session, result.call_id)
         blocks = [block for block in result.blocks if isinstance(block, ImageBlock)]
         shown = [await self._picture(block) for block in blocks]
@@ -173,7 +173,7 @@ class Composer:
         )
 
     async def _parent_of(self, node: str) -> str | None:
-        """Return the parent of a node; remember the model that wrote it, for the price of its step."""
+        """Return the parent of a node; remember the node's model, for the price of its step."""
         found = await self._dispatch.node_facts(node)
         self._model = found.model or self._model
         return found.parent
@@ -181,7 +181,7 @@ class Composer:
     def _cost(self, step: StepFinished) -> float | None:
         try:
             return self._dispatch.price(self._model, step.usage) if self._model else None
-        except LoomError:  # the model is configured no more, or no prices are installed
+        except LoomError:  # the model is no longer configured, or no prices are installed
             return None
 
     def _remember(self, call: ToolCall) -> None:
@@ -191,7 +191,7 @@ class Composer:
 
 
 def _whole(event: StoredEvent) -> StoredEvent:
-    """Return the event; where its row was damaged, a notice in its place: the sequence goes on."""
+    """Return the event, or a notice in its place if its row is damaged, so that the sequence has no gap."""
     try:
         if event.type in _LOOKED_AT:
             decode_event(event.data)
@@ -206,7 +206,7 @@ def _whole(event: StoredEvent) -> StoredEvent:
 
 
 def _runs(events: Iterable[StoredEvent]) -> Iterable[Sequence[StoredEvent]]:
-    """Neighbours that can be joined: pieces of one block."""
+    """Yield runs of consecutive events that can be joined: deltas of one block."""
     run: list[StoredEvent] = []
     index = 0
     for event in events:
@@ -233,5 +233,5 @@ def _join(run: Sequence[StoredEvent]) -> bytes:
 
 
 def _with(data: bytes, more: dict[str, Any]) -> bytes:
-    """Return a JSON object with fields added at its end."""
+    """Return a JSON object with fields appended."""
     return data[:-1] + b"," + msgspec.json.encode(more)[1:]

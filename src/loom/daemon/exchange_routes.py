@@ -1,4 +1,4 @@
-"""Exchange: files with conversations in, and links to conversations out."""
+"""Import of files with conversations, and pages of shared conversations."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from loom.formats.file_names import clean_name
 from loom.message_types import ImportedSession, ImportReport
 
 MAX_IMPORT_BYTES: Final = 500_000_000
-"""Data exports are larger than attachments; larger ones still are imported by the command."""
+"""Data exports are larger than attachments; for still larger ones there is `loom import`."""
 
 
 async def import_file(call: Call[MediaName, None]) -> ImportReport:
-    """Store the conversations of the file that is the body, or the one file of a form."""
+    """Store the conversations of a file, which is the body or the only file of a form."""
     daemon = call.daemon
     daemon.rates.upload(call.client)
     most = max(daemon.runtime.config.server.max_upload_bytes, MAX_IMPORT_BYTES)
@@ -51,7 +51,7 @@ async def delete_share(call: Call[None, None]) -> None:
 
 
 async def get_shared_page(call: Call[None, None]) -> Response:
-    """Return a conversation for people to read. The page runs nothing and asks no server for anything."""
+    """Return a conversation as a page. The page runs no script and loads nothing from other servers."""
     page = await call.daemon.library.shared_page(call.path("secret"))
     return Response(page, 200, _PAGE_HEADERS, "text/html")
 

@@ -1,10 +1,11 @@
-"""Feeds: who watches a session, and from where. Nothing is sent before it is on disk.
+"""Feeds: the watchers of sessions. Nothing is sent before it is on disk.
 
-Each watched session has one reader, whatever the number of its watchers. It reads at most thirty times a second, so
-that pieces of words gather, and keeps the last envelopes at hand. What was written by this process it is handed, the
-rest it reads from the store. A watcher has no queue, only a place in the sequence:
-it takes what comes next when it can use it, from what is at hand or, where it is late, from the store. So a watcher
-that stands still delays no other and costs next to nothing.
+Each watched session has one reader, for any number of watchers. It reads at most thirty times a second, so that deltas
+are joined, and caches the last envelopes. Events that this process wrote are passed to it directly, others are read
+from the store.
+
+A watcher has no queue, only a position in the sequence. It takes the next envelopes when it is ready for them: from the
+cache or, if it is late, from the store. So a stalled watcher delays no other and uses almost no memory.
 """
 
 from __future__ import annotations
@@ -25,33 +26,35 @@ from loom.runtime.dispatch import Dispatch
 from loom.store.events import StoredEvent
 
 PER_SECOND: Final = 30
-"""Readings of one session."""
+"""The maximum reads per second of one session."""
 READINGS_PER_SECOND: Final = 1_000
-"""Of all sessions together."""
+"""The maximum reads per second of all sessions together."""
 AT_HAND: Final = 500
 AT_HAND_BYTES: Final = 500_000
 PAGE: Final = 200
-"""Events of one reading."""
+"""The maximum events per read."""
 TAKEN: Final = 5
-"""Envelopes that a watcher takes at once."""
+"""The maximum envelopes that a watcher takes at once."""
 TAKEN_BYTES: Final = 100_000
-"""Of these, but at least one: fifty watchers that take nothing hold this much each."""
+"""The maximum bytes that a watcher takes at once, but at least one envelope: fifty stalled watchers hold this much
+each."""
 LATE_PAGE: Final = 20
-"""Events of the first reading for a watcher that is late."""
+"""The events of the first read for a watcher that is late."""
 SERVED_AT_ONCE: Final = 4
-"""Watchers that are sent something in one round of the event loop."""
+"""The number of watchers that are sent something in one iteration of the event loop."""
 LOOK_SECONDS: Final = 1.0
-"""How often the store is asked where words may be lost: the bus is away, or another program writes to the same file."""
+"""How often the store is polled while bus messages may be lost: the bus is down, or another program writes to the same
+file."""
 LOOK_SELDOM_SECONDS: Final = 5.0
 
 
 class Feed:
-    """One watched session."""
+    """The reader of one watched session."""
 
     def __init__(
         self, dispatch: Dispatch, previews: Previews, session_id: str, seq: int, pause_seconds: Callable[[], float]
     ) -> None:
-        """`pause_seconds` says how long words gather between two readings."""
+        """`pause_seconds` returns the pause between two reads, in which deltas accumulate."""
         self.watchers = 0
         self.seq = seq
         """The number of the last event that was read."""
@@ -62,7 +65,7 @@ class Feed:
         self._known = seq
         self._pause_seconds = pause_seconds
         self._handed: deque[StoredEvent] = deque()
-        """What was written here and is not read yet: numbers without a gap."""
+        """Events that this process wrote and that are not read yet, without a gap."""
         self._at_hand: deque[EncodedEnvelope] = deque()
         self._at_hand_bytes = 0
         self._news = asyncio.Event()
@@ -74,13 +77,13 @@ class Feed:
         self._reader = asyncio.create_task(self._read_on())
 
     def on_bus_message(self, seq: int) -> None:
-        """There are events up to this number."""
+        """Note that there are events up to `seq`."""
         if seq > self._known:
             self._known = seq
             self._news.set()
 
     def deliver(self, events: Sequence[StoredEvent]) -> None:
-        """These are on disk: they need not be read from there."""
+        """Pass events that are already on disk, so that they need not be read from there."""
         if self._handed and self._handed[-1].seq + 1 != events[0].seq:
             self._handed.clear()
         self._handed.extend(events)
@@ -89,13 +92,13 @@ class Feed:
         self.on_bus_message(events[-1].seq)
 
     def end(self, error: LoomError | None = None) -> None:
-        """End the feed; with an error, raise it in the waiting watchers."""
+        """End the feed; raise `error`, if any, in the waiting watchers."""
         self._is_over, self._error = True, error
         self._reader.cancel()
         self._moved.set()
 
     async def after(self, seq: int) -> list[EncodedEnvelope]:
-        """Return the next envelopes, as soon as there are some; none when it is over."""
+        """Return the envelopes after `seq`, as soon as there are some; empty when the feed has ended."""
         while seq >= self.seq:
             if self._error is not None:
                 raise self._error
@@ -105,7 +108,8 @@ class Feed:
         return self._nearby(seq) or await self._read_late(seq)
 
     async def _read_late(self, seq: int) -> list[EncodedEnvelope]:
-        """What follows in the store. One watcher reads at a time, and small pages where events are large."""
+        """Return envelopes from the store. Only one watcher reads at a time; pages are smaller where events are
+        large."""
         async with self._late:
             stored = await self._dispatch.events.after(self._id, seq, self._late_page)
             found = await Composer(self._dispatch, self._previews, self._id).compose(stored)
@@ -115,8 +119,7 @@ class Feed:
         return taken
 
     def _nearby(self, seq: int) -> list[EncodedEnvelope]:
-        """Return what is at hand after this number; nothing where it is not at the edge of an envelope that
-        is at hand."""
+        """Return cached envelopes after `seq`; empty if no cached envelope begins there."""
         found: list[EncodedEnvelope] = []
         for envelope in reversed(self._at_hand):
             if envelope.first <= seq:
@@ -134,7 +137,7 @@ class Feed:
                     await self._read()
                 except NotFound as error:
                     self.end(error)
-                except LoomError:  # the store is away
+                except LoomError:  # the store is unavailable
                     await asyncio.sleep(LOOK_SECONDS)
                 await asyncio.sleep(self._pause_seconds())
 
@@ -142,7 +145,7 @@ class Feed:
         known = self._known
         stored = self._take_pending() or await self._dispatch.events.after(self._id, self.seq, PAGE)
         if not stored:
-            if self._known == known:  # it was said of something that is not there
+            if self._known == known:  # announced, but not in the store
                 self._known = self.seq
             return
         for envelope in await self._composer.compose(stored):
@@ -155,7 +158,7 @@ class Feed:
         self._moved = asyncio.Event()
 
     def _take_pending(self) -> Sequence[StoredEvent]:
-        """Return what was handed over, where it comes next."""
+        """Return the events that were passed directly, if they are the next ones."""
         handed = self._handed
         while handed and handed[0].seq <= self.seq:
             handed.popleft()
@@ -165,7 +168,7 @@ class Feed:
 
 
 def _first_bytes(envelopes: list[EncodedEnvelope]) -> list[EncodedEnvelope]:
-    """Return the first of these that have at most `TAKEN_BYTES` together; one at least."""
+    """Return the first envelopes of at most `TAKEN_BYTES` in total, but at least one."""
     left = TAKEN_BYTES
     for at, envelope in enumerate(envelopes):
         left -= len(envelope.json)
@@ -175,18 +178,18 @@ def _first_bytes(envelopes: list[EncodedEnvelope]) -> list[EncodedEnvelope]:
 
 
 class Watch:
-    """A place in a session's sequence."""
+    """A position in a session's sequence of events."""
 
     def __init__(self, feed: Feed, seq: int) -> None:
         self.seq = seq
-        """The number of the last event that was given."""
+        """The number of the last event that was returned."""
         self.head = feed.seq
-        """How far the session was when the watch began."""
+        """The number of the session's last event when the watch began."""
         self._feed = feed
 
     async def take(self) -> list[EncodedEnvelope]:
-        """Return what comes next, as much at once as is there; nothing when the daemon stops. Raises where the session
-        is gone. Nothing is lost by not waiting for it."""
+        """Return the next envelopes, waiting until there are some; empty when the daemon stops. Raise `NotFound` if the
+        session was deleted. A cancelled call loses nothing."""
         page = await self._feed.after(self.seq)
         if page:
             self.seq = page[-1].seq
@@ -215,7 +218,7 @@ class Feeds:
         self._looker = asyncio.create_task(self._look_on())
 
     async def stop(self) -> None:
-        """Ends every watch, and whatever stands on them."""
+        """End every watch, then call the `on_stop` handlers."""
         self._is_stopped = True
         self.end_all()
         while self.on_stop:
@@ -228,21 +231,21 @@ class Feeds:
             self._looker = None
 
     async def turn(self) -> None:
-        """To be waited for before a few envelopes, or one with bytes, are sent: what is for a hundred watchers goes out
-        in many short rounds, and other requests to the daemon wait for one of them only."""
+        """Wait before sending a few envelopes, or one with bytes. This splits sending to a hundred watchers into many
+        short rounds, so that other requests to the daemon wait for only one of them."""
         async with self._served:
             await asyncio.sleep(0)
 
     def end_all(self) -> None:
-        """Disconnect the watchers: they have to reconnect and authenticate again."""
+        """End all watches: clients have to reconnect and authenticate again."""
         for feed in self._feeds.values():
             feed.end()
         self._feeds.clear()
 
     @asynccontextmanager
     async def watch(self, session_id: str, after: int | None = 0) -> AsyncGenerator[Watch]:
-        """Watch what follows the event with this number; None means from now on. Raise `Draining` once the daemon
-        stops: a client that reconnects then goes to another one, or waits."""
+        """Watch the events after number `after`; None means from now on. Raise `Draining` once the daemon stops: a
+        client that reconnects then reaches another one, or waits."""
         if self._is_stopped:
             raise Draining("The daemon is stopping.", hint="Reconnect in a moment.")
         head = await self._dispatch.events.head(session_id)
@@ -262,7 +265,7 @@ class Feeds:
                     del self._feeds[session_id]
 
     def _pause_seconds(self) -> float:
-        """With hundreds of sessions that talk at once, each is read a little less often."""
+        """Return the pause between two reads; it grows with the number of watched sessions."""
         return max(1 / PER_SECOND, len(self._feeds) / READINGS_PER_SECOND)
 
     def _hand(self, session_id: str, seq: int, events: Sequence[tuple[str, bytes]]) -> None:
@@ -282,7 +285,7 @@ class Feeds:
                 pass
 
     async def _look_on(self) -> None:
-        """What the bus did not say."""
+        """Poll the store for events that the bus did not announce."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(LOOK_SECONDS)
@@ -293,11 +296,11 @@ class Feeds:
                 await self._look()
 
     async def _look(self) -> None:
-        """Ask the store how far the sessions are."""
+        """Read the last event numbers of the watched sessions from the store."""
         watched = list(self._feeds.items())
         try:
             heads = await self._dispatch.events.heads(session_id for session_id, _ in watched)
-        except LoomError:  # the store is away: a later look finds what this one missed
+        except LoomError:  # the store is unavailable: a later poll finds the events
             return
         for session_id, feed in watched:
             if session_id in heads:

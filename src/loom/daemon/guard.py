@@ -1,8 +1,8 @@
-"""The guard stands in front of everything, Socket.IO included: it lets in only requests that name this daemon as their
-host and come from its own pages, and it puts the headers on every answer that keep browsers careful.
+"""Guard: middleware in front of all routes, Socket.IO included. It accepts only requests with this daemon's host name
+and from its own pages, and adds security headers to every response.
 
-A page elsewhere can make a browser send requests to this machine, also under a name that it has just pointed here. Such
-a request carries the wrong Host or a foreign Origin.
+A page of another site can make a browser send requests to this machine, also by DNS rebinding. Such a request has the
+wrong Host or a foreign Origin.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _MISDIRECTED: Final = 4003
 
 
 class Guard:
-    """An ASGI application around another."""
+    """ASGI middleware that checks Host and Origin."""
 
     def __init__(
         self, app: ASGIApp, *, hosts: Sequence[str] = (), origins: Sequence[str] = (), proxies: Sequence[str] = ()
     ) -> None:
-        """`hosts` it answers to besides its own address; `origins` of other pages that may call it; `proxies` whose
-        word about client and scheme is taken."""
+        """`hosts`: host names besides the daemon's own address. `origins`: other origins that may call it. `proxies`:
+        networks whose forwarding headers are trusted."""
         self._app = app
         self._proxies = tuple(_network(proxy) for proxy in proxies)
         self._hosts = frozenset(host.strip().lower() for host in hosts)
@@ -71,8 +71,8 @@ class Guard:
         await self._app(scope, receive, _careful(send, foreign))
 
     def _behind_proxy(self, scope: Scope, headers: Headers) -> Scope:
-        """Return the scope with the client and the scheme that a trusted proxy names. Of several hops the last one
-        counts that is not such a proxy itself: what stands before it anybody could have written."""
+        """Return the scope with the client and the scheme that a trusted proxy reports. Of several hops, the last one
+        that is not a trusted proxy counts: a client can forge those before it."""
         client: Any = scope.get("client")
         if not self._proxies or client is None or not self._is_proxy(client[0]):
             return scope
@@ -104,7 +104,7 @@ class Guard:
         if host in self._hosts or (port is not None and f"{host}:{port}" in self._hosts):
             return True
         server: Any = scope.get("server")
-        if not server:  # a socket without a port: its clients are on this machine
+        if not server:  # a Unix socket: its clients are on this machine
             return host in _LOOPBACK_NAMES
         address, own_port = str(server[0]).lower(), server[1]
         if own_port is not None and (port or _PORTS[scope["scheme"]]) != own_port:
@@ -112,7 +112,8 @@ class Guard:
         return host == address or (host in _LOOPBACK_NAMES and _is_loopback(address))
 
     def _check_origin(self, headers: Headers) -> str:
-        """Return the origin of another page that may call; empty for our own and for programs."""
+        """Return the origin of an allowed foreign page; empty for the daemon's own pages and for programs. Raise
+        `Forbidden` for other origins."""
         written = headers.getlist("origin")
         if not written:
             return ""
@@ -129,7 +130,7 @@ class Guard:
 
 
 class RateLimits:
-    """What one client may do in a while."""
+    """Rate limits per client."""
 
     def __init__(self) -> None:
         self._messages = RateBuckets(MESSAGES)
@@ -143,7 +144,7 @@ class RateLimits:
 
 
 def _place(url: str) -> tuple[str, int | None] | None:
-    """Host and port, where there is nothing else and nothing odd."""
+    """Return the host and the port; None if the URL has other parts, or is malformed."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port

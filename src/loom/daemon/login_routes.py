@@ -1,4 +1,4 @@
-"""Signing in: one-time links, password, keys; the browsers that are signed in; a new token."""
+"""Sign-in routes: one-time links, password, keys; the list of signed-in browsers; a new token."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loom.store.accounts import OWNER_NAME
 
 
 async def auth_info(call: Call[None, None]) -> AuthMethods:
-    """Return whether a password or key signs in; the page asks before anyone has."""
+    """Return whether a password or key can be used to sign in. Needs no authentication: the sign-in page calls it."""
     return AuthMethods(await call.daemon.sign_in.has_form())
 
 
@@ -40,7 +40,7 @@ async def get_me(call: Call[None, None]) -> UserView:
 
 
 async def list_logins(call: Call[None, None]) -> LoginList:
-    """Return the browsers that are signed in: the caller's own, or all for an admin."""
+    """Return the signed-in browsers: the caller's own, or all for an admin."""
     runtime, me = call.daemon.runtime, call.identity
     names = {account.id: account.name for account in await runtime.accounts.list()}
     return LoginList(
@@ -73,15 +73,15 @@ async def link(call: Call[None, None]) -> LoginLink:
 
 
 async def rotate_token(call: Call[None, None]) -> Token:
-    """The old token and the owner's logins, links and connections are refused from now on."""
+    """Create a new token. The old one and the owner's logins, links and connections are refused from now on."""
     return Token(await call.daemon.auth.rotate())
 
 
 async def redeem_link(call: Call[None, None], word: str) -> Response:
-    """Sign the browser in that opens a link, and lead it to an address without the word in it."""
+    """Sign in the browser that opens a link, and redirect it to a URL without the code."""
     cookie = await call.daemon.sign_in.redeem(word, call.visitor)
     if cookie is None:
-        if "text/html" in call.request.headers.get("accept", ""):  # the page says how to sign in, where need be
+        if "text/html" in call.request.headers.get("accept", ""):  # if it is not valid, the page shows how to sign in
             return RedirectResponse("/", 303, {"Cache-Control": "no-store"})
         raise Unauthorised("This link has been used, or is too old.", hint="Make a new one: loom web")
     return RedirectResponse("/", 303, {"Set-Cookie": cookie, "Cache-Control": "no-store"})

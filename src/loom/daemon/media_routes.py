@@ -1,7 +1,7 @@
-"""Media: bytes in by form, as they are, by base64, address or digest; bytes out in the form that is asked for.
+"""Media: upload as a form, as raw bytes, as base64, by URL or by digest; download in the requested form.
 
-What goes out never runs: types come from a short list, everything else is a download, and each answer carries a policy
-that forbids all. Pictures leave without what cameras write into them.
+Served media cannot run in a browser: content types come from a short list, everything else is a download, and each
+response has a policy that forbids everything. Images are served without the metadata of cameras.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from loom.tools.download import download
 from loom.tools.egress import Egress
 
 MAX_INLINE_JSON_BYTES: Final = 16_000_000
-"""A file in base64 is held in memory; larger ones come as they are."""
+"""Base64 is held in memory; larger files have to be sent as raw bytes."""
 UNLOCK_HEADER: Final = "X-Loom-Password"
-"""Of a PDF, percent-encoded. Addresses are logged in many places; headers are not."""
+"""The header for the password of a PDF, percent-encoded. URLs are logged in many places; headers are not."""
 POLICY: Final = "sandbox; default-src 'none'"
 FOR_EVER: Final = "private, max-age=31536000, immutable"
 WHOLE_BYTES: Final = 4_000_000
-"""Up to here an answer is one piece."""
+"""Responses up to this size are sent in one piece."""
 SLICE_BYTES: Final = 1_000_000
 _PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _VIDEOS: Final = ("video/mp4", "video/webm", "video/quicktime", "video/ogg")
@@ -90,8 +90,8 @@ async def _from_json(call: Call[MediaName, None]) -> tuple[StoredUpload, int]:
 
 
 async def bytes_of(daemon: Daemon, encoded: str, url: str) -> tuple[bytes, str, str]:
-    """Bytes, a name and where they come from. Addresses are fetched through the gate: of what is private, only hosts
-    that are configured are asked."""
+    """Return the bytes, a name and a source URL. URLs are fetched with the egress rules: of private hosts, only
+    configured ones are allowed."""
     if encoded:
         return from_base64(encoded), "", ""
     config = daemon.runtime.config
@@ -100,7 +100,7 @@ async def bytes_of(daemon: Daemon, encoded: str, url: str) -> tuple[bytes, str, 
 
 
 def from_base64(text: str) -> bytes:
-    """Base64, or a data: URL that holds some."""
+    """Decode base64, or a data: URL that contains it."""
     if text.startswith("data:"):
         head, _, text = text.partition(",")
         if not head.endswith(";base64"):
@@ -115,7 +115,8 @@ def from_base64(text: str) -> bytes:
 
 
 async def head_media(call: Call[MediaForm, None]) -> Response:
-    """HEAD: whether the store has it; the client need not send it again then, and the next sweep keeps it."""
+    """Return whether the store has the medium, so that a client need not send it again; protect it from the next
+    sweep."""
     await call.daemon.access.check_media(call.identity, call.path("digest"))
     await call.daemon.intake.keep(call.path("digest"))
     return await get_media(call)
@@ -132,13 +133,13 @@ async def get_media(call: Call[MediaForm, None]) -> Response:
 
 
 async def image_of_session(call: Call[MediaForm, None]) -> Response:
-    """The same, for media that this session refers to."""
+    """Return a medium, like `get_media`, if this session refers to it."""
     session = await call.daemon.library.open(call.path("session"))
     return _response(call, await session.open_media(call.path("digest"), call.query.v))
 
 
 async def text_of_session(call: Call[MediaPage, None]) -> MediaText:
-    """The same, for media that this session refers to."""
+    """Return the text of a medium, like `text`, if this session refers to it."""
     session = await call.daemon.library.open(call.path("session"))
     return await session.media_text(call.path("digest"), page=call.query.page)
 
@@ -181,7 +182,7 @@ def _response(call: Call[MediaForm, None], ready: MediaBytes) -> Response:
 
 
 def _body(request: Request, ready: MediaBytes, start: int, end: int, head: Head) -> Response:
-    """Return one piece from memory-mapped bytes where it is small, else slices that wait for the client."""
+    """Return a small body as one memory-mapped piece, a large one as slices that are read as the client takes them."""
     media_type = display_type(ready.media_type)
     if request.method == "HEAD" or start == end:
         _close(ready)
@@ -234,7 +235,7 @@ def _matches(header: str, etag: str) -> bool:
 
 
 def _span(asked: re.Match[str], size: int) -> tuple[int, int] | None:
-    """Return the one range that was asked for; None where there is nothing in it."""
+    """Return the requested range; None if it is empty."""
     first, last = asked[1], asked[2]
     if not first:
         count = min(int(last or 0), size)
@@ -244,7 +245,7 @@ def _span(asked: re.Match[str], size: int) -> tuple[int, int] | None:
 
 
 def display_type(media_type: str) -> str:
-    """Return the content type for browsers: from a short list, and nothing that they could run."""
+    """Return a content type from a short list, none of which a browser runs."""
     match category_of(media_type):
         case _ if media_type in _INLINE:
             return media_type
@@ -257,7 +258,7 @@ def display_type(media_type: str) -> str:
 
 
 def disposition(media_type: str, name: str) -> str:
-    """RFC 6266, with the name in both spellings."""
+    """Return the `Content-Disposition` header (RFC 6266), with the name in ASCII and in UTF-8."""
     kind = "inline" if media_type in _INLINE else "attachment"
     if not name:
         return kind

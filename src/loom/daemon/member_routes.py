@@ -14,7 +14,7 @@ async def list_members(call: Call[None, Any]) -> MemberList:
 
 
 async def set_member(call: Call[None, MemberChange]) -> MemberList:
-    """Share a session with a user, or with `everyone`; change what they may do."""
+    """Share a session with a user, or with `everyone`, or change their access."""
     session_id = call.path("session")
     await call.daemon.access.check(call.identity, session_id, "own")
     await call.daemon.runtime.session_users.share(session_id, call.path("user"), call.body.access)
@@ -23,7 +23,7 @@ async def set_member(call: Call[None, MemberChange]) -> MemberList:
 
 
 async def remove_member(call: Call[None, None]) -> None:
-    """End sharing. Connections of the user are closed; they are checked when they come back."""
+    """End sharing with a user. Their connections are closed, and checked again when they reconnect."""
     session_id = call.path("session")
     await call.daemon.access.check(call.identity, session_id, "own")
     gone = await call.daemon.runtime.session_users.unshare(session_id, call.path("user"))

@@ -1,4 +1,4 @@
-"""Messages: send, watch, queue, cancel, approve, regenerate."""
+"""Message routes: send, watch, queue, cancel, approve, regenerate."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from loom.store.events import StoredEvent
 
 MAX_KEY_CHARACTERS: Final = 200
 MAX_FORM_FILES: Final = 4
-"""How many of the largest uploads fit into one form."""
+"""One form may be as large as this many of the largest uploads."""
 _FIELDS: Final = ("message", "text", "model", "workspace", "parent", "n", "thinking")
 
 
@@ -66,7 +66,7 @@ async def _compose(daemon: Daemon, session_id: str, running: Running) -> Running
 
 
 async def post_message(call: Call[None, None]) -> Response:
-    """It is on disk when this answers."""
+    """Accept a message. It is on disk before the response is sent."""
     daemon = call.daemon
     daemon.rates.message(call.client)
     key = _key(call.request)
@@ -82,7 +82,7 @@ async def post_message(call: Call[None, None]) -> Response:
 
 
 def _key(request: Request) -> str:
-    """The same key is the same request, however often it is sent."""
+    """Return the idempotency key: repeated requests with one key are handled once."""
     key = request.headers.get("idempotency-key", "")
     if len(key) > MAX_KEY_CHARACTERS or not key.isprintable():
         raise UnreadableRequest(f"An Idempotency-Key has at most {MAX_KEY_CHARACTERS} plain characters.")
@@ -90,7 +90,7 @@ def _key(request: Request) -> str:
 
 
 def _from_fields(parts: Sequence[FormPart]) -> MessageBody:
-    """The fields of a form are those of the JSON body; `blocks` and `options` are JSON themselves."""
+    """Return the fields of a form as a JSON body would give them; `blocks` and `options` contain JSON."""
     fields: dict[str, Any] = {part.name: part.text for part in parts if part.spool is None and part.name in _FIELDS}
     if not fields.get("parent"):
         fields.pop("parent", None)

@@ -1,4 +1,4 @@
-"""What the daemon counts, in the text form that Prometheus reads."""
+"""Metrics of the daemon, in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Metrics:
         self.served_bytes = 0
 
     def count_response(self, method: str, path: str, status: int, seconds: float) -> None:
-        """`path` is the route's pattern: what clients make up does not become a series."""
+        """Count a response. `path` is the route's pattern, so that arbitrary URLs of clients do not become series."""
         self._requests[method, path, status] += 1
         self._seconds_sum += seconds
         self._seconds[next((bound for bound in _BUCKETS if seconds <= bound), float("inf"))] += 1
 
     def count_gateway_answer(self, key: str, usage: Usage, usd: float) -> None:
-        """Count an answer of the gateway for a client's key, a name of the configuration; empty for the owner."""
+        """Count a gateway answer. `client` is the configured name of the key; empty for the owner."""
         counted = self._gateway.setdefault(key, Counter())
         counted["answers"] += 1
         counted["input_tokens"] += usage.input_tokens

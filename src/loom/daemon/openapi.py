@@ -66,7 +66,7 @@ def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
 
 
 def _schemas(routes: Iterable[Route]) -> tuple[dict[Any, Any], dict[str, Any]]:
-    """Return the schema of every type that is named in the table, and the components that they refer to."""
+    """Return the schema of every type in the table, and the components that they refer to."""
     kinds: list[Any] = list(
         dict.fromkeys(
             kind
@@ -78,7 +78,7 @@ def _schemas(routes: Iterable[Route]) -> tuple[dict[Any, Any], dict[str, Any]]:
     events = get_args(Event)
     kinds += [ProblemBody, *(event for event in events if event not in kinds)]
     found, components = msgspec.json.schema_components(kinds, ref_template=_REF)
-    # Stored events are sent as the bytes that they are; what those hold is said here.
+    # Stored events are sent as raw JSON, which has no schema: set it here.
     shown = [{"$ref": _REF.format(name=event.__name__)} for event in events]
     if "EventEnvelope" in components:
         components["EventEnvelope"]["properties"]["data"] = {"anyOf": shown}
@@ -108,7 +108,7 @@ def _operation(route: Route, schemas: Mapping[Any, Any], components: Mapping[str
 
 
 def _has_required(route: Route, schemas: Mapping[Any, Any], components: Mapping[str, Any]) -> bool:
-    """An empty body is the same as `{}`: enough where every field has a default."""
+    """Return whether the body has required fields. An empty body is read as `{}`, which is enough otherwise."""
     name = schemas[route.body].get("$ref", "").rpartition("/")[2]
     return bool(components.get(name, {}).get("required"))
 

@@ -1,6 +1,6 @@
-"""The web client: built files beside this one, or a page that says how to get them.
+"""The web client: the built files in this package, or a page with instructions to build them.
 
-The build writes a brotli and a gzip copy beside each larger file; the client's `Accept-Encoding` decides which is sent.
+The build writes a brotli and a gzip copy of each larger file; the client's `Accept-Encoding` decides which is sent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ FRAME_POLICY: Final = (
     "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data:; font-src data:; frame-ancestors 'self'"
 )
-"""Of a frame that draws what a model wrote: it has no origin and no network, and only our own pages may hold it."""
+"""The policy of the frame that draws model output: it has no origin and no network, and only the daemon's own pages may
+embed it."""
 SERVICE_WORKER: Final = "sw.js"
 FOREVER: Final = "public, max-age=31536000, immutable"
 _ENCODINGS: Final = (("br", ".br"), ("gzip", ".gz"))
@@ -54,7 +55,7 @@ _MISSING: Final = """<!doctype html>
 
 
 async def get_index(call: Call[None, None]) -> Response:
-    """`/`, and `/?t=…`, which lets a browser in once."""
+    """Return the web client; with `?t=…`, redeem a one-time link."""
     word = call.request.query_params.get("t")
     if word is not None:
         return await redeem_link(call, word)
@@ -65,7 +66,7 @@ async def get_index(call: Call[None, None]) -> Response:
 
 
 async def asset(call: Call[None, None]) -> Response:
-    """Return a part of the client. Its name changes with its content, except that of the service worker."""
+    """Return a file of the client. Its name changes with its content, except that of the service worker."""
     name = _name(call)
     file = WEB / "assets" / name
     if name == SERVICE_WORKER:
@@ -77,7 +78,7 @@ async def asset(call: Call[None, None]) -> Response:
 
 
 async def get_static_file(call: Call[None, None]) -> Response:
-    """Return the icon and the manifest."""
+    """Return the icon or the manifest."""
     return await _file(call, WEB / call.request.url.path.removeprefix("/"), "no-cache")
 
 

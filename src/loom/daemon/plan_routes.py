@@ -1,4 +1,4 @@
-"""Plans: what several models would be sent, side by side; and the exact body for one of them."""
+"""Plans: the next request for several models, side by side; and the exact body for one of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def get_plan(call: Call[None, PlanRequest]) -> PlanView:
 
 
 def page_of(view: PlanView, limit: int, before: str) -> PlanView:
-    """Return the plan with the last `limit` rows above the row `before`; 0 means all of them."""
+    """Return the plan with only the last `limit` rows before the row `before`; 0 means all of them."""
     end = next((at for at, row in enumerate(view.rows) if row.key == before), len(view.rows))
     start = max(end - limit, 0) if limit else 0
     above = view.rows[start].key if start else None

@@ -1,4 +1,4 @@
-"""Previews: a picture small enough to travel inside an event, and a scaled one for clients that ask for bytes."""
+"""Previews: images small enough to be part of an event, and scaled images for clients that request bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loom.runtime.media_forms import MediaForms
 _SIDES_PX: Final = (64, 40, 24, 12)
 _FORMATS: Final = ("image/webp",)
 PREVIEW_CHARACTERS: Final = 1_500
-"""Of the whole data: URL."""
+"""The maximum length of the whole data: URL."""
 INLINE_BYTES: Final = 1_000_000
 _INLINE: Final = Fit(max_side_px=1280, max_encoded_bytes=INLINE_BYTES)
 _REMEMBERED: Final = 1_000
@@ -28,14 +28,14 @@ class Inline(msgspec.Struct, frozen=True):
 
 
 class Previews:
-    """Made once for each medium and kept among the derived bytes. A picture that cannot be shown has none."""
+    """Renders previews once per medium and caches them as derived media. An image that cannot be rendered has none."""
 
     def __init__(self, forms: MediaForms) -> None:
         self._forms = forms
         self._known: OrderedDict[str, str] = OrderedDict()
 
     async def preview(self, media: Media) -> str:
-        """Return a data: URL, or nothing."""
+        """Return a data: URL; empty if there is no preview."""
         known = self._known.get(media.digest)
         if known is None:
             known = self._known[media.digest] = await self._make(media)
@@ -45,7 +45,7 @@ class Previews:
         return known
 
     async def inline(self, media: Media) -> Inline | None:
-        """Return its bytes for a socket, scaled where they are too many."""
+        """Return the bytes to send over a socket, scaled down to `INLINE_BYTES`; None if they cannot be rendered."""
         return await self._render(media, _INLINE)
 
     async def _make(self, media: Media) -> str:

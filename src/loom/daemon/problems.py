@@ -1,6 +1,6 @@
-"""Errors as answers: every LoomError has a status and one shape that clients read, `application/problem+json` with a
-`code`; `{"error": {"code", "message", "hint"}}` in it is the shape of older versions. Any other exception is a bug: the
-client gets `internal`."""
+"""Error responses: every `LoomError` has a status and is sent as `application/problem+json` with a `code`. The field
+`{"error": {"code", "message", "hint"}}` is the format of older versions. Any other exception is a bug: the client gets
+`internal`."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ PROBLEM_JSON: Final = "application/problem+json"
 
 
 class RequestError(LoomError):
-    """A request that is turned down before anything is done."""
+    """A request that is refused before anything is done."""
 
     code: ClassVar[str] = "request.refused"
     status: ClassVar[int] = 400
 
 
 class UnreadableRequest(RequestError):
-    """Not JSON, not a form, no such page cursor."""
+    """The request is not valid JSON, not a valid form, or has an invalid cursor."""
 
     code = "request.unreadable"
 
 
 class InvalidBody(RequestError):
-    """JSON of another shape than the schema's."""
+    """The JSON does not match the schema."""
 
     code = "request.invalid"
     status = 422
@@ -63,7 +63,8 @@ class Unauthorised(RequestError):
 
 
 class Forbidden(RequestError):
-    """A wrong Host or Origin, or a cookie without the header that only our own pages send."""
+    """A wrong Host or Origin, a missing role or access, or a cookie without the header that only the daemon's own pages
+    send."""
 
     code = "auth.forbidden"
     status = 403
@@ -85,14 +86,14 @@ class TooSlow(RequestError):
 
 
 class WrongType(RequestError):
-    """A body of a media type that this route does not read."""
+    """The route does not read this content type."""
 
     code = "request.type"
     status = 415
 
 
 class TooMany(RequestError):
-    """Over a rate limit; `retry_after` is in seconds."""
+    """A rate limit is exceeded; `retry_after` is in seconds."""
 
     code = "rate.limited"
     status = 429
@@ -103,7 +104,7 @@ class TooMany(RequestError):
 
 
 class Draining(RequestError):
-    """The daemon is stopping and begins nothing new."""
+    """The daemon is stopping and accepts nothing new."""
 
     code = "daemon.draining"
     status = 503
@@ -127,7 +128,7 @@ _STATUS: Final[tuple[tuple[type[LoomError], int], ...]] = (
     (CapabilityMissing, 400),
     (ProviderError, 502),
 )
-"""The first row that fits counts; any other error is 400."""
+"""The status of each error; the first matching row counts, any other error is 400."""
 
 
 def status_of(error: LoomError) -> int:
@@ -147,13 +148,13 @@ def error_response(error: LoomError) -> Response:
 
 
 def internal_error() -> Response:
-    """Something that must not happen did. What it was is in the log, not here."""
+    """Return the response to a bug. Details are only in the log."""
     text = ProblemText("daemon.bug", "Something went wrong inside the daemon.", "See its log; nothing was lost.")
     return _problem(text, 500, {"Cache-Control": "no-store"})
 
 
 def _problem(text: ProblemText, status: int, headers: Mapping[str, str]) -> Response:
-    """An RFC 9457 problem; `error` is the shape that clients of older versions read."""
+    """Return an RFC 9457 problem; `error` is the format for clients of older versions."""
     body = ProblemBody(
         type=f"urn:loom:error:{text.code}",
         title=text.message,

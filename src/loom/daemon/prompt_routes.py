@@ -1,7 +1,7 @@
-"""The prompt library: the templates of the command (`--save`, `-t`), over HTTP.
+"""The prompt library: the templates of `loom` (`--save`, `-t`), over HTTP.
 
-The templates of the command are shared: every user reads them, administrators change them. Each user has prompts of
-their own besides, which others do not see; of two with one name, their own is used.
+These templates are shared: every user reads them, administrators change them. Each user also has private prompts; a
+private prompt hides a shared one of the same name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ async def list_prompts(call: Call[None, None]) -> PromptList:
 
 
 async def save_prompt(call: Call[None, PromptBody]) -> PromptView:
-    """Save a prompt. What only the command sets in a template (files, settings) stays."""
+    """Save a prompt. Fields of a template that only `loom` sets (files, settings) stay unchanged."""
     return await asyncio.to_thread(_save, call.path("prompt"), call.body, _library_of(call.identity))
 
 
@@ -36,7 +36,7 @@ async def delete_prompt(call: Call[None, None]) -> None:
 
 
 def _library_of(identity: Identity) -> str:
-    """Return the account whose prompts a user changes; empty for the shared ones."""
+    """Return the account whose prompts the user changes; empty for the shared ones."""
     return "" if identity.is_admin else identity.account
 
 
@@ -44,7 +44,7 @@ def _prompts(account: str) -> tuple[PromptView, ...]:
     found: dict[str, PromptView] = {}
     for library in dict.fromkeys(("", account)):
         for name in names(library):
-            with suppress(ConfigError):  # written by hand, and wrong: the command says so when it is used
+            with suppress(ConfigError):  # edited by hand and not valid: `loom` reports it when it is used
                 found[name] = _view(name, read_template(name, library), is_shared=not library)
     return tuple(found[name] for name in sorted(found))
 

@@ -1,4 +1,4 @@
-"""Rate limits for requests, and backoff for credentials that are guessed."""
+"""Rate limits for requests, and backoff for wrong credentials."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RateBuckets:
-    """A bucket for each key that fills with time; the least recently used are forgotten."""
+    """A token bucket for each key; the least recently used ones are dropped."""
 
     def __init__(self, rate: Rate) -> None:
         self._rate = rate
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def check(self, key: str, message: str) -> None:
-        """TooMany where nothing is left."""
+        """Raise `TooMany` if the bucket is empty."""
         left = self._tokens_left(key)
         if left < 1:
             raise TooMany(message, retry_after=(1 - left) / self._rate.per_second)
@@ -57,14 +57,14 @@ class _Guesses(msgspec.Struct):
 
 
 class Attempts:
-    """Wrong credentials, by key. After a few, each further one doubles the time until the next is looked at. The same
-    wrong one again is no new guess: a program with an old token does not lock the others out."""
+    """Wrong credentials, by key. After a few, each further one doubles the wait until the next is checked. A repetition
+    of the last wrong one is not counted: a program with an old token does not lock others out."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, _Guesses] = OrderedDict()
 
     def check(self, key: str) -> None:
-        """Raise TooMany while the time is not over."""
+        """Raise `TooMany` during the wait."""
         left = self._known[key].until - time.monotonic() if key in self._known else 0.0
         if left > 0:
             raise TooMany("Too many wrong attempts to sign in.", retry_after=left)

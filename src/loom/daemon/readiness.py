@@ -1,4 +1,4 @@
-"""Whether the daemon can take work: its database and its media store can be written."""
+"""Readiness: whether the daemon's database and media store can be written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from loom.errors import LoomError
 from loom.runtime import Runtime
 
 _FRESH_SECONDS: Final = 2.0
-"""Probes write, and anyone may ask: an answer counts this long."""
+"""How long a result is cached: probes write, and need no authentication."""
 _PROBE_SECONDS: Final = 5.0
 
 
@@ -21,7 +21,7 @@ class Readiness:
         self._problem = ""
 
     async def problem(self) -> str:
-        """Return what is wrong in one sentence; empty if everything can be written."""
+        """Return the problem in one sentence; empty if everything can be written."""
         async with self._lock:
             now = asyncio.get_running_loop().time()
             if now - self._checked >= _FRESH_SECONDS:

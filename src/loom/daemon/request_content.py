@@ -1,5 +1,5 @@
-"""The content of a request becomes blocks. Media are named by digest or sent along; their facts are read from the
-bytes, not from the request."""
+"""The content of a request as blocks. Media are given by digest or as bytes; their facts are read from the bytes, not
+from the request."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BlockT = TypeVar("BlockT", ImageBlock, DocumentBlock, AudioBlock, VideoBlock)
 async def blocks_of(
     daemon: Daemon, identity: Identity, workspace: str, text: str, given: Sequence[ContentInput]
 ) -> tuple[tuple[ContentBlock, ...], tuple[str, ...]]:
-    """Return the text first, then the blocks in their order; and notices about them."""
+    """Return the blocks, the text first and the others in order, and notices about them."""
     blocks: list[ContentBlock] = [TextBlock(clean_text(text))] if text.strip() else []
     notices: list[str] = []
     for block in given:

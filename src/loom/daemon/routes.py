@@ -1,4 +1,4 @@
-"""Everything that the daemon answers, in one table. It is the router, and the OpenAPI document is made from it."""
+"""The table of all routes of the daemon. The router and the OpenAPI document are made from it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ SESSION: Final = "/v1/sessions/{session}"
 
 
 def _foreign(method: str, path: str, handle: Handle, summary: str) -> Route:
-    """A route of another API: it checks the key and writes errors in that API's own way."""
+    """Return a route of another API, which checks the key and writes errors in that API's format."""
     return Route(method=method, path=path, handle=handle, summary=summary, is_open=True, is_listed=False)
 
 
@@ -105,7 +105,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "Numbers for Prometheus.",
         given={"text/plain": {"type": "string"}},
     ),
-    # the way in
+    # sign-in
     _row(
         "GET", "/v1/login", login_routes.auth_info, "Whether a password opens it.", answer=s.AuthMethods, is_open=True
     ),
@@ -255,7 +255,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         needs="admin",
     ),
     _row("DELETE", "/v1/keys/{provider}", settings_routes.remove_key, "Forget a key.", answer=s.KeyList, needs="admin"),
-    # gateway: the APIs of others, described in docs/gateway.md
+    # gateway: the APIs of other providers, described in docs/gateway.md
     _foreign("POST", "/v1/messages", gateway.messages, "Anthropic Messages, for any model."),
     _foreign("POST", "/v1/messages/count_tokens", gateway.count_tokens, "Estimate the tokens of an Anthropic request."),
     _foreign("POST", "/v1/chat/completions", gateway.chat_completions, "OpenAI Chat Completions, for any model."),

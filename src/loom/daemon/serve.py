@@ -1,4 +1,4 @@
-"""Run the daemon: one for each data folder, on this machine alone unless a password is set, stopped without loss."""
+"""Runs the daemon: one per data folder, on localhost only unless a password is set, with a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -37,14 +37,15 @@ MAX_SOCKET_BYTES: Final = 1_000_000
 USER_TIMEOUT_MS: Final = 60_000
 LARGE_BLOCK_BYTES: Final = 1 << 20
 _M_MMAP_THRESHOLD: Final = -3
-_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  what may have been bound to, not a choice
+_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  addresses to compare with, not to bind
 _SOMEWHERE: Final = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
-"""Addresses that are set aside for documentation."""
+"""Addresses that are reserved for documentation."""
 _TCP_USER_TIMEOUT: Final = getattr(socket, "TCP_USER_TIMEOUT", 18)
 
 
 class Listening(msgspec.Struct, frozen=True):
-    """`url` is for this machine; `link` opens the web client in a browser, once, from wherever it may be opened."""
+    """`url` is for this machine; `link` opens the web client in a browser, once, also from other machines if they can
+    connect."""
 
     url: str
     link: str
@@ -58,7 +59,7 @@ def run_daemon(
     on_listening: Callable[[Listening], None] | None = None,
     log_level: str = "warning",
 ) -> None:
-    """Serve until SIGTERM or SIGINT. `on_listening` gets the addresses; without it they are printed."""
+    """Serve until SIGTERM or SIGINT. `on_listening` receives the URLs; without it they are printed."""
     forbid_dumps()
     _log_without_secrets(config)
     _give_memory_back()
@@ -66,7 +67,8 @@ def run_daemon(
 
 
 class _Redacting(logging.Formatter):
-    """Masks configured secrets, and everything that looks like a key, in the finished line, tracebacks included."""
+    """Masks configured secrets, and everything that looks like a key, in the formatted log line, tracebacks
+    included."""
 
     def __init__(self, pattern: str, secrets: frozenset[str]) -> None:
         super().__init__(pattern)
@@ -84,8 +86,9 @@ def _log_without_secrets(config: Config) -> None:
 
 
 def _give_memory_back() -> None:
-    """Large blocks return to the system when they are freed. Left alone, glibc learns from the first ones to keep them,
-    for each thread anew: twenty pictures of 10 MB at once then cost 120 MB for good instead of 1."""
+    """Return large blocks to the system when they are freed. By default, glibc raises its mmap threshold when the first
+    ones are freed, and then keeps such blocks in the arena of each thread: twenty images of 10 MB at once then cost 120
+    MB for good instead of 1."""
     with suppress(OSError, AttributeError):  # another C library than glibc
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
 
@@ -118,7 +121,7 @@ async def serve_app(
 
 
 def check_bind(host: str, password: str) -> None:
-    """Elsewhere than on this machine it is served only with a password."""
+    """Raise `ConfigError` if `host` is not a loopback address and there is no password."""
     try:
         is_here = ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -131,7 +134,8 @@ def check_bind(host: str, password: str) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Reports when it listens, and drains before connections are closed, so that watchers see the end of the turns."""
+    """A server that reports when it listens, and drains turns before connections are closed, so that watchers see how
+    they end."""
 
     def __init__(self, config: uvicorn.Config, app: App, on_started: Callable[[], None]) -> None:
         super().__init__(config)
@@ -145,7 +149,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Ends as after any other work: uvicorn would raise the signal again, before anything is closed."""
+        """Handle signals without raising them again at the end, as uvicorn would, before the store is closed."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -164,7 +168,7 @@ class _Server(uvicorn.Server):
 
 
 def tls_files(config: Config) -> tuple[Path, Path] | None:
-    """Return certificate and key, if https is configured. Raises ConfigError where they cannot be used."""
+    """Return the certificate and the key; None if TLS is not configured. Raise `ConfigError` if they cannot be used."""
     server = config.server
     if not server.tls_cert and not server.tls_key:
         return None
@@ -187,7 +191,7 @@ def _uvicorn(app: App, log_level: str, tls: tuple[Path, Path] | None) -> uvicorn
         ssl_certfile=tls[0] if tls else None,
         ssl_keyfile=tls[1] if tls else None,
         lifespan="on",
-        http=PatientProtocol,  # on h11, whatever else is installed: no other bounds the size of headers
+        http=PatientProtocol,  # based on h11, even if httptools is installed, which does not limit the size of headers
         log_config=None,
         log_level=log_level,
         access_log=False,
@@ -205,10 +209,10 @@ def _uvicorn(app: App, log_level: str, tls: tuple[Path, Path] | None) -> uvicorn
 
 @contextmanager
 def listen(host: str, port: int) -> Generator[socket.socket]:
-    """Bound here, so that a taken port is one clear sentence."""
+    """Yield a listening socket. Raise `ConfigError` if the port is in use."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named because asyncio sends small pieces at once (TCP_NODELAY) only where it is: else every answer
-    # on a kept connection waits 40 ms for the other side's acknowledgement.
+    # Name the protocol: asyncio sets TCP_NODELAY only on sockets with it. Without that, every response on a keep-alive
+    # connection waits 40 ms for the acknowledgement of the other side.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -228,7 +232,8 @@ def listen(host: str, port: int) -> Generator[socket.socket]:
 
 
 def _url(listener: socket.socket, *, is_secure: bool, from_elsewhere: bool = False) -> str:
-    """Return the address for clients on this machine, or on others. Numeric: a name would first have to be allowed."""
+    """Return the URL for clients on this machine, or `from_elsewhere`. It is numeric: a host name would have to be
+    allowed first."""
     host, port = listener.getsockname()[:2]
     if host in _EVERYWHERE:
         here = _EVERYWHERE[host]
@@ -238,10 +243,10 @@ def _url(listener: socket.socket, *, is_secure: bool, from_elsewhere: bool = Fal
 
 
 def _own_address(family: socket.AddressFamily) -> str:
-    """Return the one that other machines see; empty without a network."""
+    """Return the address of this machine in its network; empty without a network."""
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect((_SOMEWHERE[family], 9))  # chooses the way there; nothing is sent
+            probe.connect((_SOMEWHERE[family], 9))  # selects a route; nothing is sent
         except OSError:
             return ""
         return probe.getsockname()[0]
@@ -249,7 +254,8 @@ def _own_address(family: socket.AddressFamily) -> str:
 
 @contextmanager
 def _only_one(config: Config) -> Generator[None]:
-    """Refuse a second daemon on the same folder, and name the first. With PostgreSQL there may be many."""
+    """Raise `ConfigError` with the pid of the other daemon if one uses the same data folder. With PostgreSQL, several
+    are allowed."""
     if config.secret("store", "url").startswith(("postgres://", "postgresql://")):
         yield
         return
@@ -278,7 +284,7 @@ def _only_one(config: Config) -> Generator[None]:
 
 @contextmanager
 def _publish_address(config: Config, url: str, certificate: str) -> Generator[None]:
-    """Yield where clients on this machine find it."""
+    """Write the file by which clients on this machine find the daemon; remove it at the end."""
     file = config.daemon_file()
     scratch = file.with_name(f".{file.name}-{secrets.token_hex(8)}")
     try:
@@ -297,7 +303,7 @@ def _publish_address(config: Config, url: str, certificate: str) -> Generator[No
 
 
 def find_daemon(config: Config) -> RunningDaemon | None:
-    """Return the daemon of this configuration, if one runs on this machine."""
+    """Return the daemon of this configuration's data folder; None if none runs on this machine."""
     try:
         here = msgspec.json.decode(config.daemon_file().read_bytes(), type=RunningDaemon)
         os.kill(here.pid, 0)
@@ -308,7 +314,7 @@ def find_daemon(config: Config) -> RunningDaemon | None:
 
 @asynccontextmanager
 async def _rotating(app: App) -> AsyncGenerator[None]:
-    """SIGHUP makes a new token."""
+    """Create a new token on SIGHUP."""
     tasks: set[asyncio.Task[str]] = set()
 
     def rotate() -> None:
@@ -325,13 +331,13 @@ async def _rotating(app: App) -> AsyncGenerator[None]:
 
 
 def _print(listening: Listening) -> None:
-    """The link goes to the user who started it, and nowhere else."""
+    """Print the addresses to the user who started the daemon; the link appears nowhere else."""
     sys.stdout.write(f"Loom listens on {listening.url}\nOpen it once with {listening.link}\n")
     sys.stdout.flush()
 
 
 def main() -> None:
-    """`python -m loom.daemon [--host H] [--port P]`; `loom serve` does the same with more options."""
+    """Run `python -m loom.daemon [--host H] [--port P]`; `loom serve` has more options."""
     options = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=False))
     try:
         port = options.get("--port")

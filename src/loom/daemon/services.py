@@ -1,4 +1,4 @@
-"""Daemon: the parts that belong together. Every route is given it."""
+"""Daemon: the services that all routes share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from loom.daemon.webhooks import Webhooks
 from loom.runtime import Runtime
 
 DRAIN_SECONDS: Final = 8.0
-"""With what the server then waits for open connections, a stop takes ten seconds at most."""
+"""How long running turns may take to end. With the time that the server then waits for connections, a stop takes at
+most ten seconds."""
 
 
 class Daemon:
@@ -41,15 +42,15 @@ class Daemon:
         self.readiness = Readiness(runtime)
         self.gateway_clients = GatewayClients(runtime.config, runtime.conversations.records, runtime.user_costs)
         self.restart_settings: set[str] = set()
-        """Settings that were changed and apply after a restart."""
+        """Settings whose change applies after a restart."""
         self.config_lock = asyncio.Lock()
-        """Held from reading the configuration until its change is in use: a concurrent change must see it."""
+        """Held from reading the configuration until its change is applied: a concurrent change must see it."""
         self._starting: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._background: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Start once; concurrent callers wait for it."""
+        """Start the services once; concurrent callers wait for it."""
         if self._starting is None:
             self._starting = asyncio.create_task(self._start())
         if not self._starting.done():

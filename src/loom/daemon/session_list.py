@@ -1,4 +1,4 @@
-"""The list of sessions as it changes, for clients that show it. Frequent changes of one session are coalesced."""
+"""The list of sessions as it changes, for subscribed clients. Frequent changes of one session are coalesced."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from loom.runtime.dispatch import Dispatch
 
 TOLD_SECONDS: Final = 0.25
 LINES_PER_SECOND: Final = 200
-"""When hundreds of sessions change at once, their changes are sent a little later."""
+"""The maximum updates per second: when hundreds of sessions change at once, they are sent a little later."""
 _REMEMBERED: Final = 1_000
 _log = logging.getLogger(__name__)
 
 
 class ListedSession(msgspec.Struct, frozen=True):
-    """A line of the list."""
+    """An entry of the list."""
 
     session: str
     state: SessionState = "idle"
@@ -38,7 +38,7 @@ class SessionList:
         self._bus = bus
         self._show = show
         self._moved: dict[str, bool] = {}
-        """Whether it was deleted, by session."""
+        """Changed sessions, and whether each was deleted."""
         self._shown: OrderedDict[str, ListedSession] = OrderedDict()
         self._news = asyncio.Event()
         self._teller: asyncio.Task[None] | None = None
@@ -55,7 +55,7 @@ class SessionList:
             return
         self._bus.listeners.remove(self._hear)
         teller.cancel()
-        if teller is not asyncio.current_task():  # the last subscriber may have been dropped while it was called
+        if teller is not asyncio.current_task():  # it may run this itself, if it dropped the last subscriber
             await asyncio.gather(teller, return_exceptions=True)
 
     def _hear(self, told: BusMessage) -> None:
@@ -70,7 +70,7 @@ class SessionList:
             moved, self._moved = self._moved, {}
             try:
                 await self._tell(moved)
-            except LoomError as error:  # the store is away: the same again after the pause
+            except LoomError as error:  # the store is unavailable: try again after the pause
                 _log.warning("the list of sessions could not be read: %s", error.code)
                 self._moved = moved | self._moved
                 self._news.set()

@@ -1,4 +1,4 @@
-"""Sessions: create, list, change, fork, walk and delete them."""
+"""Session routes: create, list, change, fork, navigate and delete."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ async def fork(call: Call[None, NewFork]) -> Response:
 
 
 async def move_head(call: Call[None, NewHead]) -> Response:
-    """Move the head to a node of the session while no turn runs, not even one that waits for an approval."""
+    """Move the head to a node of the session. Refused while a turn runs or waits for an approval."""
     session = await _session(call)
     await check_rev(call)
     if (await session.info()).state in ("running", "waiting"):
@@ -220,13 +220,14 @@ def session_response(view: SessionView, *, status: int = 200) -> Response:
 
 
 async def check_rev(call: Call[Any, Any]) -> None:
-    """Raise `Stale` if If-Match names another revision than the current one; `NotFound` if there is no session."""
+    """Raise `Stale` if `If-Match` names another revision than the current one, `NotFound` if the session does not
+    exist."""
     rev = expected_rev(call.request)
     await (await _session(call)).change(rev=rev)
 
 
 def expected_rev(request: Request) -> int | None:
-    """Return the revision that If-Match names; None if there is none."""
+    """Return the revision in `If-Match`; None if there is none."""
     written = request.headers.get("if-match", "").strip().removeprefix("W/").strip('"')
     if not written or written == "*":
         return None

@@ -1,4 +1,4 @@
-"""Settings: limits, models, keys, samples; health and numbers."""
+"""Routes for limits, models, keys and samples; health and metrics."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class NotReady(RequestError):
 
 
 async def health(_: Call[None, None]) -> Status:
-    """The process answers."""
+    """Return ok: the process responds."""
     return Status("ok")
 
 
 async def get_readiness(call: Call[None, None]) -> Status:
-    """Return ok if the daemon takes work: it has started, is not stopping, and its stores can be written."""
+    """Return ok if the daemon accepts work: it has started, is not stopping, and its stores can be written."""
     if not call.daemon.is_ready:
         raise NotReady("The daemon is starting or stopping.")
     if problem := await call.daemon.readiness.problem():
@@ -87,7 +87,7 @@ async def config(call: Call[None, None]) -> ConfigView:
 
 
 async def models(call: Call[None, None]) -> ModelList:
-    """Return Loom's own list, and the same models as the APIs of OpenAI and Anthropic list them."""
+    """Return Loom's own list of models, and the same models in the formats of OpenAI and Anthropic."""
     found = await call.daemon.library.models()
     aliases = [name for name in call.daemon.runtime.config.gateway.aliases if not set(name) & set("*?[")]
     names = dict.fromkeys([*aliases, *(model.reference for model in found.models)])
@@ -123,7 +123,7 @@ async def usage(call: Call[UsageQuery, None]) -> UsageReport:
 
 
 async def samples(call: Call[None, None]) -> SampleList:
-    """Three files to begin with; they are in the store."""
+    """Store the three sample files, if needed, and return them."""
     found: list[SampleView] = []
     for sample in shipped():
         media = await call.daemon.library.add_media(sample.data, sample.name)
@@ -140,7 +140,7 @@ async def keys(call: Call[None, None]) -> KeyList:
 
 
 def _keys(runtime: Runtime) -> KeyList:
-    """Never a key itself, only its end."""
+    """Return the keys, each only by its last characters."""
     found: list[KeyView] = []
     for provider in services():
         key = key_for(provider, runtime.config) or ""
@@ -167,7 +167,7 @@ def _provider(name: str) -> str:
 
 
 async def _keep(daemon: Daemon, changes: dict[str, str]) -> KeyList:
-    """Write the keys to their file, and use them at once."""
+    """Write the keys to their file, and apply them at once."""
     runtime = daemon.runtime
     environ = runtime.config.provenance.environ
 

@@ -1,9 +1,9 @@
-"""Sign-in: who sends a request, by token, key, password or the cookie of a browser that is signed in.
+"""Sign-in: the identity of a request, by token, key, password or the cookie of a signed-in browser.
 
 Each browser has a login of its own: random, stored as a hash, listed, and revoked one by one. Wrong credentials of
-every kind are counted. A right token, key, cookie or link is always accepted, however many wrong ones came before: they
-cannot be guessed, and so the owner cannot be locked out. Passwords can be guessed, so they wait; on this machine a few
-seconds at most.
+every kind are counted. A correct token, key, cookie or link is always accepted, even after many wrong ones: they cannot
+be guessed, and so the owner cannot be locked out. Passwords can be guessed, so they are subject to backoff; on this
+machine of a few seconds at most.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from loom.store.logins import LOGIN_SECONDS, Logins
 REMOTE_SECONDS: Final = 900.0
 LOCAL_SECONDS: Final = 5.0
 FREE_PASSWORDS: Final = 100
-"""Wrong passwords from everywhere together, before all that come from elsewhere wait a minute."""
+"""The number of wrong passwords from all clients together after which remote clients wait up to a minute."""
 EVERYWHERE: Final = "password"
 FREE_LOCAL: Final = 1_000
-"""Wrong tokens, keys and cookies from this machine: 256 bits cannot be guessed, but programs with old ones exist."""
+"""The number of free wrong tokens, keys and cookies from this machine: 256 bits cannot be guessed, but programs with
+old ones exist."""
 _SAFE: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 _OWN_PAGES: Final = frozenset(("", "same-origin", "none"))
 _RANK: Final[dict[AccountRole, int]] = {"viewer": 0, "user": 1, "admin": 2}
@@ -35,20 +36,20 @@ _FORWARDED: Final = ("x-forwarded-for", "forwarded")
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Who sends a request. The owner of the data folder has no account: its id is empty."""
+    """The sender of a request. The owner of the data folder has no account: its id is empty."""
 
     account: str = ""
     name: str = OWNER_NAME
     role: AccountRole = "admin"
     login: str = ""
-    """The login of the browser; empty for programs."""
+    """The id of the browser's login; empty for programs."""
 
     @property
     def is_admin(self) -> bool:
         return self.role == "admin"
 
     def may(self, role: AccountRole) -> bool:
-        """Return whether this role is enough for what needs `role`."""
+        """Return whether this identity has at least `role`."""
         return _RANK[self.role] >= _RANK[role]
 
 
@@ -56,7 +57,8 @@ OWNER: Final = Identity()
 
 
 class Visitor(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request shows of itself. `token` is one that was given outside the headers (names in lower case)."""
+    """The parts of a request that authenticate it. Header names are in lower case; `token` is one that was sent outside
+    the headers."""
 
     headers: Mapping[str, str]
     client: str = ""
@@ -65,21 +67,23 @@ class Visitor(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bearer(self) -> str:
-        """The token or key of a program: as a bearer, or as clients of Anthropic's API send it."""
+        """The token or key of a program: from `token`, a bearer header, or `x-api-key`, which clients of Anthropic's
+        API send."""
         scheme, _, token = self.headers.get("authorization", "").partition(" ")
         named = token.strip() if scheme.lower() == "bearer" else self.headers.get("x-api-key", "").strip()
         return self.token or named
 
     @property
     def cookie_name(self) -> str:
-        """Cookies know no ports, so the name has it: two daemons on one host do not sign each other out."""
+        """The cookie's name. It contains the port, because cookies are shared between ports: two daemons on one host
+        must not sign each other out."""
         port = self.headers.get("host", "").rpartition("]")[2].rpartition(":")[2]
         return f"loom-{port if port.isdecimal() else 443 if self.is_secure else 80}"
 
     @property
     def cookies(self) -> list[str]:
-        """Read by hand: other servers of this machine put odd cookies beside ours, and Python's parser stops at the
-        first. One that another site made the browser send does not count."""
+        """The login cookies; empty if another site made the browser send the request. They are parsed by hand: other
+        servers of this machine set malformed cookies, and Python's parser stops at the first one."""
         if self.headers.get("sec-fetch-site", "") not in _OWN_PAGES:
             return []
         pairs = (part.strip().partition("=") for part in self.headers.get("cookie", "").split(";"))
@@ -87,7 +91,7 @@ class Visitor(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_local(self) -> bool:
-        """Whether it comes from this machine, and through no proxy."""
+        """Whether the request comes from this machine, and not through a proxy."""
         if any(name in self.headers for name in _FORWARDED):
             return False
         try:
@@ -96,7 +100,7 @@ class Visitor(msgspec.Struct, frozen=True, kw_only=True):
             return not self.client
 
     def set_cookie(self, secret: str) -> str:
-        """Return the header that gives the browser its login; with an empty `secret`, that takes it away."""
+        """Return the header that sets the login cookie; with an empty `secret`, that deletes it."""
         age = int(LOGIN_SECONDS) if secret else 0
         parts = [f"{self.cookie_name}={secret}", "HttpOnly", "SameSite=Strict", "Path=/", f"Max-Age={age}"]
         return "; ".join([*parts, "Secure"] if self.is_secure else parts)
@@ -110,11 +114,11 @@ class SignIn:
         self._attempts = Attempts()
         self._seen: frozenset[str] | None = None
         self.on_close: list[Callable[[frozenset[str]], Awaitable[None]]] = []
-        """Called with the ids of logins and accounts that are gone: their connections are dropped."""
+        """Called with the ids of logins and accounts that were removed, to drop their connections."""
         auth.on_rotate.append(lambda: logins.close_all(""))
 
     async def identify(self, visitor: Visitor) -> Identity | None:
-        """Return who it is; None without a valid credential. Raises TooMany after too many wrong ones."""
+        """Return the sender; None without a valid credential. Raise `TooMany` after too many wrong ones."""
         if given := visitor.bearer:
             found = await self._by_secret(given)
             if found is None and self._auth.password:
@@ -131,8 +135,9 @@ class SignIn:
         return None
 
     async def check(self, method: str, visitor: Visitor) -> Identity:
-        """Return who it is. Raises Unauthorised, TooMany, or Forbidden where a cookie alone would change something:
-        other pages of this machine could make a browser send it, but not the header that only our own pages add."""
+        """Return the sender. Raise `Unauthorised`, `TooMany`, or `Forbidden` if a request that changes something has a
+        cookie but not the header `X-Loom`: other pages of this machine could make a browser send the cookie, but not
+        that header."""
         found = await self.identify(visitor)
         if found is None:
             raise Unauthorised(
@@ -147,11 +152,11 @@ class SignIn:
         return found
 
     async def has_form(self) -> bool:
-        """Return whether there is a password or key to sign in with in a browser."""
+        """Return whether a browser can sign in with a password or a key."""
         return bool(self._auth.password) or bool(await self._accounts.list())
 
     async def sign_in(self, given: str, visitor: Visitor) -> str | None:
-        """Return the cookie header of a new login for a password or key; None where it is neither."""
+        """Return the cookie header of a new login; None if `given` is neither the password nor a key."""
         account = await self._accounts.by_key(given)
         if account is not None:
             return await self._open(account.id, visitor)
@@ -163,7 +168,7 @@ class SignIn:
         return await self._open("", visitor, self._auth.password)
 
     async def redeem(self, word: str, visitor: Visitor) -> str | None:
-        """The same for a one-time link."""
+        """Return the cookie header of a new login for a one-time link; None if the link is not valid."""
         account = self._auth.redeem(word)
         if account is None:
             self._count_wrong(word, visitor)
@@ -171,13 +176,13 @@ class SignIn:
         return await self._open(account, visitor)
 
     async def close(self, login: str) -> bool:
-        """Sign a browser out; its connections are dropped. Return whether there was such a login."""
+        """Sign a browser out and drop its connections. Return whether the login existed."""
         found = await self._logins.close(login)
         await self.drop(frozenset((login,)))
         return found
 
     async def drop_revoked(self) -> None:
-        """Drop connections of logins and accounts that were removed elsewhere since the last call."""
+        """Drop connections of logins and accounts that were removed by another process since the last call."""
         logins, accounts = await self._logins.list(), await self._accounts.list()
         now = frozenset([*(login.id for login in logins), *(account.id for account in accounts)])
         before, self._seen = self._seen, now
@@ -185,7 +190,7 @@ class SignIn:
             await self.drop(before - now)
 
     async def drop(self, ids: frozenset[str]) -> None:
-        """Drop the connections of these logins and accounts; clients come back and are checked again."""
+        """Drop the connections of these logins and accounts; clients that reconnect are checked again."""
         for drop in self.on_close:
             await drop(ids)
 
@@ -207,7 +212,7 @@ class SignIn:
         return _identity(account, login) if account is not None else None
 
     def _try_password(self, given: str, visitor: Visitor) -> bool:
-        """A password is looked at only when its turn has come."""
+        """Check a password; raise `TooMany` during a backoff."""
         key = f"password {visitor.client}"
         self._attempts.check(key)
         if not visitor.is_local:

@@ -1,11 +1,11 @@
-"""Events over Socket.IO: the namespace `/events`. A client joins sessions, each from its own place in the sequence.
+"""Events over Socket.IO: the namespace `/events`. A client joins sessions, each from its own position.
 
-    join {"session", "after"?, "inline"?}   → {"ok": true, "seq": head}, then what was missed, then what happens
+    join {"session", "after"?, "inline"?}   → {"ok": true, "seq": head}, then the missed events, then new ones
     join {"sessions": true}                 → changes of the list of sessions
     leave {"session"} or {"sessions": true}
 
-The guard has checked Host and Origin before anything arrives here. A connection that violates the
-protocol is closed; others are not affected.
+The guard checks Host and Origin before a request arrives here. A connection that violates the protocol is closed;
+others are not affected.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ SESSIONS: Final = "sessions"
 MAX_MESSAGE_BYTES: Final = 16_384
 MAX_JOINED: Final = 100
 SLOW_SECONDS: Final = 10.0
-"""A client whose packets wait for so long is dropped."""
+"""A client that does not drain its queue within this time is dropped."""
 QUEUED_PACKETS: Final = 16
 UNREAD_PACKETS: Final = 1_000
-"""A client that keeps sending and reads no answers is disconnected."""
+"""A client with more packets than this in its queue, when it sends another one, is disconnected."""
 QUEUED_BYTES: Final = 2 * INLINE_BYTES
 STRANGER_SECONDS: Final = 20.0
 """A connection that has not joined the namespace by then is closed."""
 _MAX_SEQ: Final = 2**53
 _log = logging.getLogger(__name__)
 _quiet = logging.getLogger(f"{__name__}.engine")
-_quiet.setLevel(logging.CRITICAL)  # it would write down every packet, with the token in the first
+_quiet.setLevel(logging.CRITICAL)  # it would log every packet, with the token in the first
 
 
 class Join(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     session: str = ""
     after: int | None = 0
-    """The number of the last event that was seen; null means from now on."""
+    """The number of the last event that the client has; null means from now on."""
     inline: bool = False
-    """Whether pictures come with their bytes."""
+    """Whether images are sent with their bytes."""
     sessions: bool = False
 
 
@@ -68,11 +68,11 @@ _Server: Any = socketio.AsyncServer
 
 
 class ProtocolViolation(Exception):
-    """What none of our clients sends."""
+    """A packet that none of Loom's clients sends."""
 
 
 class StrictPacket(_Packet):
-    """Takes what our clients send and nothing else."""
+    """Decodes only packets that Loom's clients send; raises `ProtocolViolation` for others."""
 
     def decode(self, encoded_packet: str | bytes) -> int:
         try:
@@ -90,18 +90,18 @@ class StrictPacket(_Packet):
 
 
 class Connection:
-    """A client that was let in."""
+    """An authenticated client."""
 
     def __init__(self, sid: str, transport: str, identity: Identity) -> None:
         self.sid = sid
         self.identity = identity
         self.transport = transport
-        """Its id below Socket.IO."""
+        """Its Engine.IO id."""
         self.watches: dict[str, asyncio.Task[None]] = {}
         self.is_listening = False
-        """Whether it wants to hear of the list of sessions."""
+        """Whether it is subscribed to the list of sessions."""
         self.sizes: list[int] = []
-        """Of the packets that may still wait, oldest first."""
+        """Sizes of the packets that may still be queued, oldest first."""
 
 
 class Sockets:
@@ -136,7 +136,7 @@ class Sockets:
         return len(self._seats)
 
     async def drop_all(self) -> None:
-        """The token has changed: everybody has to show the new one."""
+        """Disconnect all clients: the token has changed, and they have to authenticate again."""
         self._daemon.feeds.end_all()
         for seat in list(self._seats.values()):
             await self._server.disconnect(seat.sid, NAMESPACE)
@@ -144,8 +144,8 @@ class Sockets:
             await self._shut(transport)
 
     async def drop(self, ids: frozenset[str]) -> None:
-        """Disconnect what belongs to these logins and accounts. Readers of server-sent events all come back, and are
-        checked then."""
+        """Disconnect the clients of these logins and accounts. All server-sent event streams end, too; clients
+        reconnect and are checked then."""
         self._daemon.feeds.end_all()
         for seat in list(self._seats.values()):
             if not ids.isdisjoint((seat.identity.login, seat.identity.account)):
@@ -166,7 +166,7 @@ class Sockets:
         checked = {**scope, "headers": [header for header in scope["headers"] if header[0] != b"origin"]}
         try:
             await self._server.handle_request(checked, receive, send)
-        except (ValueError, LookupError, EngineIOError):  # not even a packet, or for a connection that is closed
+        except (ValueError, LookupError, EngineIOError):  # not a packet, or for a connection that is closed
             for transport, environ in list(self._server.environ.items()):
                 if environ["asgi.scope"] is checked:
                     await self._shut(transport)
@@ -184,7 +184,7 @@ class Sockets:
         except ProtocolViolation:
             await self._shut(transport)
 
-    # Who comes and goes ----------------------------------------------------------------------------------------------
+    # Connections -----------------------------------------------------------------------------------------------------
 
     async def _connect(self, sid: str, environ: dict[str, Any], auth: object) -> None:
         scope: Scope = environ["asgi.scope"]
@@ -238,10 +238,10 @@ class Sockets:
         stack = AsyncExitStack()
         watch = await stack.enter_async_context(self._daemon.feeds.watch(wanted.session, wanted.after))
         self._end(seat, wanted.session)
-        if self._seats.get(seat.sid) is not seat:  # it left while the store was asked
+        if self._seats.get(seat.sid) is not seat:  # disconnected during the store access
             await stack.aclose()
             return {"ok": False}
-        pump = asyncio.create_task(self._pump(seat, wanted, watch, stack))  # begins when the answer to this is queued
+        pump = asyncio.create_task(self._pump(seat, wanted, watch, stack))  # starts when the reply is queued
         pump.add_done_callback(_log_failure)
         seat.watches[wanted.session] = pump
         return {"ok": True, "seq": watch.head}
@@ -267,7 +267,7 @@ class Sockets:
             earlier.cancel()
 
     async def _sweep(self) -> None:
-        """Connections that never say who they are."""
+        """Close connections that do not authenticate in time, and those of revoked logins."""
         while True:
             await asyncio.sleep(STRANGER_SECONDS / 4)
             known = {seat.transport for seat in self._seats.values()}
@@ -282,12 +282,12 @@ class Sockets:
                 _log.warning("logins could not be read: %s", error.code)
 
     async def _shut(self, transport: str) -> None:
-        """Close it from our side, too: a client that does not answer would keep it open."""
+        """Close the connection without waiting for the client, which might keep it open."""
         if found := self._server.eio.sockets.get(transport):
             await found.close(wait=False)
             await found.queue.put(None)
 
-    # What is sent ----------------------------------------------------------------------------------------------------
+    # Sending ---------------------------------------------------------------------------------------------------------
 
     async def _pump(self, seat: Connection, wanted: Join, watch: Watch, stack: AsyncExitStack) -> None:
         seen = watch.seq
@@ -300,7 +300,7 @@ class Sockets:
                         seen = envelope.seq
             except TimeoutError:
                 await self._drop(seat, wanted.session, seen)
-            except EngineIOError:  # the connection has gone
+            except EngineIOError:  # the connection is closed
                 return
             except LoomError as error:
                 await self._say(seat, "error", {**_words(error), "session": wanted.session, "after": seen})
@@ -320,16 +320,16 @@ class Sockets:
                     continue
                 if self._has_room(seat):
                     await self._say(seat, "session", msgspec.to_builtins(line))
-                else:  # this room has no sequence numbers: a client that reconnects reads the list again
+                else:  # the list has no sequence numbers: a client that reconnects reads it again
                     await self._drop(seat, "", 0)
-            except EngineIOError:  # it has just gone
+            except EngineIOError:  # the connection has just closed
                 continue
 
     async def _say(self, seat: Connection, name: str, data: dict[str, Any]) -> None:
         await self._put(seat, f'2{NAMESPACE},["{name}",{msgspec.json.encode(data).decode()}]')
 
     async def _send(self, seat: Connection, envelope: EncodedEnvelope, *, inline: bool) -> None:
-        """TimeoutError where the client does not take what waits for it."""
+        """Send an envelope. Raise `TimeoutError` if the client does not drain its queue in time."""
         if not self._has_room(seat):
             async with asyncio.timeout(SLOW_SECONDS):
                 await self._server.eio.sockets[seat.transport].queue.join()
@@ -342,7 +342,8 @@ class Sockets:
             await self._put(seat, f"2{NAMESPACE},{envelope.socket_json}")
 
     async def _with_bytes(self, envelope: EncodedEnvelope) -> list[str | bytes]:
-        """Return the packet and its attachments, as the protocol has them: a mark in the JSON stands for each."""
+        """Return the packet and its binary attachments; the JSON contains a placeholder for each, as the protocol
+        requires."""
         told = msgspec.json.decode(envelope.json)
         data: dict[str, Any] = told["data"]
         shown: list[dict[str, Any]] = [data, *data.get("images", ())]
@@ -373,7 +374,7 @@ class Sockets:
 
 
 def socket_app(daemon: Daemon, inner: ASGIApp) -> ASGIApp:
-    """Socket.IO at its path, and everything else to `inner`."""
+    """Return an ASGI application with Socket.IO at its path and `inner` everywhere else."""
     sockets = Sockets(daemon)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -386,7 +387,7 @@ def socket_app(daemon: Daemon, inner: ASGIApp) -> ASGIApp:
 
 
 def _log_failure(pump: asyncio.Task[None]) -> None:
-    """A bug ends what one client sees, and is not kept quiet."""
+    """Log a bug, which ends only the events of one client."""
     if not pump.cancelled() and (error := pump.exception()) is not None:
         _log.error("events could not be sent", exc_info=error)
 

@@ -1,4 +1,4 @@
-"""Events over plain HTTP: the envelopes of a session as server-sent events, from any place in its sequence."""
+"""Events over plain HTTP: the envelopes of a session as server-sent events, from any position in its sequence."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from loom.daemon.services import Daemon
 
 SLOW_SECONDS: Final = 25.0
-"""A client that takes nothing for this long is left; it comes back with the number of the last event it saw. The
-daemon's own server disconnects it sooner (`connections.UNREAD_SECONDS`); this is for one that the daemon is mounted
-in."""
+"""A client that reads nothing for this long is disconnected; it can reconnect with the number of the last event that it
+has. The daemon's own server disconnects it sooner (`connections.UNREAD_SECONDS`); this limit is for other servers that
+the daemon is mounted in."""
 BREATH_SECONDS: Final = 15.0
-"""Something is sent this often, so that proxies and clients know that the line is open."""
+"""The interval of keep-alive comments, so that proxies and clients do not close the connection."""
 _MAX_SEQ: Final = 2**53
 _MAX_DIGITS: Final = len(str(_MAX_SEQ))
-"""Python reads no number of thousands of digits."""
+"""Python refuses to parse numbers of thousands of digits."""
 _HEADERS: Final = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -39,7 +39,8 @@ _HEADERS: Final = (
 
 
 async def events(daemon: Daemon, request: Request) -> Response:
-    """`after`, or `Last-Event-ID` of a client that comes back, says from where; `after=now` from now on."""
+    """Return the stream of events after `after`, or after the `Last-Event-ID` of a client that reconnects; `after=now`
+    means from now on."""
     stack = AsyncExitStack()
     watch = daemon.feeds.watch(request.path_params["session"], start_seq(request))
     return SseResponse(stack, await stack.enter_async_context(watch), daemon.feeds.turn)
@@ -75,7 +76,7 @@ class SseResponse(Response):
                 raise error
 
     async def _pump(self, send: Send) -> None:
-        """Ends with the session, the daemon, or a client that does not read."""
+        """Send events until the session or the daemon ends, or the client does not read."""
         try:
             await _say(send, b"retry: 1000\n\n")
             while page := await self._next(send):

@@ -1,7 +1,8 @@
-"""Turns: every session with queued work is run by one daemon, whichever received the message.
+"""Turns: every session with queued work is run by one daemon, not necessarily the one that received the message.
 
-What is posted is on disk before it is acknowledged. A worker takes the session's lease, runs what waits and lets go. It
-is begun by a post, by a word on the bus, and by looking: a session whose daemon died is taken up by another.
+A posted message is on disk before it is acknowledged. A worker acquires the session's lease, runs what is queued and
+releases it. Workers are started by a post, by a bus message, and by polling: a session whose daemon died is continued
+by another one.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ from loom.sampling import Sampling
 from loom.session import Queued
 
 BEGIN_SECONDS: Final = 0.5
-"""So long an answer waits for the turn to begin; what was said is on disk anyway."""
+"""How long a response waits for the turn to start; the message is on disk anyway."""
 BEGINNING: Final = 4
-"""Turns on their way to their first step at the same time: where hundreds are asked for at once, all are accepted
-before all are begun."""
+"""The maximum number of turns that are before their first step: of hundreds of simultaneous requests, all are accepted
+before all are started."""
 BEGINNING_SECONDS: Final = 0.1
-"""One that takes longer (its provider is asked what the model can do) lets the next begin."""
+"""A turn that takes longer to start (its provider is queried for the model's capabilities) lets the next one start."""
 LOOK_SECONDS: Final = 2.0
 """How often the store is polled for sessions without a worker."""
 _log = logging.getLogger(__name__)
 
 
 class AcceptedMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that is on disk. `node` is where it stands once its turn has begun; watch from `seq` on."""
+    """A message that is on disk. `node` is its node once its turn has started; watch from `seq` on."""
 
     message: str
     node: str | None
@@ -58,7 +59,7 @@ class _Worker:
     def __init__(self, session: LocalSession) -> None:
         self.session = session
         self.is_wanted = True
-        """Whether something was posted since it last looked."""
+        """Whether a message was posted since the worker last checked the queue."""
         self.task: asyncio.Task[None] | None = None
 
 
@@ -75,7 +76,7 @@ class Turns:
 
     @property
     def active(self) -> int:
-        """How many sessions this daemon works on."""
+        """The number of sessions that this daemon works on."""
         return len(self._workers)
 
     async def start(self) -> None:
@@ -84,8 +85,8 @@ class Turns:
         self._looker = asyncio.create_task(self._look_on())
 
     async def stop(self, seconds: float = 10.0) -> None:
-        """Begin nothing new; turns that run have so long to end, and are then left: those that wait for approvals as
-        they are, for the next worker of the session, the others closed."""
+        """Accept nothing new, and give running turns `seconds` to end. After that, turns with pending approvals stay
+        open for the session's next worker; the others are closed."""
         self.draining = True
         if self._looker is None:
             return
@@ -122,7 +123,7 @@ class Turns:
         sampling: Sampling | None = None,
         steer: bool = False,
     ) -> AcceptedMessage:
-        """Queue a message and start its turn when no other runs. The same `key` again returns the first one."""
+        """Queue a message and start its turn if no other one runs. A repeated `key` returns the first result."""
         self._check_open()
         session = await self._runtime.library.open(session_id, tools=tools)
         if steer:
@@ -144,7 +145,7 @@ class Turns:
         tools: Sequence[str] | None = None,
         sampling: Sampling | None = None,
     ) -> AcceptedMessage:
-        """Generate other answers to the question above a node; without one, to the last question."""
+        """Generate other answers to the user message above `node`; without one, to the last user message."""
         self._check_open()
         session = await self._runtime.library.open(session_id, tools=tools)
         queued = await session.post_again(node, key=key, model=model, n=n, options=sampling)
@@ -157,7 +158,7 @@ class Turns:
         return await self._accept(session, await session.post_compact(key=key, model=model))
 
     async def cancel(self, session_id: str, turn: str = "") -> None:
-        """End the running turn, in whichever process; with `turn`, only that one. The next queued message begins."""
+        """End the running turn, in any process; with `turn`, only that one. The next queued message starts."""
         session = await self._runtime.library.open(session_id)
         await session.cancel(turn)
         self._bus.publish(BusMessage("request", session_id))
@@ -165,14 +166,14 @@ class Turns:
     async def answer(
         self, session_id: str, approval: str, answer: Literal["once", "always", "deny"], reason: str = "", by: str = ""
     ) -> None:
-        """Answer a pending approval; `by` is the user who does."""
+        """Answer a pending approval; `by` is the user who answers."""
         session = await self._runtime.library.open(session_id)
         await session.answer(approval, answer, reason, by=by)
         self._bus.publish(BusMessage("request", session_id))
-        self._begin(session)  # where its turn was left open, it goes on
+        self._begin(session)  # if no worker runs its turn, it continues here
 
     async def announce_change(self, session_id: str, *, deleted: bool = False) -> None:
-        """Handle a change of the session's record by another process."""
+        """Notify all processes that the session's record has changed, or was deleted."""
         self._bus.publish(BusMessage("deleted" if deleted else "changed", session_id))
 
     # Workers -------------------------------------------------------------------------------------------------------
@@ -182,8 +183,8 @@ class Turns:
             raise Draining("The daemon is stopping.", hint="Try again in a moment.")
 
     async def _accept(self, session: LocalSession, queued: Queued) -> AcceptedMessage:
-        """If nothing else runs, its turn begins now, and its id is part of the response. Where many begin
-        at once, that would be waiting for the turns of others."""
+        """Start the turn if nothing else runs, and wait for it a moment, to return its id. While many turns start at
+        once, do not wait: that would mean waiting for the turns of others."""
         is_next = queued.is_new and not self._beginning.locked() and await self._is_free(session.id)
         with self._start_of(session.id, queued.id) if is_next else contextlib.nullcontext() as start:
             self._begin(session)
@@ -208,7 +209,7 @@ class Turns:
 
     @contextlib.contextmanager
     def _start_of(self, session_id: str, message: str) -> Generator[asyncio.Future[_Begun]]:
-        """Yield a future for the turn that answers a queued message, if it begins in this process."""
+        """Yield a future for the turn that answers a queued message; it resolves if the turn starts in this process."""
         start: asyncio.Future[_Begun] = asyncio.get_running_loop().create_future()
         node = ""
 
@@ -270,7 +271,7 @@ class Turns:
             late.cancel()
             begun.close()
 
-    # What is heard and seen ------------------------------------------------------------------------------------------
+    # Bus and polling -------------------------------------------------------------------------------------------------
 
     def _on_events(self, session_id: str, seq: int, _: Sequence[tuple[str, bytes]]) -> None:
         self._bus.publish(BusMessage("events", session_id, seq))
@@ -299,7 +300,7 @@ class Turns:
             _log.warning("session %s could not be taken up: %s", session_id, error.code)
 
     async def _look_on(self) -> None:
-        """Sessions without a worker: posted to a daemon that died, or left in the middle of a turn."""
+        """Poll for sessions without a worker: posted to a daemon that died, or left in the middle of a turn."""
         while True:
             try:
                 for session_id in await self._unfinished_sessions():
@@ -311,13 +312,13 @@ class Turns:
     async def _unfinished_sessions(self) -> list[str]:
         left = list(await self._dispatch.leases.list_abandoned())
         for session_id in await self._dispatch.queue.waiting():
-            with contextlib.suppress(Corrupt, NotFound):  # damaged or deleted: the others go on, and doctor tells of it
+            with contextlib.suppress(Corrupt, NotFound):  # damaged or deleted: the others continue
                 if await self._is_free(session_id):
                     left.append(session_id)
         return left
 
 
 def _log_failure(work: asyncio.Task[None]) -> None:
-    """A bug ends the work on one session, never on the others, and is not kept quiet."""
+    """Log a bug, which ends the work on one session only."""
     if not work.cancelled() and (error := work.exception()) is not None:
         _log.error("work on a session failed", exc_info=error)

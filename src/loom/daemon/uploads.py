@@ -1,7 +1,7 @@
-"""Bodies on their way in: counted while they arrive, refused at the limit, spooled to disk and never held whole.
+"""Request bodies: counted while they arrive, refused at the limit, and written to disk without being held in memory.
 
-A file waits in an anonymous temporary file beside the store until the door has looked at it. Small bodies (JSON) are
-held in memory, and all of them together are limited.
+A file is kept in an anonymous temporary file next to the store until it is accepted. Small bodies (JSON) are held in
+memory, with a limit on their total size.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 STEP_BYTES: Final = 262_144
 IDLE_SECONDS: Final = 30.0
-"""How long a client may be silent in the middle of a body."""
+"""How long a client may send nothing in the middle of a body."""
 MAX_PARTS: Final = 64
 MAX_FIELD_BYTES: Final = 1_000_000
 MAX_HELD_BYTES: Final = 64_000_000
 FORM_OVERHEAD_BYTES: Final = 65_536
-"""What a form with one file may be larger than the file."""
+"""How much larger than its file a form with one file may be."""
 _MAX_LENGTH_DIGITS: Final = 18
-"""Of an announced length; Python reads no number of thousands of digits."""
+"""The maximum digits of `Content-Length`; Python refuses to parse numbers of thousands of digits."""
 
 
 class MemoryBudget:
-    """How many bytes of bodies are in memory at this moment."""
+    """The number of bytes of request bodies that are in memory, with a limit."""
 
     def __init__(self, most: int = MAX_HELD_BYTES) -> None:
         self._most = most
@@ -57,7 +57,7 @@ class MemoryBudget:
 
 
 class UploadSpool:
-    """Bytes without a name on the disk of the store; gone when it is closed, or when the process dies."""
+    """An anonymous temporary file on the disk of the store; deleted when it is closed, or when the process dies."""
 
     def __init__(self, folder: Path) -> None:
         with _faults():
@@ -109,7 +109,8 @@ class FormPart(msgspec.Struct, kw_only=True):
 
 
 async def chunks(request: Request, max_bytes: int) -> AsyncIterator[bytes]:
-    """Yield the body as it arrives. What announces itself as too large is not even begun."""
+    """Yield the body as it arrives. Raise `TooLarge` at the limit, or at once if `Content-Length` exceeds it; raise
+    `TooSlow` if nothing arrives for `IDLE_SECONDS`."""
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and (len(announced) > _MAX_LENGTH_DIGITS or int(announced) > max_bytes):
         raise too_large(max_bytes)
@@ -132,7 +133,7 @@ async def chunks(request: Request, max_bytes: int) -> AsyncIterator[bytes]:
 
 @asynccontextmanager
 async def body_bytes(request: Request, max_bytes: int, held: MemoryBudget) -> AsyncGenerator[bytes]:
-    """Yield a small body as a whole."""
+    """Yield a small body as a whole; raise `TooMany` if too many are in memory."""
     data = bytearray()
     try:
         async for chunk in chunks(request, max_bytes):
@@ -145,7 +146,7 @@ async def body_bytes(request: Request, max_bytes: int, held: MemoryBudget) -> As
 
 @asynccontextmanager
 async def spool_body(request: Request, folder: Path, max_bytes: int) -> AsyncGenerator[UploadSpool]:
-    """Yield a body that is a file."""
+    """Yield the body as a file."""
     spool = UploadSpool(folder)
     try:
         async for chunk in chunks(request, max_bytes):
@@ -157,7 +158,7 @@ async def spool_body(request: Request, folder: Path, max_bytes: int) -> AsyncGen
 
 @asynccontextmanager
 async def one_file(request: Request, folder: Path, max_bytes: int) -> AsyncGenerator[tuple[UploadSpool, str]]:
-    """A body that is a file, or a form with one file in it; and the name that the form gives it."""
+    """Yield a file, which is the body or the only file of a form, and the name that the form gives it."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "multipart/form-data":
         async with spool_body(request, folder, max_bytes) as spool:
             yield spool, ""
@@ -173,7 +174,7 @@ async def one_file(request: Request, folder: Path, max_bytes: int) -> AsyncGener
 async def form(
     request: Request, folder: Path, *, max_file_bytes: int, max_bytes: int
 ) -> AsyncGenerator[list[FormPart]]:
-    """Yield the parts of a multipart body, files spooled."""
+    """Yield the parts of a multipart body, with files on disk."""
     _, options = parse_options_header(request.headers.get("content-type", ""))
     boundary = options.get(b"boundary", b"")
     if not 0 < len(boundary) <= 200:
@@ -197,7 +198,7 @@ async def form(
 
 
 class _Form:
-    """What the parser calls. It only notes; `drain` writes, off the event loop."""
+    """The callbacks of the multipart parser. They only collect data; `drain` writes it, off the event loop."""
 
     def __init__(self, folder: Path, max_file_bytes: int) -> None:
         self.parts: list[FormPart] = []
@@ -286,7 +287,7 @@ def _open_unnamed(folder: Path) -> IO[bytes]:
 
 @contextmanager
 def _faults() -> Generator[None]:
-    """Yield what the operating system refuses, in our words."""
+    """Raise errors of the operating system as `Full` or `StoreError`."""
     try:
         yield
     except OSError as error:

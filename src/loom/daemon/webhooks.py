@@ -1,8 +1,9 @@
-"""Webhooks: tell other programs, over HTTP, that a turn has ended or that an approval is pending.
+"""Webhooks: notify other programs, over HTTP, that a turn has ended or that an approval is pending.
 
 Requests are signed as https://www.standardwebhooks.com describes: `webhook-signature` is an HMAC-SHA256 of the id, the
-time and the body, so a receiver knows the sender and refuses what is old. Every hook has a bounded queue and a task of
-its own: a receiver that is away delays no other, and what does not fit any more is dropped and said in the log.
+time and the body, so that a receiver can verify the sender and refuse replays. Every hook has a bounded queue and a
+task of its own: a receiver that is down delays no other. Messages that do not fit into the queue are dropped, with a
+warning in the log.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 class WebhookMessage(msgspec.Struct, frozen=True):
-    """What happened in which session. The rest of the request is read from the store when it is sent."""
+    """An event of a session. The rest of the request body is read from the store when it is sent."""
 
     id: str
     event: str
@@ -69,7 +70,7 @@ class Webhooks:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Read the settings and follow the events of this process."""
+        """Read the settings and subscribe to the events of this process."""
         config = self._runtime.config
         for name, entry in config.webhooks.items():
             try:
@@ -84,7 +85,7 @@ class Webhooks:
         self._tasks = [asyncio.create_task(self._deliver_all(hook)) for hook in self._hooks]
 
     async def stop(self) -> None:
-        """End all deliveries. What is still queued is not sent."""
+        """End all deliveries. Queued messages are not sent."""
         if self._hooks:
             self._runtime.dispatch.events.unsubscribe(self._on_events)
         for task in self._tasks:
@@ -136,7 +137,7 @@ class Webhooks:
         return msgspec.json.encode({"type": message.event, "timestamp": happened, "data": data})
 
     async def _deliver(self, hook: _Hook, message: WebhookMessage, body: bytes) -> bool:
-        """Return whether the receiver took it. What may pass is tried again, later each time."""
+        """Return whether the receiver accepted the message. Temporary failures are retried with backoff."""
         for attempt in range(ATTEMPTS):
             try:
                 async with asyncio.timeout(DEADLINE_SECONDS):
@@ -152,7 +153,7 @@ class Webhooks:
                 _log.warning("the webhook %s refuses messages with HTTP %d", hook.name, status)
                 return False
             if attempt + 1 < ATTEMPTS:
-                await asyncio.sleep(self._backoff[min(attempt, len(self._backoff) - 1)] * random.uniform(0.8, 1.2))  # noqa: S311  no secret
+                await asyncio.sleep(self._backoff[min(attempt, len(self._backoff) - 1)] * random.uniform(0.8, 1.2))  # noqa: S311  jitter, not a secret
         return False
 
     async def _send(self, hook: _Hook, message_id: str, body: bytes) -> int:
@@ -187,7 +188,8 @@ def sign(key: bytes, message_id: str, timestamp: str, body: bytes) -> str:
 
 
 def signing_key(secret: str) -> bytes:
-    """Return the key in a secret: base64 behind `whsec_`, or the text itself. Raises ConfigError if it is too short."""
+    """Return the key in a secret: base64 behind `whsec_`, or the text itself. Raise `ConfigError` if it is too short or
+    not valid base64."""
     key = secret.encode()
     if secret.startswith(KEY_PREFIX):
         try:

@@ -1,4 +1,4 @@
-"""What an agent does besides answering: the files that it changed, its todo list, its background processes."""
+"""Work of an agent besides its answers: changed files, the todo list, background processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AnswerText: Markdown that grows. Deltas are collected and drawn a few times a second."""
+"""AnswerText: Markdown that grows. Deltas are collected and rendered a few times a second."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class AnswerText(Markdown):
         self._drawing = asyncio.Lock()
 
     def on_mount(self) -> None:
-        """Hand over what arrived until now: `Markdown` draws it next."""
+        """Pass on the text that has arrived so far; `Markdown` renders it next."""
         self._initial_markdown = safe_text(self.text)
         self._pending = []
 
@@ -37,8 +37,8 @@ class AnswerText(Markdown):
         self._pending.append(text)
 
     async def flush(self) -> None:
-        """Draw what was added since the last time."""
-        async with self._drawing:  # pieces that are drawn side by side could change places
+        """Render the text that was added since the last call."""
+        async with self._drawing:  # concurrent updates could render in the wrong order
             if self._pending and self.is_mounted:
                 text, self._pending = "".join(self._pending), []
                 await self.append(safe_text(text))

@@ -32,21 +32,21 @@ if TYPE_CHECKING:
 
 
 class OpenedLibrary(msgspec.Struct, frozen=True, kw_only=True):
-    """What the UI begins with. `session` empty: a new conversation."""
+    """The initial state of the UI. An empty `session` means a new conversation."""
 
     library: Any
     session: str = ""
     model: str = ""
     permission: str = "ask"
     sampling: Sampling = Sampling()
-    """How the messages of this run are answered, where it differs from what a session sets."""
+    """Options for the messages of this run; they override those of a session."""
     notices: tuple[str, ...] = ()
     attachments: tuple[Attachment, ...] = ()
-    """What the first message has attached."""
+    """The attachments of the first message."""
     apply_template: Callable[[str], tuple[str, str]] | None = None
-    """Return what a template makes of the words of the first message, and the system prompt of the session."""
+    """Returns the text of the first message with a template applied, and the system prompt of the session."""
     history_file: Path | None = None
-    """The messages that were sent on this machine; None remembers those of this run alone."""
+    """The file with the messages that were sent on this machine; None keeps only those of this run."""
 
 
 Connect: TypeAlias = Callable[[], Awaitable[OpenedLibrary]]
@@ -59,7 +59,7 @@ def _slash_commands() -> type[Provider]:
 
 
 class LoomApp(App[int]):
-    """`connect` opens the store or reaches the daemon; it runs after the first paint."""
+    """The application. `connect` opens the store or connects to the daemon; it runs after the first paint."""
 
     TITLE = "Loom"
     COMMANDS: ClassVar = {_slash_commands}
@@ -101,7 +101,7 @@ class LoomApp(App[int]):
         return VARIABLES
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Textual draws in grey where NO_COLOR is set; here nothing is coloured then."""
+        """Remove all colour if NO_COLOR is set; Textual's own filter draws in grey."""
         found = [self._no_color if isinstance(it, Monochrome) else it for it in super().get_line_filters()]
         return [*found, self._ascii] if self._ascii.enabled else found
 
@@ -134,7 +134,7 @@ class LoomApp(App[int]):
                 screen.leave()
 
     async def on_unmount(self) -> None:
-        for worker in tuple(self.workers):  # cancelled by now; one that is left would ask a store that is closed
+        for worker in tuple(self.workers):  # they are cancelled; one that still runs would use a closed store
             with contextlib.suppress(WorkerError):
                 await worker.wait()
         if self.library is not None:
@@ -147,7 +147,7 @@ class LoomApp(App[int]):
             self.push_screen(HelpScreen())
 
     def announce(self, text: str) -> None:
-        """Ring the bell and notify the desktop where the window is not in front; off unless LOOM_NOTIFY is set."""
+        """Ring the bell and notify the desktop if the window is not focused and LOOM_NOTIFY is set."""
         if os.environ.get("LOOM_NOTIFY", "") in ("", "0") or self.app_focus:
             return
         driver = self._driver
@@ -156,7 +156,7 @@ class LoomApp(App[int]):
 
 
 def run_app(app: LoomApp) -> int:
-    """Run the UI to its end; raise the error that kept it from starting."""
+    """Run the UI until it ends, and return the exit code; raise the error that prevented its start."""
     code = app.run(mouse=os.environ.get("LOOM_MOUSE", "1") != "0")
     if app.failure is not None:
         raise app.failure

@@ -1,4 +1,5 @@
-"""ApprovalCard: a tool call that needs an answer. It shows the exact command or diff, invisible characters included."""
+"""ApprovalCard: a tool call that needs an approval. It shows the exact command or diff, with invisible characters made
+visible."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ AnswerChoice: TypeAlias = Literal["once", "always", "deny"]
 _REACH: Final = re.compile(
     r"\n\n\(((?:In the background, [^.\n]*\. )?(?:Sandboxed|Not sandboxed|Outside the sandbox)\b[^\n]*)\)\Z"
 )
-"""What a command can reach, as the sandbox says at the end of an action."""
+"""The note about network and file access that the sandbox puts at the end of an action."""
 _SETTLE_SECONDS: Final = 0.3
-"""Keys that were on their way when the card appeared answer nothing."""
+"""How long keys are ignored after the card appears, so that keys typed before do not answer it."""
 
 
 class ApprovalCard(Vertical, can_focus=True):

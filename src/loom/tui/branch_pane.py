@@ -1,4 +1,5 @@
-"""BranchPane: the tree of a conversation. Straight runs stay on one level; Enter continues from a message."""
+"""BranchPane: the tree of a conversation. Messages without siblings stay on one level; Enter continues from a
+message."""
 
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ from loom.tui.glyphs import Glyphs
 from loom.tui.labels import short_model
 from loom.tui.text_content import one_line, plain_text
 
-if TYPE_CHECKING:  # the first paint does not wait for it
+if TYPE_CHECKING:  # not imported before the first paint
     from loom.api_types import TreeNode
 
 _TEXT_WIDTH: Final = 60
 
 
 class BranchLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of the tree with the strokes before it."""
+    """A message of the tree with the line drawing before it."""
 
     node: str
     prefix: str
@@ -34,7 +35,8 @@ class BranchLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def branch_lines(tree: Sequence[TreeNode], head: str) -> list[BranchLine]:
-    """Return parents before children; the path to the head is last among its siblings. Tool results are left out."""
+    """Return the lines of the tree, parents before children, the path to the head last among its siblings. Tool results
+    are left out."""
     children: dict[str | None, list[TreeNode]] = {}
     by_node = {message.node: message for message in tree}
     for message in tree:
@@ -87,7 +89,7 @@ def media_signs(kinds: Sequence[str], glyphs: Glyphs) -> str:
 
 
 class BranchPane(OptionList):
-    """Side pane, and the body of the narrow overlay."""
+    """The tree, as a side pane or, in a narrow terminal, on a screen of its own."""
 
     DEFAULT_CSS = """
     BranchPane {

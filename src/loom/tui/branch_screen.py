@@ -1,4 +1,4 @@
-"""BranchScreen: messages of the tree to continue from, over the conversation."""
+"""BranchScreen: an overlay to select the message to continue from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loom.tui.glyphs import Glyphs
 
 
 class BranchScreen(ModalScreen[str | None]):
-    """Dismissed with the node that was chosen."""
+    """Dismissed with the selected node."""
 
     DEFAULT_CSS = """
     BranchScreen { align: center middle; background: $background 60%; }

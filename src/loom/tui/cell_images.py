@@ -1,4 +1,4 @@
-"""The image library without its questions: textual-image asks the terminal what it can do, and Loom must not."""
+"""Use of textual-image without its terminal queries, whose replies could be read as keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _COLOR: Final = re.compile(r"#([0-9]+)(;2;[0-9]+;[0-9]+;[0-9]+)")
 
 
 def cell_size() -> tuple[int, int]:
-    """Return the pixels of a character, as the terminal reports them without being asked."""
+    """Return the size of a character cell in pixels, from the window size that the system reports, without a query to
+    the terminal."""
     try:
         packed = fcntl.ioctl(sys.__stdout__ or 1, termios.TIOCGWINSZ, bytes(8))
     except (OSError, ValueError, io.UnsupportedOperation):
@@ -34,8 +35,8 @@ def cell_size() -> tuple[int, int]:
 
 
 def define_colors_first(text: str) -> str:
-    """Return a text whose Sixel images define their colours before the first pixel, and not where each is first used:
-    xterm draws what is above a later definition in a wrong colour."""
+    """Return `text` with the colour definitions of Sixel images moved before the first pixel: xterm draws pixels before
+    a later definition in a wrong colour."""
     return _SIXELS.sub(_move_colors, text)
 
 
@@ -47,15 +48,15 @@ def _move_colors(found: re.Match[str]) -> str:
 
 @contextmanager
 def import_quietly() -> Generator[None]:
-    """Import textual-image within this: it asks the terminal questions when it is imported, and Textual or the shell
-    would read the replies as keys. It asks nothing where stdout is not a terminal."""
+    """Prevent terminal queries while textual-image is imported in this context: Textual or the shell would read the
+    replies as keys. The library sends no query if stdout is not a terminal."""
     stdout = sys.__stdout__
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         sys.__stdout__ = nowhere
         try:
             from textual_image import _terminal
 
-            # The library caches the size of a cell on its function; it must not ask the terminal for it later, either.
+            # The library caches the cell size on its function; set it here, so that it sends no query for it later.
             yield
             sys.__stdout__ = stdout
             vars(_terminal.get_cell_size)["_result"] = _terminal.CellSize(*cell_size())

@@ -1,4 +1,4 @@
-"""ChatCommands: what the `/` commands and their keys do."""
+"""ChatCommands: the actions of the `/` commands and their keys."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SIDE_PANE_COLUMNS: Final = 100
 
 
 class ChatCommands(ChatComposing):
-    """A command `/NAME` is a method `command_ACTION` and an entry of `slash_commands`."""
+    """Commands `/NAME`: each is a method `command_ACTION` and an entry of `slash_commands`."""
 
     # Conversations ---------------------------------------------------------------------------------------------------
 
@@ -103,12 +103,12 @@ class ChatCommands(ChatComposing):
         self.composer.focus()
 
     async def go(self, node: str) -> None:
-        """Continue from a message; nothing is overwritten."""
+        """Continue from a message; no message is overwritten."""
         await self.require_conversation().session.go(node)
         await self.reload()
 
     async def command_rewind(self, _: str) -> None:
-        """Go back before one of the user's messages, and edit it: what is sent then is a sibling of it."""
+        """Move the head before one of the user's messages, and edit a copy of it, which is sent as its sibling."""
         from loom.tui.branch_screen import BranchScreen
 
         conversation = self.require_conversation()
@@ -185,7 +185,7 @@ class ChatCommands(ChatComposing):
         self.app.push_screen(UsageScreen(self.usage_log, usage))
 
     async def command_think(self, level: str) -> None:
-        """Set how much the model thinks, for this conversation; without a level, say how much it does."""
+        """Set the thinking level of this conversation, if one is given; show the level."""
         levels = [it for it in THINKING_LEVELS if it]
         if level and level != "auto" and level not in levels:
             raise LoomError(f"No level {one_line(level, 20)}.", hint=f"Levels: auto, {', '.join(levels)}.")
@@ -194,7 +194,7 @@ class ChatCommands(ChatComposing):
         self.notify(f"Thinking: {self.state.thinking or 'auto'}. Levels: auto, {', '.join(levels)}.")
 
     async def set_thinking(self, level: str) -> None:
-        """Set the level of this conversation; empty leaves it to the model."""
+        """Set the thinking level of this conversation; an empty `level` leaves it to the model."""
         self.sampling = msgspec.structs.replace(self.sampling, thinking="")
         if self.conversation is None:
             self.sampling = sampling_of(self.sampling, thinking=level)
@@ -235,7 +235,7 @@ class ChatCommands(ChatComposing):
     async def command_paste(self, _: str) -> None:
         await self.paste_clipboard()
 
-    # The agent's work ------------------------------------------------------------------------------------------------
+    # Work of the agent -----------------------------------------------------------------------------------------------
 
     async def command_work(self, _: str) -> None:
         """Show or hide the todo list and the background processes."""
@@ -256,7 +256,7 @@ class ChatCommands(ChatComposing):
         await self.guard(self.require_conversation().session.stop_process(process))
         self.refresh_work()
 
-    # The rest --------------------------------------------------------------------------------------------------------
+    # Others ----------------------------------------------------------------------------------------------------------
 
     async def command_copy(self, _: str) -> None:
         path = await self.require_conversation().path()

@@ -1,4 +1,4 @@
-"""ChatComposing: what is typed becomes a message, a command or a shell command; files become chips; words complete."""
+"""ChatComposing: turns the input into messages, commands and shell commands, files into chips, and completes words."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
 _PUNCTUATION: Final = ",.;:!?)"
 _SENDING: Final = "sending"
-"""The group of workers that store messages; the program waits for them."""
+"""The group of workers that store messages; the application waits for them before it exits."""
 _SHELL_BYTES: Final = 30_000
 
 
 class ChatComposing(ChatTurns):
-    """Sends, queues and attaches."""
+    """The part of the chat screen that sends, queues and attaches."""
 
     async def connect(self, library: ChatLibrary, *, session: str, model: str, notices: tuple[str, ...]) -> None:
         await super().connect(library, session=session, model=model, notices=notices)
@@ -48,7 +48,7 @@ class ChatComposing(ChatTurns):
             await self.run_worker(self._send(text, chips), group=_SENDING).wait()
 
     def leave(self) -> None:
-        """End the program once every message that was sent is stored."""
+        """Exit once every sent message is stored."""
         self.composer.after_keys(lambda: self.run_worker(self._exit_when_sent()))
 
     async def _exit_when_sent(self) -> None:
@@ -80,7 +80,7 @@ class ChatComposing(ChatTurns):
         command = find_command(name)
         if command is None:
             if "/" in name or name in [it.name for it in await self.message_commands()]:
-                return False  # a path that begins a sentence, or a command that the session replaces
+                return False  # a path that begins a sentence, or a command that the session expands
             self.notify(f"Unknown command /{one_line(name, 40)}. F1 lists the commands.", severity="warning")
             return True
         self.composer.take()
@@ -126,7 +126,8 @@ class ChatComposing(ChatTurns):
         await self.guard(self.refresh_queue())
 
     def _asks_about_mentions(self, words: str) -> bool:
-        """Ask about file names that name no file, once for a message: sending it again sends them as text."""
+        """Return whether to hold the message back because it mentions files that do not exist, and notify the user.
+        Sending it again sends the mentions as text."""
         from loom.runtime.workspace_files import missing_mentions, missing_text
 
         missing = missing_mentions(Path.cwd(), words)
@@ -139,14 +140,14 @@ class ChatComposing(ChatTurns):
         return True
 
     async def _apply_plan_mode(self, conversation: OpenConversation) -> None:
-        """Let the session plan, or not, as the permission says."""
+        """Turn plan mode of the session on or off, as the permission requires."""
         plans = self.state.permission == "plan"
         if plans != self._plans:
             await conversation.session.change(plan_mode=plans)
             self._plans = plans
 
     async def message_commands(self) -> tuple[CommandView, ...]:
-        """Return the user's own commands and the prompts of MCP servers, read once for this screen."""
+        """Return the user's own commands and the prompts of MCP servers, read once per screen."""
         if self._more_commands is None and self.library is not None:
             self._more_commands = await self.library.commands()
         return self._more_commands or ()
@@ -165,7 +166,7 @@ class ChatComposing(ChatTurns):
         assert self.conversation is not None
         try:
             await self.conversation.session.remove_queued(queued)
-        except NotFound:  # its turn has begun
+        except NotFound:  # its turn has started
             return False
         except LoomError as error:
             await self.report(error)
@@ -182,7 +183,7 @@ class ChatComposing(ChatTurns):
         await self.guard(self.paste_clipboard())
 
     async def paste_clipboard(self) -> None:
-        """Attach the image or the files on the clipboard; a text goes into the message."""
+        """Attach the image or the files on the clipboard, or insert its text."""
         from loom.runtime.clipboard import read_clipboard
 
         found = await asyncio.to_thread(read_clipboard)
@@ -222,8 +223,8 @@ class ChatComposing(ChatTurns):
         return self._images + sum(token.startswith("[Image #") for token in self.composer.chips) + 1
 
     async def mentioned_files(self, words: str) -> tuple[list[Any], list[str]]:
-        """Return blocks for the media that `@file` names in the text, and notices. Text files stay mentions: the agent
-        is kept informed of them."""
+        """Return blocks for the media that `@file` mentions in the text, and notices. Mentions of text files stay text:
+        the session informs the agent of these files."""
         from loom.formats.sniff.kinds import type_of_name
         from loom.runtime.attachments import existing_file
 
@@ -245,7 +246,7 @@ class ChatComposing(ChatTurns):
     # The shell and the editor ----------------------------------------------------------------------------------------
 
     async def run_shell(self, command: str) -> None:
-        """`!command`: run it here, show it, and offer its output to the next message as a chip."""
+        """Run `!command`, show it, and add its output to the message as a chip."""
         from loom.tui.shell_card import ShellCard
 
         card = ShellCard(self.glyphs, command)
@@ -269,7 +270,7 @@ class ChatComposing(ChatTurns):
             self.composer.move_cursor(self.composer.document.end)
 
     def edit_outside(self, text: str) -> str | None:
-        """Let the user edit a text in $VISUAL or $EDITOR; None if that failed."""
+        """Let the user edit a text in $VISUAL or $EDITOR. Return None if that failed."""
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
         with tempfile.TemporaryDirectory(prefix="loom-") as folder:
             file = Path(folder) / "message.md"
@@ -336,7 +337,8 @@ class ChatComposing(ChatTurns):
             self._complete_file(chosen.value)
 
     def _complete_file(self, value: str) -> None:
-        """A medium becomes a chip; a text file stays a mention, and the agent is kept informed of it."""
+        """Complete the name of a file: a medium becomes a chip; a text file stays a mention, of which the session
+        informs the agent."""
         from loom.formats.sniff.kinds import type_of_name
 
         name = value[1:].strip('"')

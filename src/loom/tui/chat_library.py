@@ -1,5 +1,5 @@
-"""ChatLibrary: the library that the terminal UI shows, in this process or on a daemon, and what its new sessions begin
-with."""
+"""ChatLibrary: the library that the terminal UI uses, in this process or on a daemon, and the settings of its new
+sessions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from loom.content.inputs import Content, Ingested
 from loom.errors import LoomError
 from loom.tui.conversation import OpenConversation
 
-if TYPE_CHECKING:  # the first paint does not wait for these
+if TYPE_CHECKING:  # not imported before the first paint
     from loom.api_types import CommandView, FolderTrustView, ModelView, SessionView
     from loom.config import Config
     from loom.library import Library
@@ -18,8 +18,8 @@ if TYPE_CHECKING:  # the first paint does not wait for these
 
 
 class ChatLibrary:
-    """`place` is the daemon's URL, empty in process. `config` prices answers and limits attachments; `close` is awaited
-    at the end."""
+    """A library for the terminal UI. `place` is the daemon's URL; empty in process. `config` provides prices and the
+    page limit of attachments; `close` is awaited at the end."""
 
     def __init__(
         self,
@@ -70,15 +70,16 @@ class ChatLibrary:
         return (await self.library.models()).models
 
     async def commands(self) -> tuple[CommandView, ...]:
-        """Return the slash commands that messages may begin with."""
+        """Return the slash commands that the session expands in messages."""
         return await self.library.commands(self._workspace)
 
     async def folder_trust(self, workspace: str = "") -> FolderTrustView:
-        """Return what a workspace (empty: that of new sessions) brings, and whether the user trusts it."""
+        """Return the instructions and settings in a workspace (empty: that of new sessions), and whether the user
+        trusts it."""
         return await self.library.folder_trust(workspace or self._workspace)
 
     async def ingest(self, *content: Content) -> Ingested:
-        """Store attachments; of a long document, only the first pages."""
+        """Store attachments; of a long document, only its first pages are sent."""
         from loom.runtime.attachments import limit_pages
 
         found = await self.library.ingest(*content)
@@ -93,7 +94,7 @@ class ChatLibrary:
         return (await self.library.media_text(digest, page=page)).text
 
     def price(self, model: str, usage: Usage) -> float | None:
-        """Return US dollars; None if the price is not known, as of a model that only the daemon knows."""
+        """Return the price in US dollars; None if it is not known, such as that of a model that only the daemon has."""
         from loom.runtime.model_resolution import price, resolve_model
 
         try:
@@ -107,4 +108,4 @@ class ChatLibrary:
 
 
 def _ignore(_: LoomError) -> None:
-    """Errors before a screen shows the conversation have no place to be shown."""
+    """Ignore errors before a screen shows the conversation."""

@@ -1,4 +1,4 @@
-"""ChatScreen: the keys of the chat, and what they do."""
+"""ChatScreen: the key bindings of the chat and their actions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from loom.tui.slash_commands import find_command
 
 _ESCAPE_SECONDS: Final = 0.8
 _THINKING: Final = ("", "off", "low", "medium", "high", "max")
-"""The levels that Alt+T goes through."""
+"""The levels that Alt+T cycles through."""
 
 
 class ChatScreen(ChatCommands):
-    """One conversation, with all that can be done in it."""
+    """The screen of one conversation."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "escape", "Interrupt", show=False),
@@ -43,7 +43,8 @@ class ChatScreen(ChatCommands):
     # Keys ------------------------------------------------------------------------------------------------------------
 
     def on_key(self, event: events.Key) -> None:
-        """Put what is typed elsewhere, as on a fold or a sample, into the message, unless it is a key there."""
+        """Insert characters that are typed while another widget has the focus, such as a fold, into the message, unless
+        they are keys of that widget."""
         if event.is_printable and event.key not in self.active_bindings:
             self._hand_to_composer(event, events.Key(event.key, event.character))
 
@@ -53,7 +54,7 @@ class ChatScreen(ChatCommands):
     def _hand_to_composer(self, event: events.Event, copy: events.Event) -> None:
         event.stop()
         self.set_focus(self.composer)
-        self.composer._forward_event(copy)  # noqa: SLF001  posted as it is, the app would handle it again
+        self.composer._forward_event(copy)  # noqa: SLF001  a posted event would be handled by the app again
 
     async def action_escape(self) -> None:
         if self._is_running and self.conversation is not None:
@@ -138,7 +139,7 @@ class ChatScreen(ChatCommands):
         self.run_worker(self.guard(self.command_sessions("")))
 
     def action_run_command(self, name: str) -> None:
-        """Run a `/` command; one that needs an argument is begun in the message instead."""
+        """Run a `/` command; one that needs an argument is inserted into the message instead."""
         command = find_command(name)
         if command is None:
             return
@@ -149,7 +150,7 @@ class ChatScreen(ChatCommands):
             self.run_worker(self.guard(getattr(self, f"command_{command.action}")("")))
 
     async def action_send_sample(self, number: int) -> None:
-        """Send one of the samples that come with Loom."""
+        """Send one of the samples that are part of Loom."""
         from loom.providers.samples import samples
 
         sample = samples()[number]

@@ -1,4 +1,4 @@
-"""ChatState: the widgets of the chat screen and what it knows; the part that everything else stands on."""
+"""ChatState: the widgets and the state of the chat screen; the base class of its other parts."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from loom.tui.transcript import TranscriptView
 
 NEWEST: Final = 100
-"""Messages that are read when a conversation is opened."""
+"""The number of messages that are read when a conversation is opened."""
 _TERMINAL_COPY_BYTES: Final = 74_994
-"""What every terminal with OSC 52 takes: 100,000 characters of the sequence, in base64."""
+"""The length that every terminal with OSC 52 accepts: 100,000 characters of the sequence, in base64."""
 EMPTY: Final = "The conversation is empty."
 
 
 class QueueStrip(Static):
-    """Messages that wait for their turn."""
+    """The queued messages."""
 
     DEFAULT_CSS = "QueueStrip { height: auto; color: $dim; padding: 0 1; display: none; }"
 
@@ -78,7 +78,7 @@ class KeyHints(Static):
 
 
 class ChatState(Screen[None]):
-    """One conversation. It exists before there is a library: what is typed meanwhile is kept."""
+    """One conversation. The screen exists before the library is open, and keeps what is typed until then."""
 
     DEFAULT_CSS = """
     ChatState { layout: vertical; background: $background; }
@@ -105,9 +105,9 @@ class ChatState(Screen[None]):
         self.files = FileIndex(Path.cwd())
         self.state = StatusValues()
         self.sampling = Sampling()
-        """How the messages of this screen are answered, beside what the session sets."""
+        """Options for the messages of this screen, in addition to those of the session."""
         self.apply_template: Callable[[str], tuple[str, str]] | None = None
-        """What a template makes of the words of a conversation's first message."""
+        """Returns the text of a conversation's first message with a template applied, and the system prompt."""
         self._asked_about = ""
         """The message that was held back because it mentions a file that does not exist."""
         self._plans = False
@@ -120,7 +120,7 @@ class ChatState(Screen[None]):
         self._turn_model = ""
         self._escape_at = 0.0
         self._asked_folders: set[str] = set()
-        """Those that the user was asked about in this run."""
+        """Folders that the user was prompted about in this run."""
         self._quit_at = 0.0
         self._queued_chips: dict[str, tuple[str, dict[str, Chip]]] = {}
         self._unsent: list[tuple[str, dict[str, Chip]]] = []
@@ -149,7 +149,7 @@ class ChatState(Screen[None]):
 
     @property
     def is_busy(self) -> bool:
-        """Whether a turn runs."""
+        """Whether a turn is running."""
         return self._is_running
 
     @property
@@ -170,7 +170,7 @@ class ChatState(Screen[None]):
             line.state = self.state
 
     async def report(self, error: LoomError) -> None:
-        """Say what went wrong, and the next step."""
+        """Show an error and its hint."""
         text = sentence_of(error.message, error.hint)
         if self._connected_event.is_set() and self.query("TranscriptView"):
             await self.transcript.notice(text, kind="error")
@@ -184,8 +184,8 @@ class ChatState(Screen[None]):
             await self.report(error)
 
     async def copy_text(self, text: str) -> None:
-        """Copy a text to the clipboard of the desktop; without one, ask the terminal (OSC 52), which never says whether
-        it did."""
+        """Copy a text to the clipboard of the desktop. If there is none, send it to the terminal (OSC 52), which does
+        not report whether it was copied."""
         from loom.runtime.clipboard import write_clipboard
 
         if await asyncio.to_thread(write_clipboard, text):
@@ -206,7 +206,7 @@ class ChatState(Screen[None]):
         return self.query(TranscriptView).last()
 
     async def show_transcript(self, path: Sequence[PathMessage]) -> None:
-        """Show a path; without messages, what to begin with."""
+        """Show a path; without messages, show the welcome page."""
         from loom.tui.transcript import TranscriptView
         from loom.tui.welcome import Welcome
 
@@ -218,7 +218,7 @@ class ChatState(Screen[None]):
         previous = list(main.children)
         for child in previous:
             child.display = False
-        await main.mount(shown)  # before the previous one goes: what comes meanwhile needs a place
+        await main.mount(shown)  # mount it first: new events need a transcript
         await main.remove_children(previous)
         if path:
             await shown.load(path)

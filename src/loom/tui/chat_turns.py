@@ -1,4 +1,4 @@
-"""ChatTurns: a conversation is opened and followed; its events, approvals and queue are shown."""
+"""ChatTurns: opens and follows a conversation; shows its events, approvals and queue."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PERMISSIONS: Final = ("ask", "auto", "plan", "deny")
 
 
 class ChatTurns(ChatState):
-    """Knows what runs."""
+    """The part of the chat screen that follows a conversation and its turns."""
 
     def on_mount(self) -> None:
         self.set_interval(_TICK_SECONDS, self._tick)
@@ -58,7 +58,7 @@ class ChatTurns(ChatState):
     # Opening ---------------------------------------------------------------------------------------------------------
 
     async def connect(self, library: ChatLibrary, *, session: str, model: str, notices: tuple[str, ...]) -> None:
-        """Show a conversation of the library; `session` empty: a new one, stored with its first message."""
+        """Show a conversation of the library. An empty `session` means a new one, stored with its first message."""
         self.library = library
         library.on_error = self._on_error
         self._connected_event.set()
@@ -76,7 +76,7 @@ class ChatTurns(ChatState):
         self.run_worker(self.report(error))
 
     async def open_new(self) -> None:
-        """Begin an empty conversation."""
+        """Show an empty conversation."""
         assert self.library is not None
         await self._leave()
         self.model = self.model or await self.library.default_model()
@@ -96,7 +96,7 @@ class ChatTurns(ChatState):
         await self.show_transcript(())
 
     async def open_session(self, session_id: str) -> None:
-        """Show a stored conversation from its end, and continue what it was doing."""
+        """Show a stored conversation from its end, and continue its unfinished turn."""
         assert self.library is not None
         conversation = await self.library.open(session_id)
         await self._leave()
@@ -105,11 +105,12 @@ class ChatTurns(ChatState):
         await self._ask_about_folder((await conversation.session.info()).workspace)
 
     async def _ask_about_folder(self, workspace: str) -> None:
-        """Ask once whether what a folder brings may instruct the model; `workspace` empty: that of new sessions."""
+        """Ask once whether the instructions and settings in a folder may be used. An empty `workspace` means that of
+        new sessions."""
         assert self.library is not None
         try:
             found = await self.library.folder_trust(workspace)
-        except LoomError:  # a folder that is gone, or a key of a daemon that does not decide about folders
+        except LoomError:  # the folder is gone, or the daemon's key does not permit trust decisions
             return
         if not found.needs_decision or found.folder in self._asked_folders:
             return
@@ -168,7 +169,7 @@ class ChatTurns(ChatState):
             await events.aclose()
 
     async def reload(self) -> None:
-        """Show the path anew, after the head moved."""
+        """Show the path again, after the head has moved."""
         if self.conversation is not None:
             path = await self.conversation.path(newest=NEWEST)
             self._images, self._has_messages = count_images(path), bool(path)
@@ -271,7 +272,7 @@ class ChatTurns(ChatState):
             card.request.approval == event.approval and card.request.call.name == PRESENT_PLAN
             for card in self.query_one("#approvals").query(ApprovalCard)
         )
-        if is_plan and event.answer != "deny":  # the work begins: calls are asked about from now on
+        if is_plan and event.answer != "deny":  # the plan is approved: its calls need approval from now on
             self._plans = False
             self.set_state(permission="ask")
         await self._close_approval(event.approval)
@@ -281,7 +282,7 @@ class ChatTurns(ChatState):
             await self.report(error)
 
     async def refresh_queue(self) -> None:
-        """Show the messages that wait, while a turn runs."""
+        """Show the queued messages while a turn runs."""
         strip = self.query_one(QueueStrip)
         waiting = await self.conversation.session.queue() if self.conversation is not None and self._is_running else ()
         lines = [
@@ -303,7 +304,7 @@ class ChatTurns(ChatState):
             pane.show(branch_lines(tree, (await self.conversation.session.info()).head))
 
     def refresh_work(self) -> None:
-        """Find out what the agent has to do and what runs in the background."""
+        """Refresh the todo list and the background processes, in the background."""
         if self.conversation is not None:
             self.run_worker(partial(self._show_work, self.conversation), group="work", exclusive=True)
 
@@ -324,12 +325,12 @@ class ChatTurns(ChatState):
             pane.show(todos, processes)
 
     def _watch_work(self) -> None:
-        """Processes end, and open ports, by themselves."""
+        """Refresh periodically: processes end and open ports without an event."""
         if self.state.processes or self.query(WorkPane) or self.app.screen.query(WorkPane):
             self.refresh_work()
 
     def refresh_plan(self) -> None:
-        """Find out what the next request would hold and what the path has cost, in the background."""
+        """Refresh the plan of the next request and the cost of the path, in the background."""
         if self.conversation is not None and self._has_messages:
             self.run_worker(partial(self._plan, self.conversation), group="plan", exclusive=True)
 

@@ -1,4 +1,4 @@
-"""Chips: short names in the composer, such as `[Image #1]`, that stand for an attachment or a long pasted text."""
+"""Chips: short tokens in the composer, such as `[Image #1]`, for an attachment or a long pasted text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST_NAME: Final = 40
 
 
 class Chip(msgspec.Struct, kw_only=True):
-    """`blocks` are what is sent for it; `text` replaces the chip where it stands in the message instead."""
+    """`blocks` are sent with the message; `text` replaces the token in the text of the message."""
 
     token: str
     attachment: Attachment | None = None
@@ -29,7 +29,7 @@ class Chip(msgspec.Struct, kw_only=True):
 
 
 def chip_name(name: str) -> str:
-    """Return a file name that can stand in brackets on one line."""
+    """Return a file name that is safe in brackets on one line."""
     name = _UNSAFE.sub("", name).strip() or "file"
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 9]}…{name[-8:]}"
 
@@ -61,14 +61,14 @@ def unique_token(token: str, taken: Iterable[str]) -> str:
 
 
 def chips_in(text: str, chips: Mapping[str, Chip]) -> list[Chip]:
-    """Return the chips whose token the text still holds, in the order of the text."""
+    """Return the chips whose token is in the text, in the order of the text."""
     placed = [(at, chip) for token, chip in chips.items() if (at := text.find(token)) >= 0]
     return [chip for _, chip in sorted(placed, key=lambda item: item[0])]
 
 
 def expand(text: str, chips: Mapping[str, Chip]) -> str:
-    """Return the text to send: pasted text in its place; the names of attachments stay, so that the text can refer to
-    them, unless there is nothing else."""
+    """Return the text to send, with pasted texts in place of their tokens. Tokens of attachments stay, so that the text
+    can refer to them; without any other text, return an empty one."""
     rest = text
     for chip in chips.values():
         if chip.text:
@@ -80,17 +80,17 @@ def expand(text: str, chips: Mapping[str, Chip]) -> str:
 
 
 def span_at(line: str, column: int, tokens: Iterable[str]) -> tuple[int, int] | None:
-    """Return where a token stands in the line that the column is strictly inside of."""
+    """Return the start and the end of the token that contains the column, borders excluded; None if there is none."""
     return next(((start, end) for start, end in _spans(line, tokens) if start < column < end), None)
 
 
 def span_ending_at(line: str, column: int, tokens: Iterable[str]) -> tuple[int, int] | None:
-    """Return the token that Backspace at this column removes."""
+    """Return the start and the end of the token that Backspace at this column removes; None if there is none."""
     return next(((start, end) for start, end in _spans(line, tokens) if start < column <= end), None)
 
 
 def span_starting_at(line: str, column: int, tokens: Iterable[str]) -> tuple[int, int] | None:
-    """Return the token that Delete at this column removes."""
+    """Return the start and the end of the token that Delete at this column removes; None if there is none."""
     return next(((start, end) for start, end in _spans(line, tokens) if start <= column < end), None)
 
 

@@ -1,4 +1,4 @@
-"""CompletionList: files for `@`, commands for `/`, above the composer."""
+"""CompletionList: files for `@` and commands for `/`, above the composer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AUDIO: Final = (".mp3", ".wav", ".m4a", ".ogg", ".flac")
 
 
 class CompletionEntry(msgspec.Struct, frozen=True):
-    """`value` replaces the word; `hint` is shown beside it."""
+    """`value` replaces the word; `hint` is shown next to it."""
 
     value: str
     label: str
@@ -66,7 +66,7 @@ class CompletionList(OptionList, can_focus=False):
 
 
 def rank(query: str, names: Iterable[str]) -> list[str]:
-    """Return the names that hold the letters of the query in order, the best first."""
+    """Return the names that contain the letters of the query in order, the best match first."""
     wanted = query.casefold()
     scored = [(score, name) for name in names if (score := _score(wanted, name)) is not None]
     return [name for _, name in sorted(scored, key=lambda item: (item[0], len(item[1]), item[1]))]
@@ -90,7 +90,7 @@ def _score(wanted: str, name: str) -> tuple[int, int] | None:
 
 
 class FileIndex:
-    """The files of a folder for `@`, ignored ones left out; read anew when asked to."""
+    """The files of a folder for `@`, without ignored ones; read again with `anew`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -112,7 +112,7 @@ def _file_names(folder: Path) -> list[str]:
 
 
 def _children(query: str, glyphs: Glyphs) -> list[CompletionEntry]:
-    """Paths outside the folder: what the last folder of the query holds."""
+    """Return entries for a path outside the folder: the contents of the query's last folder."""
     parent, _, start = query.rpartition("/")
     place = Path(f"{parent}/").expanduser()
     try:

@@ -1,4 +1,4 @@
-"""ContextScreen: what the next request contains, block by block, for one model or several side by side."""
+"""ContextScreen: the contents of the next request, block by block, for one model or several side by side."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STYLES: Final = {"full": "$success", "low": "$warning", "pages": "$secondary", 
 
 
 class ContextScreen(Screen[None]):
-    """`f l t o` choose a rendition, `a` leaves it to the policy, `m` adds a model. Nothing is sent."""
+    """The keys `f l t o` select a rendition, `a` leaves it to the policy, `m` adds a model. Nothing is sent."""
 
     DEFAULT_CSS = """
     ContextScreen { background: $background; layout: vertical; }
@@ -90,7 +90,7 @@ class ContextScreen(Screen[None]):
         for rows in zip(*(receipt.rows for receipt in self._receipts), strict=True):
             pictures += rows[0].kind == "image"
             table.add_row(self._label(rows[0], pictures), *(self._cell(row) for row in rows))
-        if not self.is_attached:  # it was closed meanwhile
+        if not self.is_attached:  # the screen was closed in the meantime
             return
         self.query_one(".totals", Static).update(self._totals())
         table.move_cursor(row=min(at, max(len(table.rows) - 1, 0)))
@@ -155,7 +155,7 @@ class ContextScreen(Screen[None]):
 
         current = self._model_names[0]
         screen = ModelScreen(self._library, self._conversation, self._glyphs, current)
-        name = await self.app.push_screen_wait(screen)  # pyright: ignore[reportUnknownMemberType]  as Textual types it
+        name = await self.app.push_screen_wait(screen)  # pyright: ignore[reportUnknownMemberType]  as Textual declares it
         if name and name not in self._model_names:
             self._model_names.append(name)
             await self._load()

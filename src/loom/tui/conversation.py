@@ -13,7 +13,7 @@ from loom.content.messages import Message
 from loom.errors import LoomError
 from loom.events import Event
 
-if TYPE_CHECKING:  # the first paint does not wait for these
+if TYPE_CHECKING:  # not imported before the first paint
     from loom.api_types import TreeNode
     from loom.compile.policy import Override
     from loom.message_types import History, MessageView
@@ -21,11 +21,11 @@ if TYPE_CHECKING:  # the first paint does not wait for these
     from loom.session import Session
 
 PAGE: Final = 1_000
-"""Messages of a path that are read at once."""
+"""The number of messages per page of a path."""
 
 
 class PathMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of the current path. `speaker` is the model that wrote it, where that is known."""
+    """A message of the current path. `speaker` is the model that wrote it, if known."""
 
     node: str
     message: Message
@@ -33,14 +33,14 @@ class PathMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenConversation:
-    """`session` is used directly for everything that needs no memory. `on_error` receives the error of a turn that
-    could not be run here."""
+    """An open session. Stateless operations use `session` directly. `on_error` receives the error of a turn that could
+    not be run here."""
 
     def __init__(self, session: Session, on_error: Callable[[LoomError], None]) -> None:
         self.session = session
         self._on_error = on_error
         self._seq: int | None = None
-        """The number of the last event before the path was read."""
+        """The number of the last event when the path was read."""
         self._partial: tuple[Event, ...] = ()
         self._working: asyncio.Task[None] | None = None
 
@@ -49,7 +49,7 @@ class OpenConversation:
         return self.session.id
 
     async def path(self, *, newest: int = 0) -> tuple[PathMessage, ...]:
-        """Return the messages from the root to the head, or only the newest."""
+        """Return the messages from the root to the head; with `newest`, only that many of the last ones."""
         first = page = await self.session.history(limit=newest or PAGE)
         found = list(page.messages)
         while not newest and page.more and page.messages:
@@ -60,12 +60,12 @@ class OpenConversation:
         return tuple(_path_message(view) for view in found)
 
     async def tree(self) -> tuple[TreeNode, ...]:
-        """Return the messages of all branches; the root with the system prompt is none."""
+        """Return the messages of all branches, without the root, which holds the system prompt."""
         return tuple(node for node in (await self.session.tree()).nodes if node.role in ("user", "assistant", "tool"))
 
     async def events(self) -> AsyncGenerator[Event]:
-        """Yield the answer that is under way, as far as it is known, then all events from now on, without end. A turn
-        that was left is continued."""
+        """Yield the events of the unfinished answer so far, then all events from now on, without end. An unfinished
+        turn is continued."""
         if self._seq is None:
             await self.path(newest=1)
         for event in self._partial:
@@ -79,27 +79,27 @@ class OpenConversation:
             await self._leave()
 
     def work(self) -> None:
-        """Run what is queued, unless a daemon does."""
+        """Run the queued messages, unless a daemon does."""
         if self._working is None or self._working.done():
             self._working = asyncio.create_task(self._work())
 
     async def _work(self) -> None:
         try:
             async with aclosing(self.session.work()) as events:
-                async for _ in events:  # they arrive with all others
+                async for _ in events:  # `events` yields them
                     pass
         except LoomError as error:
             self._on_error(error)
 
     async def _leave(self) -> None:
-        """Stop what runs here; the turn stays open for the next process to continue."""
+        """Stop working here; the turn stays open for the next process to continue."""
         await self.session.leave()
         if self._working is not None:
             self._working.cancel()
             await asyncio.wait([self._working])
 
     async def override(self, row: ReceiptRow, rendition: Override | None) -> None:
-        """Choose the rendition of one block; None leaves it to the policy."""
+        """Set the rendition of one block; None leaves it to the policy."""
         from loom.compile.policy import override_key
 
         key = override_key((await self.path())[row.message].node, row.block, row.inner)

@@ -1,4 +1,4 @@
-"""DocumentScreen: a document page by page, as a picture or as text."""
+"""DocumentScreen: a document page by page, as images or as text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MARGIN_ROWS: Final = 4
 
 
 class DocumentScreen(Screen[None]):
-    """Arrow keys turn pages, `t` changes between picture and text."""
+    """Arrow keys turn pages, `t` switches between image and text."""
 
     DEFAULT_CSS = """
     DocumentScreen { background: $background; layout: vertical; }

@@ -1,4 +1,4 @@
-"""Paths that a terminal pastes when a file is dropped on it. Each terminal writes them in its own way."""
+"""Paths that a terminal pastes when a file is dropped on it. The format depends on the terminal."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _PATH_STARTS: Final = ("/", "~/", "./", "../", "file://")
 
 
 def parse_dropped_paths(text: str) -> tuple[Path, ...]:
-    """Return the files that a pasted text consists of; empty if it is anything else.
+    """Return the files that a pasted text consists of; empty if it contains anything else.
 
     A whole line is tried first, because some terminals escape nothing; then shell words with quotes and escapes. Only
-    text that is written like a path counts: the word `README` stays a word.
+    text in the form of a path counts: the word `README` is no path.
     """
     text = text.strip()
     if not text or len(text) > _MAX_CHARACTERS or "\0" in text:
@@ -49,13 +49,13 @@ def _existing_file(written: str) -> Path | None:
             path = Path(name).expanduser()
             if path.is_file():
                 return path
-        except (OSError, RuntimeError, ValueError):  # too long for a name, or no home folder
+        except (OSError, RuntimeError, ValueError):  # too long for a file name, or no home folder
             continue
     return None
 
 
 def _path_of_url(written: str) -> str:
-    """Return the path of a `file://` URL of this machine; other text as it is."""
+    """Return the path of a `file://` URL of this machine; other text unchanged."""
     if not written.startswith("file://"):
         return written
     try:

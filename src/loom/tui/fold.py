@@ -1,4 +1,4 @@
-"""Foldable: a line that opens to show more."""
+"""Foldable: a line that expands to show more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loom.tui.glyphs import Glyphs
 
 
 class FoldTitle(Static, can_focus=True):
-    """The line. Enter, Space or a click toggles the fold."""
+    """The title line. Enter, Space or a click toggles the fold."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "activate", "Open or fold", show=False)]
 
@@ -32,7 +32,7 @@ class FoldTitle(Static, can_focus=True):
 
 
 class Foldable(Vertical):
-    """A title and a body that is made when it is first opened."""
+    """A title and a body that is created when it is first opened."""
 
     DEFAULT_CSS = """
     Foldable { height: auto; }
@@ -59,11 +59,10 @@ class Foldable(Vertical):
             self._show_body()
 
     def title(self) -> Content:
-        """Return the line behind the sign."""
+        """Return the text of the title, after the sign."""
         return Content()
 
     def body(self) -> list[Widget]:
-        """Return the widgets of the body."""
         return []
 
     def refresh_title(self) -> None:
@@ -71,7 +70,7 @@ class Foldable(Vertical):
         self._title.update(Content(f"{sign} ") + self.title())
 
     def refresh_body(self) -> None:
-        """Make the body anew where it is shown."""
+        """Create the body again, if it is shown."""
         if self._body is not None:
             self._body.remove()
             self._body = None

@@ -1,4 +1,4 @@
-"""Signs of the terminal UI, in Unicode and, where the terminal cannot show it, in ASCII."""
+"""Signs of the terminal UI, in Unicode and, for terminals that cannot show it, in ASCII."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 
 class Glyphs(msgspec.Struct, frozen=True, kw_only=True):
-    """One set of signs. `renditions` are those of every interface of Loom."""
+    """One set of signs. `renditions` are the same in all interfaces of Loom."""
 
     renditions: Mapping[str, str]
     opened: str
@@ -96,7 +96,7 @@ ASCII: Final = Glyphs(
 
 
 def choose_glyphs(environ: Mapping[str, str] | None = None) -> Glyphs:
-    """Return the signs that this locale can show. `LOOM_ASCII` is 1 for ASCII, 0 for Unicode."""
+    """Return the signs that the locale supports. `LOOM_ASCII` is 1 for ASCII, 0 for Unicode."""
     environ = os.environ if environ is None else environ
     if wish := environ.get("LOOM_ASCII", ""):
         return UNICODE if wish == "0" else ASCII

@@ -61,7 +61,7 @@ class HelpScreen(ModalScreen[None]):
 
 
 class HelpTable(Static):
-    """A heading, and keys with what they do: beside each other, or below in a narrow terminal."""
+    """A heading, and keys with their actions: next to each other, or below in a narrow terminal."""
 
     DEFAULT_CSS = "HelpTable { height: auto; margin: 0 0 1 0; }"
 
@@ -75,7 +75,7 @@ class HelpTable(Static):
         lines = [Content.styled(self._heading, "bold")]
         for key, what in self._rows:
             wrapped = textwrap.wrap(what, max(self.size.width - indent, 12))
-            if len(key) + 3 > indent:  # the key takes a line of its own
+            if len(key) + 3 > indent:  # the key has a line of its own
                 lines.append(Content.styled(f"  {key}", "$primary"))
             else:
                 first = wrapped.pop(0)

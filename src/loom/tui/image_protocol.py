@@ -1,7 +1,7 @@
-"""Which pictures a terminal can show: Kitty's or iTerm2's protocol, Sixel, half blocks, or none.
+"""The image protocol of a terminal: Kitty, iTerm2, Sixel, half blocks, or none.
 
-`LOOM_IMAGES` is `off`, `halfcell`, `sixel`, `kitty` or `iterm2`; without it the terminal is recognised by its
-variables, and no query is sent to it: over a slow line the reply would arrive as keystrokes.
+`LOOM_IMAGES` is `off`, `halfcell`, `sixel`, `kitty` or `iterm2`. Without it, the terminal is recognised by its
+environment variables. No query is sent to it: over a slow connection the reply would arrive as keystrokes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _KONSOLE_WITH_SIXEL: Final = 220400
 
 
 def choose_protocol(environ: Mapping[str, str] | None = None) -> ImageProtocol:
-    """Return the best protocol of this terminal. Raise `ConfigError` for an unknown LOOM_IMAGES."""
+    """Return the best protocol of this terminal. Raise `ConfigError` for an unknown `LOOM_IMAGES`."""
     environ = os.environ if environ is None else environ
     wanted = environ.get("LOOM_IMAGES", "")
     if wanted:
@@ -42,8 +42,8 @@ def choose_protocol(environ: Mapping[str, str] | None = None) -> ImageProtocol:
 
 
 def choose_screen_protocol(environ: Mapping[str, str] | None = None) -> ImageProtocol:
-    """The same for the full-screen interface, which places Kitty pictures by placeholder characters: WezTerm shows
-    Kitty pictures, but not those, and it knows Sixel."""
+    """Return the best protocol for the full-screen interface, which places Kitty images by placeholder characters.
+    WezTerm does not support those, but supports Sixel."""
     environ = os.environ if environ is None else environ
     found = choose_protocol(environ)
     if found == "kitty" and not environ.get("LOOM_IMAGES") and environ.get("TERM_PROGRAM") == "WezTerm":

@@ -1,4 +1,4 @@
-"""InputHistory: messages that were sent, of this machine, oldest first."""
+"""InputHistory: the messages that were sent on this machine, oldest first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_CHARACTERS: Final = 20_000
 
 
 class InputHistory:
-    """`file` keeps the entries, one JSON string a line; None keeps them for this run alone."""
+    """`file` stores the entries, one JSON string per line; None keeps them only for this run."""
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
@@ -30,7 +30,8 @@ class InputHistory:
         self._at = len(self.entries)
 
     def older(self, draft: str) -> str | None:
-        """Return the entry before the one that is shown; `draft` is what stood there first."""
+        """Return the entry before the current one; None if there is none. `draft` is the unsent text, which `newer`
+        returns at the end."""
         if self._at == len(self.entries):
             self._draft = draft
         if self._at == 0:
@@ -39,7 +40,7 @@ class InputHistory:
         return self.entries[self._at]
 
     def newer(self) -> str | None:
-        """Return the next entry, at the end the draft; None if nothing was looked up."""
+        """Return the next entry, or the draft after the last one; None if no entry is shown."""
         if self._at >= len(self.entries):
             return None
         self._at += 1
@@ -63,7 +64,7 @@ def _read(file: Path) -> list[str]:
         return []
     entries: list[str] = []
     for line in lines:
-        # A line that another process was writing when the machine stopped is left out.
+        # Skip incomplete lines: another process may have been writing when the machine stopped.
         with contextlib.suppress(msgspec.DecodeError):
             entries.append(msgspec.json.decode(line, type=str))
     return entries

@@ -1,4 +1,4 @@
-"""Numbers and names as the terminal UI writes them."""
+"""Labels of the terminal UI for numbers and names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 def money_label(usd: float | None) -> str:
-    """Return `$0.057`; `$?` if the price is not known, rather than a wrong nought."""
+    """Return `$0.057`; `$?` if the price is not known, rather than a wrong zero."""
     if usd is None:
         return "$?"
     if usd == 0:
@@ -15,12 +15,12 @@ def money_label(usd: float | None) -> str:
 
 
 def short_model(reference: str) -> str:
-    """Return `claude-opus` of `anthropic/claude-opus`."""
+    """Return `claude-opus` for `anthropic/claude-opus`."""
     return reference.rpartition("/")[2] or reference
 
 
 def age_label(moment: float, now: float | None = None) -> str:
-    """Return `2 min`, `3 h`, `yesterday`, `Nov 12`."""
+    """Return `2 min`, `3 h`, `yesterday` or `Nov 12`."""
     now = time.time() if now is None else now
     seconds = max(now - moment, 0)
     if seconds < 60:

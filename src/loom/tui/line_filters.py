@@ -1,4 +1,4 @@
-"""Line filters: what is drawn, for terminals without colour or without Unicode."""
+"""Line filters: change the output for terminals without colour or without Unicode."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _LIKE: Final = str.maketrans({sign: like for like, signs in _GROUPS.items() for 
 
 
 class AsciiFilter(LineFilter):
-    """Draws ASCII alone, whatever a widget, a file name or a model writes: signs become similar ones, letters lose
-    their accents, and what is left is a question mark for each column that it takes."""
+    """Draws only ASCII, also in file names and model output: signs become similar ones, letters lose their accents, and
+    everything else becomes a question mark per column."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         return [Segment(_to_ascii(text), style, control) for text, style, control in segments]

@@ -1,4 +1,4 @@
-"""The files of a folder for the `@` picker: what `.gitignore` leaves out is left out here, too."""
+"""The files of a folder for the `@` picker, without those that `.gitignore` excludes."""
 
 from __future__ import annotations
 

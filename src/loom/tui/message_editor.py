@@ -1,4 +1,4 @@
-"""MessageEditor: several lines of text with chips. Enter sends; a paste is never cut into several messages."""
+"""MessageEditor: several lines of text with chips. Enter sends; a paste is never split into several messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TRIGGERS: Final = "@/"
 
 
 class MessageEditor(TextArea):
-    """The text of the next message. Chips are tokens in it, each deleted and passed over as one unit."""
+    """The text of the next message. Chips are tokens in it; the cursor skips and deletes each as one unit."""
 
     DEFAULT_CSS = """
     MessageEditor { height: auto; min-height: 1; max-height: 12; border: none; padding: 0; background: $surface; }
@@ -37,13 +37,13 @@ class MessageEditor(TextArea):
     ]
 
     class Submitted(WidgetMessage):
-        """Enter was pressed on a text that is not empty."""
+        """The user sent a text that is not empty."""
 
         def __init__(self, text: str, *, is_queued: bool = False) -> None:
             super().__init__()
             self.text = text
             self.is_queued = is_queued
-            """Whether it waits for a turn of its own instead of the next step of the one that runs."""
+            """Whether the message waits for a turn of its own instead of the next step of the running one."""
 
     class FilesDropped(WidgetMessage):
         """Paths were pasted, as terminals do for dropped files."""
@@ -53,23 +53,23 @@ class MessageEditor(TextArea):
             self.paths = paths
 
     class ClipboardWanted(WidgetMessage):
-        """Ctrl+V: attach the picture on the clipboard, if there is one."""
+        """Ctrl+V or Alt+V: attach the image or the files on the clipboard, or insert its text."""
 
     class QueuedWanted(WidgetMessage):
-        """Up in an empty message while others wait: edit the last of them."""
+        """Up in an empty message while messages are queued: edit the last of them."""
 
     class EditorWanted(WidgetMessage):
         """Ctrl+G: edit the text in $EDITOR."""
 
     class KeysHandled(WidgetMessage):
-        """What was typed before has had its effect; `then` is next."""
+        """All earlier keys and pastes are handled: call `then`."""
 
         def __init__(self, then: Callable[[], object]) -> None:
             super().__init__()
             self.then = then
 
     class WordChanged(WidgetMessage):
-        """The word at the cursor begins with @ or /, or no longer does (`trigger` empty)."""
+        """The word at the cursor begins with @ or /; an empty `trigger` means that it no longer does."""
 
         def __init__(self, trigger: str, word: str) -> None:
             super().__init__()
@@ -77,7 +77,7 @@ class MessageEditor(TextArea):
             self.word = word
 
     class CompletionKey(WidgetMessage):
-        """A key for the completion list that is open."""
+        """A key for the open completion list."""
 
         def __init__(self, key: str) -> None:
             super().__init__()
@@ -89,20 +89,20 @@ class MessageEditor(TextArea):
         )
         self.chips: dict[str, Chip] = {}
         self.is_completing = False
-        """Whether a completion list is open, which then takes the arrow keys, Tab, Enter and Escape."""
+        """Whether a completion list is open, which then receives the arrow keys, Tab, Enter and Escape."""
         self.has_queued = False
-        """Whether messages wait that Up brings back."""
+        """Whether there are queued messages, which Up brings back."""
         self.is_answering = False
-        """Whether a turn runs; then Tab queues the message."""
+        """Whether a turn is running; then Tab queues the message."""
         self._history = InputHistory()
         self._last_trigger = ""
 
     def after_keys(self, then: Callable[[], object]) -> None:
-        """Let the screen call `then` once the keys and pastes that came before had their effect, such as Enter."""
+        """Let the screen call `then` after all earlier keys and pastes, such as Enter, are handled."""
         self.call_later(self.post_message, self.KeysHandled(then))
 
     def use_history(self, history: InputHistory) -> None:
-        """Let Up and Down show these messages, behind those that were sent until now."""
+        """Let Up and Down show the messages of `history`, followed by those that were sent so far."""
         for text in self._history.entries:
             history.add(text)
         self._history = history
@@ -110,7 +110,7 @@ class MessageEditor(TextArea):
     # Chips -----------------------------------------------------------------------------------------------------------
 
     def add_chip(self, chip: Chip) -> Chip:
-        """Insert a chip at the cursor, with a space around it where there is none."""
+        """Insert a chip at the cursor, with spaces around it where there are none."""
         chip.token = unique_token(chip.token, self.chips)
         self.chips[chip.token] = chip
         row, column = self.cursor_location
@@ -121,7 +121,7 @@ class MessageEditor(TextArea):
         return chip
 
     def rename_chip(self, chip: Chip, token: str) -> None:
-        """Give a chip its final token, once its file was read."""
+        """Set the final token of a chip, once its file was read."""
         if token == chip.token:
             return
         token = unique_token(token, [other for other in self.chips if other != chip.token])
@@ -141,11 +141,11 @@ class MessageEditor(TextArea):
 
     @property
     def placed_chips(self) -> list[Chip]:
-        """The chips that the text still holds, in its order."""
+        """The chips whose token is in the text, in the order of the text."""
         return chips_in(self.text, self.chips)
 
     def take(self) -> tuple[str, dict[str, Chip]]:
-        """Return the text with its chips, and begin anew."""
+        """Return the text with its chips, add it to the history, and clear the editor."""
         text, chips = self.text, {chip.token: chip for chip in self.placed_chips}
         self._history.add(text)
         self.clear_all()
@@ -156,7 +156,7 @@ class MessageEditor(TextArea):
         self.load_text("")
 
     def put_back(self, text: str, chips: dict[str, Chip]) -> None:
-        """Show a message again, such as one from the queue."""
+        """Show a message for editing, such as one from the queue."""
         self.chips = dict(chips)
         self.load_text(text)
         self.move_cursor(self.document.end)
@@ -218,12 +218,13 @@ class MessageEditor(TextArea):
         self.move_cursor(self.document.end)
 
     async def _on_key(self, event: events.Key) -> None:
-        """Handle these keys here and not as bindings of the screen: they must come after a paste that is on its way."""
-        focused = self.app.focused  # pyright: ignore[reportUnknownMemberType]  as Textual declares its app
-        if focused is not None and focused is not self:  # the key before this one moved the focus
+        """Handle these keys here rather than as bindings of the screen, so that they take effect after an earlier
+        paste."""
+        focused = self.app.focused  # pyright: ignore[reportUnknownMemberType]  declared so by Textual
+        if focused is not None and focused is not self:  # the previous key moved the focus
             event.stop()
             event.prevent_default()
-            focused._forward_event(events.Key(event.key, event.character))  # noqa: SLF001  as the app does
+            focused._forward_event(events.Key(event.key, event.character))  # noqa: SLF001  as Textual's App does
             return
         match event.key:
             case "enter":
@@ -241,7 +242,8 @@ class MessageEditor(TextArea):
         event.prevent_default()
 
     async def _on_paste(self, event: events.Paste) -> None:
-        """A path is an attachment, a long text a chip, everything else text; never a message by itself."""
+        """Insert a paste: paths become attachments, a long text a chip, everything else text. A paste is never sent by
+        itself."""
         event.stop()
         event.prevent_default()
         text = event.text.replace("\r\n", "\n").replace("\r", "\n")
@@ -297,7 +299,7 @@ class MessageEditor(TextArea):
         self._leave_chip(to_start=False, select=select)
 
     def _leave_chip(self, *, to_start: bool, select: bool) -> None:
-        """The cursor never stands inside a chip."""
+        """Move the cursor out of a chip: it is never inside one."""
         row, column = self.cursor_location
         span = span_at(self.document.get_line(row), column, self.chips)
         if span is not None:
@@ -318,7 +320,8 @@ class MessageEditor(TextArea):
         self._last_trigger = trigger
 
     def word_at_cursor(self) -> tuple[str, str]:
-        """Return `("@", "src/ma")` or `("/", "mod")`; a command stands at the beginning of the message alone."""
+        """Return `("@", "src/ma")` or `("/", "mod")`; empty strings for other words. A command is only recognised at
+        the beginning of the message."""
         row, column = self.cursor_location
         line = self.document.get_line(row)[:column]
         start = max(line.rfind(" "), line.rfind("\t")) + 1

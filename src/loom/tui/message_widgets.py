@@ -1,4 +1,4 @@
-"""The parts of a conversation: the user's message, thinking, text, notices, and the line under an answer."""
+"""The parts of a conversation: the user's message, thinking, text, notices, and the line below an answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_USER_LINES: Final = 60
 
 
 class UserMessage(Vertical):
-    """What the user said, with its pictures and documents."""
+    """A message of the user, with its images and documents."""
 
     DEFAULT_CSS = """
     UserMessage { height: auto; margin: 1 0 0 0; padding: 0 1; background: $surface; border-left: outer $user; }
@@ -69,7 +69,7 @@ class DocumentLine(Static, can_focus=True):
 
 
 class ThinkingFold(Foldable):
-    """Thinking, folded: its level and seconds while it lasts, and how long it took."""
+    """Thinking, folded: its level and the elapsed seconds while it lasts, then its duration."""
 
     DEFAULT_CSS = """
     ThinkingFold .thoughts { color: $dim; text-style: italic; height: auto; border-left: wide $line; padding: 0 0 0 1; }
@@ -119,7 +119,7 @@ class ThinkingFold(Foldable):
 
 
 class NoticeLine(Static):
-    """A sentence of Loom to the user."""
+    """A notice from Loom to the user."""
 
     DEFAULT_CSS = """
     NoticeLine { height: auto; color: $dim; padding: 0 1; }
@@ -132,13 +132,13 @@ class NoticeLine(Static):
 
 
 class SpeakerLine(Static):
-    """Who answers, above an answer."""
+    """The name of the model, above an answer."""
 
     DEFAULT_CSS = "SpeakerLine { height: auto; color: $primary; text-style: bold; margin: 1 0 0 0; padding: 0 1; }"
 
 
 class AnswerFooter(Static):
-    """What an answer took."""
+    """The tokens, cost and duration of an answer."""
 
     DEFAULT_CSS = "AnswerFooter { height: auto; color: $dim; padding: 0 1; }"
 
@@ -158,7 +158,7 @@ def document_label(block: DocumentBlock) -> str:
 
 
 def media_label(block: ContentBlock) -> str:
-    """Return the caption of a medium before it was sent."""
+    """Return the caption of a medium before it is sent."""
     match block:
         case ImageBlock() | AudioBlock() | VideoBlock():
             return block.media.label

@@ -1,4 +1,4 @@
-"""ModelScreen: models to choose from, and what each would receive of this conversation, at what price."""
+"""ModelScreen: models to select from, with the renditions and the price that this conversation would have with each."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ModelScreen(Picker):
         self._show(event.value.strip())
 
     def choose(self, typed: str) -> str | None:
-        """A name that is not listed is taken as it was typed."""
+        """Return the highlighted model; without one, the typed text as a name."""
         return super().choose(typed) or typed or None
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
@@ -131,7 +131,7 @@ def renditions_label(receipt: Receipt, glyphs: Glyphs) -> str:
 
 
 def losses(receipt: Receipt) -> list[str]:
-    """Return what this model would not see as it is, in sentences."""
+    """Return sentences about the media that this model would not receive unchanged."""
     as_text = [row for row in receipt.rows if row.digest and row.rendition == "text"]
     omitted = [row for row in receipt.rows if row.rendition == "omitted"]
     thoughts = sum(row.kind == "thinking" for row in omitted)

@@ -10,7 +10,7 @@ from loom.tui.slash_commands import COMMANDS
 
 
 class TuiCommandProvider(Provider):
-    """Finds a command by its name, its aliases or its help."""
+    """Finds commands by name, alias or help."""
 
     async def discover(self) -> Hits:
         for command in COMMANDS:
@@ -25,7 +25,7 @@ class TuiCommandProvider(Provider):
                 yield Hit(score, matcher.highlight(text), partial(self._run, command.name), help=command.help)
 
     async def _run(self, name: str) -> None:
-        """Run it in the chat, whichever screen is in front of it."""
+        """Run the command in the chat, even if another screen is in front of it."""
         from loom.tui.chat_screen import ChatScreen
 
         for screen in self.app.screen_stack:

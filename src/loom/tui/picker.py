@@ -1,4 +1,4 @@
-"""Picker: a screen with a filter line and a table to choose from."""
+"""Picker: a screen with a filter line and a table to select from."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from loom.tui.text_content import plain_text
 
 
 class Picker(ModalScreen[str | None]):
-    """Dismissed with the key of the row that Enter chose; None on Escape."""
+    """Dismissed with the key of the selected row; None on Escape."""
 
     DEFAULT_CSS = """
     Picker { align: center middle; background: $background 60%; }
@@ -63,7 +63,7 @@ class Picker(ModalScreen[str | None]):
         return self.query_one(OptionList)
 
     def show_rows(self, rows: Sequence[tuple[str, Content]], *, head: str = "", highlight: str = "") -> None:
-        """Show rows by their key; keep the highlighted one where it is still there."""
+        """Show rows by their key; keep the highlighted one if it still exists."""
         before = highlight or self.highlighted_key
         self.query_one(".head", Static).update(plain_text(head))
         self.query_one(".head").display = bool(head)
@@ -99,7 +99,7 @@ class Picker(ModalScreen[str | None]):
             self.dismiss(chosen)
 
     def choose(self, typed: str) -> str | None:
-        """Return what Enter chooses: the highlighted row; None if there is none."""
+        """Return the key that Enter selects: that of the highlighted row; None if there is none."""
         return self.highlighted_key if self.row_keys else None
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:

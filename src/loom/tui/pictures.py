@@ -1,4 +1,4 @@
-"""Pictures in the terminal UI: the image itself, in the protocol of the terminal, and a caption that stays."""
+"""Images in the terminal UI: the image itself, in the protocol of the terminal, and a caption that stays."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _SIDE_PX: Final = 1024
 
 
 class Picture(Vertical):
-    """An image, or one page of a document, that is loaded when it is first shown. Without a protocol, its caption."""
+    """An image, or one page of a document, that is loaded when it is mounted. Without an image protocol, only its
+    caption."""
 
     DEFAULT_CSS = """
     Picture { height: auto; width: 100%; margin: 0 0 0 0; }
@@ -70,7 +71,7 @@ class Picture(Vertical):
     async def _show(self) -> None:
         try:
             data = await self._load(self.media.digest, f"page:{self.page}" if self.page else "full")
-            if not self.page:  # a page was drawn by Loom itself; an image may be what was sent to it
+            if not self.page:  # Loom rendered the page itself; an image may be untrusted bytes
                 data = await asyncio.to_thread(render_png, data, self.media)
         except LoomError as error:
             await self.mount(Static(plain_text(f"cannot be shown: {error.message}"), classes="image-error"))
@@ -85,14 +86,14 @@ class Picture(Vertical):
 
 
 def render_png(data: bytes, media: Media) -> bytes:
-    """Return the picture as PNG, as large as a terminal needs it; decoded in a worker process."""
+    """Return the image as PNG, scaled down for a terminal; decoded in a worker process."""
     from loom.formats import render
 
     return render(data, media, Fit(_SIDE_PX, formats=("image/png",))).data
 
 
 def fit_cells(size: tuple[int, int], room: tuple[int, int], protocol: ImageProtocol) -> tuple[int, int]:
-    """Return the columns and rows that keep the shape of a picture of `size` pixels within `room`."""
+    """Return the columns and rows that keep the aspect ratio of an image of `size` pixels within `room`."""
     cell_width, cell_height = (1, 2) if protocol == "halfcell" else cell_size()
     width, height = max(size[0], 1), max(size[1], 1)
     natural = width if protocol == "halfcell" else -(-width // cell_width)
@@ -104,7 +105,7 @@ def fit_cells(size: tuple[int, int], room: tuple[int, int], protocol: ImageProto
 
 
 def make_image_widget(data: bytes, protocol: ImageProtocol) -> Any:
-    """Return a widget of textual-image that shows these bytes."""
+    """Return a widget of textual-image for these bytes."""
     from PIL import Image
 
     picture = Image.open(io.BytesIO(data))
@@ -130,7 +131,7 @@ def image_widgets() -> dict[ImageProtocol, type[Widget]]:
             yield SixelPixels(self.image)
 
     class ItermPixels(_ImageSixelImpl):
-        """Writes iTerm2's inline image sequence where Sixel data would stand."""
+        """Writes iTerm2's inline image sequence in place of Sixel data."""
 
         def _image_to_sixels(self, image: Any, sixel_options: Any = None, background: Any = None) -> str:
             file = io.BytesIO()

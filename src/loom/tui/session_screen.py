@@ -1,4 +1,4 @@
-"""SessionScreen: conversations, newest first, with search over messages, documents and images."""
+"""SessionScreen: conversations, newest first, with a search in messages, documents and images."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DELAY_SECONDS: Final = 0.15
 
 
 class SessionScreen(Picker):
-    """Dismissed with a session's id, or with an empty text for a new one."""
+    """Dismissed with a session's id; an empty string means a new one."""
 
     def __init__(self, library: ChatLibrary, glyphs: Glyphs, query: str = "") -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""The `/` commands: names, help, and which action of the chat screen runs them."""
+"""The `/` commands: their names, help texts and actions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from loom.tui.completion_list import CompletionEntry, rank
 
 
 class TuiCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """`action` is a method `command_ACTION` of the chat screen; it receives what follows the name."""
+    """A command. `action` names the method `command_ACTION` of the chat screen, which receives the text after the
+    command's name."""
 
     name: str
     help: str
@@ -66,7 +67,7 @@ def find_command(name: str, commands: Sequence[TuiCommand] = COMMANDS) -> TuiCom
 
 
 def complete_command(query: str, commands: Sequence[TuiCommand] = COMMANDS) -> list[CompletionEntry]:
-    """Return the commands whose name or alias fits, the best first."""
+    """Return the commands whose name or alias matches, the best first."""
     by_name = {name: it for it in commands for name in (it.name, *it.aliases)}
     names = rank(query, by_name) if query else [it.name for it in commands]
     chosen = {by_name[name].name: by_name[name] for name in names}

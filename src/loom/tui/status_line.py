@@ -1,4 +1,4 @@
-"""The lines around a conversation: its title and model above, what the next request holds below."""
+"""The lines around a conversation: title and model above, the contents of the next request below."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loom.tui.glyphs import Glyphs
 from loom.tui.labels import money_label, short_model
 from loom.tui.text_content import one_line, plain_text
 
-if TYPE_CHECKING:  # the first paint does not wait for it
+if TYPE_CHECKING:  # not imported before the first paint
     from loom.prompt import Receipt
 
 _METER_CELLS = 12
@@ -24,7 +24,7 @@ _NARROW = 80
 
 
 class StatusValues(msgspec.Struct, frozen=True, kw_only=True):
-    """What the two lines show."""
+    """The values that both lines show."""
 
     title: str = ""
     model: str = ""
@@ -35,10 +35,10 @@ class StatusValues(msgspec.Struct, frozen=True, kw_only=True):
     usd: float | None = 0.0
     branches: int = 1
     thinking: str = ""
-    """How much the model is to think; empty leaves it to the model."""
+    """The thinking level; empty leaves it to the model."""
     todo: str = ""
     processes: int = 0
-    """Background processes that run."""
+    """The number of running background processes."""
 
     @property
     def context_share(self) -> float | None:
@@ -116,7 +116,7 @@ class StatusLine(Static):
         return Content(f" {glyphs.separator} ").join(parts)
 
     def _media(self, receipt: Receipt) -> list[Content]:
-        """Renditions of the media, in numbers and signs."""
+        """Return the renditions of the media, as numbers and signs."""
         counts = Counter(row.rendition for row in receipt.rows if row.digest)
         signs = " ".join(f"{counts[name]}{sign}" for name, sign in self._glyphs.renditions.items() if counts[name])
         return [Content(f"media {signs}")] if signs else []
@@ -132,7 +132,8 @@ class StatusLine(Static):
 
 
 class ActivityLine(Static):
-    """What is going on now: a sign that moves, what is awaited, seconds, and how to stop it. Hidden when idle."""
+    """The current activity: an animated sign, what the turn waits for, the elapsed seconds, and how to stop it. Hidden
+    when idle."""
 
     DEFAULT_CSS = "ActivityLine { height: 1; color: $primary; padding: 0 1; display: none; }"
 

@@ -1,4 +1,4 @@
-"""Text as Textual content: model output, commands and diffs. Nothing in it is markup or an escape sequence."""
+"""Text as Textual content: model output, commands and diffs. None of it is read as markup or escape sequences."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _HUNK: Final = re.compile(r"^@@ -\d+(,\d+)? \+\d+(,\d+)? @@", re.MULTILINE)
 
 
 def plain_text(text: str, style: str = "") -> Content:
-    """Return text to show as it is."""
+    """Return text to show unchanged."""
     return Content.styled(safe_text(text), style) if style else Content(safe_text(text))
 
 
 def visible_text(text: str) -> str:
-    """Return text whose invisible characters can be seen: what is approved is what runs."""
+    """Return text with invisible characters made visible, so that the user approves exactly what runs."""
     return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", safe_text(text))
 
 
@@ -34,7 +34,7 @@ def is_diff(text: str) -> bool:
 
 
 def diff_content(text: str) -> Content:
-    """Return a unified diff with its lines coloured; the signs stay."""
+    """Return a unified diff with coloured lines; the signs stay."""
     lines = [plain_text(line, _line_style(line)) for line in visible_text(text).rstrip("\n").split("\n")]
     return Content("\n").join(lines)
 
@@ -52,7 +52,7 @@ def _line_style(line: str) -> str:
 
 
 def sentence_of(message: str, hint: str) -> str:
-    """Return what happened and the next step."""
+    """Return a message and its hint as sentences."""
     message = message.strip()
     stop = "" if message.endswith((".", "!", "?", "…")) else "."
     return f"{message}{stop} {hint}".strip()

@@ -1,4 +1,4 @@
-"""The themes of the terminal UI. Colours are those of the web client; none carries a meaning alone."""
+"""The themes of the terminal UI. The colours are those of the web client; no meaning is expressed by colour alone."""
 
 from __future__ import annotations
 
@@ -57,4 +57,4 @@ LIGHT: Final = Theme(
 DEFAULT: Final = DARK.name
 THEMES: Final = (DARK, LIGHT)
 VARIABLES: Final = {"dim": "#a19f98", "line": "#3d434e", "user": "#f0bd68"}
-"""What the style sheet needs of themes that are not ours."""
+"""Variables that the style sheet needs and Textual's own themes lack."""

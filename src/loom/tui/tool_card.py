@@ -1,4 +1,4 @@
-"""ToolCard: a tool call in one line that opens to its arguments, its progress, and its result or diff."""
+"""ToolCard: a tool call in one line that expands to its arguments, its progress, and its result or diff."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _ARGUMENT_WIDTH: Final = 60
 _MAX_LINES: Final = 40
 _BAR_CELLS: Final = 16
 _SUBJECTS: Final = ("path", "file", "command", "url", "pattern", "query", "media", "name")
-"""Arguments that say best what a call is about, in this order."""
+"""Arguments that summarise a call best, in this order."""
 
 
 class ToolCard(Foldable):
-    """Shows a call from the moment its name is known."""
+    """A tool call, shown from the moment its name is known."""
 
     DEFAULT_CSS = """
     ToolCard .arguments { color: $dim; height: auto; }
@@ -43,7 +43,7 @@ class ToolCard(Foldable):
         self._began = time.monotonic()
         self._progress: ToolProgressed | None = None
         self._approvals: set[str] = set()
-        """Those that are pending."""
+        """The ids of pending approvals of this call."""
         self._is_interrupted = False
         self._is_running = call is None
         self._frame = 0
@@ -65,7 +65,7 @@ class ToolCard(Foldable):
         self.refresh_title()
 
     def end_approval(self, approval: str) -> None:
-        """The approval was answered, here or elsewhere."""
+        """Note that an approval was answered, here or in another client."""
         self._approvals.discard(approval)
         self.refresh_title()
 
@@ -79,7 +79,7 @@ class ToolCard(Foldable):
         self.refresh_body()
 
     def interrupt(self) -> None:
-        """The turn ended before the call did."""
+        """Note that the turn ended before the call did."""
         if self._is_running and self._result is None:
             self._is_running, self._is_interrupted = False, True
             self.refresh_title()
@@ -131,7 +131,7 @@ class ToolCard(Foldable):
 
 
 def subject_of(call: ToolCall) -> str:
-    """Return what a call is about, in a few words: the path, the command, else its first argument."""
+    """Return the subject of a call: the path, the command, else its first argument."""
     arguments = call.arguments
     name = next((key for key in _SUBJECTS if isinstance(arguments.get(key), str)), None)
     value = arguments.get(name) if name else next(iter(arguments.values()), "")
@@ -155,7 +155,7 @@ def summary_of(result: ToolResult) -> str:
 
 
 def result_text(result: ToolResult) -> str:
-    """Return what to show of a result, with the middle of a long one left out."""
+    """Return the text of a result, with the middle of a long one elided."""
     text = "\n".join(_block_text(block) for block in result.blocks)
     lines = text.rstrip().split("\n")
     if len(lines) <= _MAX_LINES:

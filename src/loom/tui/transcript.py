@@ -1,6 +1,6 @@
-"""TranscriptView: the conversation as it stands, and as it grows while a turn runs.
+"""TranscriptView: the stored conversation, and the running turn as it grows.
 
-Only the last messages are mounted; earlier ones follow when the reader scrolls to the top, so that a conversation of
+Only the last messages are mounted; earlier ones follow when the user scrolls to the top, so that a conversation of
 thousands of messages opens at once.
 """
 
@@ -73,7 +73,7 @@ LoadPath: TypeAlias = Callable[[], Awaitable[Sequence[PathMessage]]]
 """Reads the whole path."""
 
 _WINDOW: Final = 30
-"""Messages that are mounted at once when the reader scrolls up."""
+"""The number of messages that are mounted at once when the user scrolls up."""
 _ROWS_PER_MESSAGE: Final = 3
 _FLUSH_SECONDS: Final = 1 / 20
 _TICK_SECONDS: Final = 1 / 8
@@ -81,7 +81,7 @@ _HIDDEN_NOTICES: Final = ("receipt",)
 
 
 class EarlierLine(Static):
-    """Says how many messages are above; a click shows the next ones."""
+    """Shows the number of earlier messages; a click shows the next ones."""
 
     DEFAULT_CSS = "EarlierLine { height: 1; color: $dim; text-align: center; width: 100%; }"
 
@@ -90,7 +90,7 @@ class EarlierLine(Static):
 
 
 class TranscriptView(VerticalScroll, can_focus=False):
-    """Feed it the path once, then every event."""
+    """The transcript. Call `load` with the path once, then `apply` with every event."""
 
     DEFAULT_CSS = """
     TranscriptView { padding: 0 1; scrollbar-size-vertical: 1; scrollbar-color: $line; background: $background; }
@@ -113,7 +113,7 @@ class TranscriptView(VerticalScroll, can_focus=False):
         self._known: set[str] = set()
         self._renditions: dict[str, ReceiptRow] = {}
         self.thinking = ""
-        """How much the model of this turn is to think; empty leaves it to the model."""
+        """The thinking level of this turn; empty leaves it to the model."""
         self._speaker = ""
         self._has_step = False
         self._began = 0.0
@@ -124,10 +124,10 @@ class TranscriptView(VerticalScroll, can_focus=False):
         self.set_interval(_FLUSH_SECONDS, self._flush)
         self.set_interval(_TICK_SECONDS, self._tick)
 
-    # What is stored --------------------------------------------------------------------------------------------------
+    # Stored messages -------------------------------------------------------------------------------------------------
 
     async def load(self, path: Sequence[PathMessage]) -> None:
-        """Show a path from its end. It may be the newest messages alone: the others are read when they are wanted."""
+        """Show a path from its end. It may contain only the newest messages: the others are read when needed."""
         await self.remove_children()
         self._cards.clear()
         self._parts.clear()
@@ -140,13 +140,13 @@ class TranscriptView(VerticalScroll, can_focus=False):
         self.call_after_refresh(self._fill_screen)
 
     async def _fill_screen(self) -> None:
-        """Mount more where the messages are so short that there is nothing to scroll."""
+        """Mount more messages if there are too few to fill the screen."""
         if self.is_attached and self.virtual_size.height <= self.size.height and (self._earlier or self._load_path):
             await self.show_earlier()
             self.call_after_refresh(self._fill_screen)
 
     async def show_earlier(self) -> None:
-        """Mount the messages before those that are shown, and stay where the reader is."""
+        """Mount the messages before those that are shown, and keep the scroll position."""
         if self._is_loading_earlier:
             return
         self._is_loading_earlier = True
@@ -174,7 +174,8 @@ class TranscriptView(VerticalScroll, can_focus=False):
         self.call_after_refresh(keep_place)
 
     def _window_start(self, path: Sequence[PathMessage], count: int) -> int:
-        """Return where the last `count` messages begin, with a user's, so that calls and results stay together."""
+        """Return the index where the last `count` messages begin. They begin with a user message, so that calls and
+        results stay together."""
         start = max(len(path) - count, 0)
         while start > 0 and path[start].message.role != "user":
             start -= 1
@@ -267,14 +268,14 @@ class TranscriptView(VerticalScroll, can_focus=False):
         return f"{sign} {media_label(block)} {self.glyphs.separator} {row.rendition} {tokens_label(row.tokens)} tokens"
 
     def show_renditions(self, receipt: Receipt) -> None:
-        """Write under each picture how the next request would show it."""
+        """Show below each image which rendition the next request uses."""
         self._renditions = {row.digest: row for row in receipt.rows if row.digest}
         for picture in self.query(Picture):
             row = self._renditions.get(picture.media.digest)
             if row is not None:
                 picture.set_caption(self._caption(ImageBlock(picture.media), row))
 
-    # While a turn runs -----------------------------------------------------------------------------------------------
+    # Running turn ----------------------------------------------------------------------------------------------------
 
     async def apply(self, event: Event) -> None:
         """Show an event."""
@@ -352,7 +353,7 @@ class TranscriptView(VerticalScroll, can_focus=False):
         self._end_thinking()
         last = self.children[-1] if self.children else None
         if index > 0 and isinstance(last, AnswerText) and last in self._parts.values():
-            self._parts[index] = last  # texts of one answer are cut at citations
+            self._parts[index] = last  # the texts of one answer are split at citations
             return last
         made = AnswerText("")
         self._add(index, made)
@@ -414,7 +415,7 @@ class TranscriptView(VerticalScroll, can_focus=False):
         self._parts = {}
 
     async def show_footer(self, usage: Usage, usd: float | None) -> None:
-        """Write under an answer what it took."""
+        """Show tokens, cost and duration below an answer."""
         parts = [short_model(self._speaker or "model")]
         if usage.input_tokens or usage.output_tokens:
             cached = f" ({tokens_label(usage.cache_read_tokens)} cached)" if usage.cache_read_tokens else ""
@@ -424,11 +425,11 @@ class TranscriptView(VerticalScroll, can_focus=False):
         await self.mount(AnswerFooter(plain_text(f" {self.glyphs.separator} ".join(parts))))
 
     async def notice(self, text: str, *, kind: str = "") -> None:
-        """Write a sentence of Loom below the conversation."""
+        """Show a notice below the conversation."""
         await self.mount(NoticeLine(text, kind=kind))
 
     def toggle_folds(self) -> None:
-        """Open all folds, or close them if the last is open."""
+        """Open all folds; close them if the last one is open."""
         folds = list(self.query(Foldable))
         if folds:
             opened = not folds[-1].is_open

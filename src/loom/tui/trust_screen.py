@@ -1,4 +1,4 @@
-"""TrustScreen: shows what a folder brings that instructs the model or configures Loom, and asks whether to use it."""
+"""TrustScreen: shows the instructions and settings in a folder, and asks whether to use them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LATER = ("settings", "MCP servers")
 
 
 class TrustScreen(ModalScreen[bool | None]):
-    """Dismissed with the decision; None if there is none yet."""
+    """Dismissed with the decision; None leaves it open."""
 
     DEFAULT_CSS = """
     TrustScreen { align: center middle; background: $background 60%; }

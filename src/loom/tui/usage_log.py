@@ -1,4 +1,4 @@
-"""UsageLog: what the turns of a conversation took since it was opened."""
+"""UsageLog: the tokens and cost of the turns of a conversation since it was opened."""
 
 from __future__ import annotations
 

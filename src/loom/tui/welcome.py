@@ -1,4 +1,4 @@
-"""Welcome: what an empty conversation shows."""
+"""Welcome: the page of an empty conversation."""
 
 from __future__ import annotations
 

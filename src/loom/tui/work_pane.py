@@ -1,4 +1,4 @@
-"""WorkPane: what the agent has to do, and the background processes that it has started."""
+"""WorkPane: the todo list of the agent, and its background processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class WorkPane(Vertical):
-    """Two lists. `x` on a process stops it."""
+    """The todo list and the processes. `x` on a process stops it."""
 
     DEFAULT_CSS = """
     WorkPane { width: 44; height: 100%; background: $surface; border-left: solid $line; padding: 0 1; }
@@ -34,7 +34,7 @@ class WorkPane(Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("x,delete", "stop", "Stop the process", show=False)]
 
     class StopWanted(WidgetMessage):
-        """Stop this background process."""
+        """The user stops this background process."""
 
         def __init__(self, process: str) -> None:
             super().__init__()
@@ -100,7 +100,7 @@ class WorkPane(Vertical):
 
 
 class WorkScreen(ModalScreen[None]):
-    """The pane over a narrow conversation."""
+    """The pane as an overlay in a narrow terminal."""
 
     DEFAULT_CSS = """
     WorkScreen { align: center middle; background: $background 60%; }

@@ -201,7 +201,7 @@ export interface EventEnvelope {
   session?: string;
 }
 
-/** A picture in an event: a reference and something to show at once. */
+/** An image in an event: a reference and a preview to show at once. */
 export interface EventImage {
   image_id: string;
   url: string;
@@ -384,7 +384,7 @@ export interface Join {
   sessions?: boolean;
 }
 
-/** `seq` is how far the session is. */
+/** The reply to `join`. `seq` is the number of the session's last event. */
 export interface Joined {
   ok: boolean;
   seq?: number;
@@ -418,7 +418,7 @@ export interface LastRow {
   bytes: number;
 }
 
-/** A line of the list. */
+/** An entry of the list. */
 export interface ListedSession {
   session: string;
   state?: "idle" | "queued" | "running" | "waiting";
@@ -962,7 +962,8 @@ export interface ServerBody {
   api_key?: string;
 }
 
-/** `refused` means that the key is not accepted, `unknown` that the server could not be asked. */
+/** The result of a connection test. `refused`: the server does not accept the key. `unknown`: the key could not be
+    checked. */
 export interface ServerCheck {
   state: "refused" | "unknown" | "works";
   text: string;
@@ -1061,7 +1062,7 @@ export interface SettingList {
   restart?: string[];
 }
 
-/** A setting that can be changed here. `value` null means unset. */
+/** A setting that can be changed here. A null `value` means unset. */
 export interface SettingView {
   key: string;
   value: string | number | boolean | null;
@@ -1191,7 +1192,7 @@ export interface ToolCall {
   opaque?: Opaque | null;
 }
 
-/** A tool has run. The fields of the first picture in its result stand here too, where there is one. */
+/** A tool has run. If its result contains images, the fields of the first one are repeated here. */
 export interface ToolCallEvent {
   type: "tool_call";
   call_id: string;
@@ -1383,7 +1384,7 @@ export interface UsageTotals {
   usd: number | null;
 }
 
-/** What is not given stays. `day_usd` null removes the budget. */
+/** Fields that are not given stay unchanged. A null `day_usd` removes the budget. */
 export interface UserChange {
   role?: "admin" | "user" | "viewer";
   day_usd?: number | null;
@@ -1397,7 +1398,7 @@ export interface UserEntry {
   spent_usd: number;
 }
 
-/** Shown once: the store has only its hash. */
+/** A user's key. It is returned once: the store has only its hash. */
 export interface UserKey {
   name: string;
   key: string;
@@ -1425,7 +1426,7 @@ export interface VideoBlock {
   transcript?: string;
 }
 
-/** `slow_client`: join again with this `after`. */
+/** The watch has failed. `slow_client`: join again with this `after`. */
 export interface WatchFailed {
   code: string;
   message: string;

@@ -1,4 +1,4 @@
-"""Files on the command line: which words are files, their pages, declared types, passwords, the clipboard."""
+"""Files on the command line: which words are files, their pages, declared types and passwords."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from loom.runtime.workspace_files import missing_mentions, missing_text
 
 _RANGE: Final = r"#([1-9][0-9]{0,6}(?:-[1-9][0-9]{0,6})?)"
 _FILE_NAME: Final = re.compile(r"(?!\w+://)[^\s?!]*[^\s?!/.]\.(?:[A-Za-z][A-Za-z0-9]{0,4}|7z)(?:#[\d-]+)?", re.ASCII)
-"""One word with the ending of a file. A sentence has spaces, an address a scheme."""
+"""One word with a file extension. A sentence has spaces, a URL a scheme."""
 _STDIN: Final = re.compile(f"-(?:{_RANGE})?")
 
 
 class MessageInput(msgspec.Struct, frozen=True):
-    """The words and the files of one message, in the order in which they are sent: files, piped text, words."""
+    """The text and the files of one message, in the order in which they are sent: files, piped text, words."""
 
     words: str
     files: tuple[Attachment, ...]
@@ -62,7 +62,7 @@ class MessageInput(msgspec.Struct, frozen=True):
 
 
 def read_message(words: Sequence[str], attached: Sequence[str], limits: IntakeLimits) -> MessageInput:
-    """Return the message of a command line. Bytes are read only from stdin; files are read at intake."""
+    """Return the message of a command line. Only stdin is read here; files are read at intake."""
     said, names = named_files(words)
     from_stdin = [found for name in attached if (found := _STDIN.fullmatch(name))]
     files = [attachment(name) for name in (*names, *attached) if not _STDIN.fullmatch(name)]
@@ -80,8 +80,8 @@ def read_message(words: Sequence[str], attached: Sequence[str], limits: IntakeLi
 
 
 def named_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the words, and those of them that name an existing file. Raises `Unreadable` for a word that looks like
-    the name of a file that does not exist, unless the user wants to send it as text."""
+    """Return the words that are text, and those that name existing files. Raise `Unreadable` for a word that looks like
+    the name of a missing file, unless the user confirms to send it as text."""
     names = [word for word in words if attachment_from_word(word) is not None]
     for word in words:
         if word not in names and _FILE_NAME.fullmatch(word):
@@ -91,8 +91,8 @@ def named_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def confirm_mentions(text: str) -> None:
-    """Ask about mentions (`@src/ap.py`) that name no file; raise `Unreadable` if they are not to be sent as text.
-    Without a terminal they are sent, and the turn says so: `@types/node` may be no file."""
+    """Ask about mentions (`@src/ap.py`) of files that do not exist; raise `Unreadable` if the user does not confirm to
+    send them as text. Without a terminal they are sent, with a notice in the turn: `@types/node` need not be a file."""
     missing = missing_mentions(Path.cwd(), text)
     if missing and sys.stdin.isatty() and sys.stderr.isatty():
         said = missing_text(missing)
@@ -101,7 +101,8 @@ def confirm_mentions(text: str) -> None:
 
 
 def _confirm_text(word: str) -> None:
-    """A mistyped file name must not become a paid question without its file."""
+    """Ask whether to send the name of a missing file as text; raise `Unreadable` otherwise: a mistyped name must not
+    become a paid question without its file."""
     hint = f'Check the name. To send it as text, put it into a sentence: "what is {word}?"'
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Unreadable(f"File not found: {word}", name=word, hint=hint)
@@ -114,15 +115,16 @@ _HEAD_BYTES: Final = 65_536
 _LOCKED: Final = "needs a password"
 _CUT_OFF: Final = "it ends too early"
 _ENCRYPTED: Final = b"/Encrypt"
-"""A PDF without this word is not locked, and stays as it is."""
+"""A PDF without these bytes is not encrypted, and stays unchanged."""
 
 
 Ingest: TypeAlias = Callable[..., Awaitable[Ingested]]
-"""How content becomes blocks whose bytes are kept."""
+"""Stores content and returns its blocks."""
 
 
 async def prepare_files(files: Sequence[Attachment], wishes: FileOptions, runtime: Runtime) -> tuple[Attachment, ...]:
-    """The same files as bytes, unlocked; a picture that would have to shrink is refused if that is the wish."""
+    """Return the files as bytes, with PDFs decrypted. Raise `TooLarge` for an image over the size limit if `wishes`
+    forbid resizing."""
     if wishes.are_none:
         return tuple(files)
     limits = runtime.config.media_limits()
@@ -141,7 +143,8 @@ async def prepare_files(files: Sequence[Attachment], wishes: FileOptions, runtim
 
 
 async def ingest_content(content: Sequence[Content], take: Ingest, runtime: Runtime) -> Ingested:
-    """Files and words as blocks. A picture that is damaged does not end a conversation: words hold its place."""
+    """Return files and texts as blocks. A damaged image is replaced by a text with a notice, so that the conversation
+    continues."""
     left = list(content)
     notices: list[str] = []
     while True:
@@ -156,7 +159,8 @@ async def ingest_content(content: Sequence[Content], take: Ingest, runtime: Runt
 
 
 async def _damaged_picture(content: Sequence[Content], error: Unreadable, runtime: Runtime) -> tuple[int, str]:
-    """Where the picture is that an error tells of, and what is wrong with it; the error where it is no picture."""
+    """Return the position of the damaged image that `error` is about, and a description of the damage; raise `error` if
+    it is not about an image."""
     for at, file in enumerate(content):
         if not isinstance(file, Attachment) or (file.name or getattr(file.source, "name", "")) != error.name:
             continue
@@ -191,7 +195,7 @@ def refuse_resizing(data: bytes, name: str, limits: IntakeLimits) -> None:
 
 
 def read_password(file: str) -> str:
-    """Return the first line of the file."""
+    """Return the first line of the file; raise `ConfigError` if there is none."""
     try:
         with Path(file).open("rb") as opened:
             first = opened.read(_MAX_PASSWORD_BYTES).split(b"\n", 1)[0].rstrip(b"\r")
@@ -207,7 +211,7 @@ def read_password(file: str) -> str:
 
 @contextmanager
 def add_password_hint(wishes: FileOptions) -> Generator[None]:
-    """On the command line there is a way to give a password: a PDF that needs one says so."""
+    """Add the option for a password to the error about an encrypted PDF."""
     try:
         yield
     except Encrypted as error:
@@ -218,13 +222,13 @@ def add_password_hint(wishes: FileOptions) -> Generator[None]:
 
 
 def type_notices(pairs: Sequence[tuple[str, str]]) -> list[str]:
-    """`--at FILE MIME`: what a file was said to be and is not. The bytes count; a name proves nothing."""
+    """Return notices for `--at FILE MIME` about files whose bytes are of another type. The bytes decide."""
     notices: list[str] = []
     for name, media_type in pairs:
         try:
             with Path(name).open("rb") as opened:
                 found = sniff(opened.read(_HEAD_BYTES), Path(name).name)
-        except OSError:  # whether it is there at all is said when it is read
+        except OSError:  # a missing file is reported when it is read
             continue
         same_kind = found.category == "text" and media_type.startswith("text/")
         if found.media_type != media_type and not same_kind:

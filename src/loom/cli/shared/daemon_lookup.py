@@ -1,7 +1,7 @@
-"""The daemon of this machine, where one runs, and whether a message may be handed to it.
+"""The daemon of this machine, if one runs, and whether a message may be sent through it.
 
-A daemon that means something else by the same words is not asked: one that does not see this folder's configuration or
-the keys of this shell would answer differently from this process.
+A daemon with other settings is not used: without this folder's configuration or this shell's keys it would answer
+differently from this process.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from loom.runtime.session import LocalSession
 
 _PATIENCE_SECONDS: Final = 5.0
 _RESOLVED_HERE: Final = ("home", "model", "prompt")
-"""Settings that are sent with every message, or that the daemon was found by."""
+"""Settings that are sent with every message, or by which the daemon was found."""
 
 
 async def running_daemon(config: Config) -> DaemonConnection | None:
-    """Return the daemon of this configuration's data folder; close the link when done."""
+    """Return a connection to the daemon of this configuration's data folder, None if there is none. The caller closes
+    it."""
     client = await find(config)
     return client.connection if client is not None else None
 
@@ -44,8 +45,8 @@ async def reach_daemon(config: Config, url: str = "", token: str = "") -> Remote
 async def open_session(
     runtime: Runtime, speaking: MessageOptions, session: LocalSession, tools: Sequence[str] | None = None
 ) -> AsyncGenerator[LocalSession | RemoteSession]:
-    """Yield the session to speak in: through the daemon where one runs and would mean the same by it, else the one
-    here. `tools` are those that the session here was opened with."""
+    """Yield the session to use: through the daemon if one runs with the same settings, else the local one. `tools` are
+    those that the local session was opened with."""
     model = runtime.models.resolve((await session.info()).model)
     client = await find(runtime.config) if may_use_daemon(runtime, speaking, model, tools) else None
     if client is None:
@@ -56,19 +57,19 @@ async def open_session(
 
 
 def may_use_daemon(runtime: Runtime, options: MessageOptions, model: Model, tools: Sequence[str] | None = None) -> bool:
-    """Return whether a daemon would answer as this process does, with `tools` (None: all)."""
+    """Return whether a daemon would answer like this process, with `tools` (None: all)."""
     may = options.uses_daemon and not options.key and has_same_settings(runtime.config, model)
     uses_servers = tools is None or not runtime.toolbox.tools.keys() >= set(tools)
     return may and not (uses_servers and _has_own_servers(runtime))
 
 
 def _has_own_servers(runtime: Runtime) -> bool:
-    """Return whether this folder brings servers of tools that a daemon elsewhere does not know."""
+    """Return whether this folder configures MCP servers that a daemon does not have."""
     return any(server.name not in runtime.config.mcp.servers for server in runtime.mcp.status())
 
 
 def has_same_settings(config: Config, model: Model) -> bool:
-    """Return whether all that counts here is in the user's own files, which a daemon reads too."""
+    """Return whether all relevant settings are in the user's own files, which a daemon reads too."""
     own = all(
         entry.source.layer == "user" or path[0] in _RESOLVED_HERE for path, entry in config.provenance.entries.items()
     )

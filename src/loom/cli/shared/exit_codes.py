@@ -1,4 +1,4 @@
-"""Exit codes: what a script can rely on. Documented in docs/cli.md."""
+"""Exit codes that scripts can rely on. Documented in docs/cli.md."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _BY_CODE: Final = (
 
 
 class TurnError(LoomError):
-    """A turn that failed, as an interface gets it: the error's own code travels in the event."""
+    """A failed turn. `turn_code` is the error code from its event."""
 
     def __init__(self, code: str, message: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -61,7 +61,7 @@ def exit_code(error: LoomError) -> int:
 
 
 def exit_code_of(code: str) -> int:
-    """The same for the code that an event carries."""
+    """Return the exit code for the error code of an event."""
     return next((number for prefix, number in _BY_CODE if code.startswith(prefix)), FAILED)
 
 

@@ -15,7 +15,7 @@ from loom.errors import ConfigError
 from loom.models import THINKING_LEVELS
 from loom.sampling import Sampling, read_options, sampling_of
 
-if TYPE_CHECKING:  # the first paint of the terminal UI does not wait for the settings
+if TYPE_CHECKING:  # not imported before the first paint of the terminal UI
     from loom.config.templates import Template
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,7 +29,7 @@ _ALL: Final = "A tool that the model may use; all (default), safe or none."
 
 
 class MessageTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a message goes: into a new session unless one of these says otherwise."""
+    """The session that a message is sent to: a new one, unless one of these is set."""
 
     last_here: bool = False
     resume: str = ""
@@ -51,7 +51,7 @@ class FileOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MessageOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """The shared options, understood: what a template says stands where nothing else was said."""
+    """The parsed shared options; a template's values are used where an option is not given."""
 
     model: str = ""
     queries: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class MessageOptions(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
     describer: str = ""
     base_url: str = ""
-    """The address of `model`, for this run."""
+    """The base URL of `model`, for this run."""
     template: Template | None = None
     params: tuple[tuple[str, str], ...] = ()
     wishes: FileOptions = FileOptions()
@@ -75,7 +75,7 @@ class MessageOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flags(self) -> dict[str, Any]:
-        """Settings for this run alone."""
+        """Settings for this run only."""
         settings = self.template.settings if self.template is not None else {}
         if self.describer:
             settings["context"] = {**settings.get("context", {}), "describer": self.describer}
@@ -88,7 +88,8 @@ class MessageOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def message_options(*, tools: str) -> Callable[[F], F]:
-    """Add the shared options to a command. `tools` is what the model may call where nothing is said: safe or all."""
+    """Return a decorator that adds the shared options to a command. `tools` is the default selection of tools: safe or
+    all."""
     options = [*_whom(), *_where(), *_how(_SAFE if tools == "safe" else _ALL), *_media()]
 
     def added(command: F) -> F:
@@ -219,8 +220,8 @@ def _media() -> list[Option]:
 
 
 def message_options_from(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of `MessageOptions` from what click found. If plain was asked for, whatever is written from now
-    on is."""
+    """Return the fields of `MessageOptions` from click's parameters. With --plain, set `LOOM_PLAIN` for the whole
+    process."""
     if given["plain"]:
         os.environ[PLAIN] = "1"
     if given["base_url"] and not given["model"]:
@@ -258,7 +259,7 @@ def message_options_from(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def complete_models(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Configured names, then platforms. Several may be given, with commas between them."""
+    """Complete configured names, then platforms, also in a list with commas."""
     from loom.config import load_config
     from loom.errors import LoomError
     from loom.providers.catalog import platforms

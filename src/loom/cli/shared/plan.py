@@ -1,4 +1,4 @@
-"""Compile a stored session or a transcript without sending it, with renditions chosen per block."""
+"""Compile a stored session or a transcript without sending it, with renditions selected per block."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from loom.runtime.model_resolution import sampling_for
 from loom.runtime.transcripts import Transcript, read_transcripts
 
 _NOTHING: Final = "[an empty message]"
-"""No platform takes a request without a message."""
+"""Used for an empty transcript: no platform accepts a request without a message."""
 
 
 class CompileSource(msgspec.Struct, frozen=True, kw_only=True):
-    """A stored session or a file, ready to be compiled for any model."""
+    """A stored session or a file that can be compiled for any model."""
 
     title: str
     model: str
-    """The one that it was last asked of; empty where that is not known."""
+    """The last model of the conversation; empty if it is not known."""
     snapshot: Snapshot
     resolve: Callable[[str], Awaitable[Model]]
     compile: Callable[[Model], Awaitable[NextRequest]]
-    """Returns the next request; a preview, so that nothing is sent."""
+    """Returns the next request. Nothing is sent."""
     media: MediaSource
-    """Where the media of its requests are read."""
+    """The source of the media of its requests."""
     config: Config
     notices: tuple[str, ...] = ()
 
@@ -52,15 +52,13 @@ class CompileSource(msgspec.Struct, frozen=True, kw_only=True):
         return self.snapshot.path
 
     async def models(self, references: str) -> list[Model]:
-        """Return the models of `a,b,c`, with what is known of each."""
+        """Return the models of `a,b,c`, with their known facts."""
         return [await self.resolve(name.strip()) for name in references.split(",") if name.strip()]
 
 
 def compile_source(source: str) -> AbstractAsyncContextManager[CompileSource]:
-    """Return a file with a conversation in any shape that we know, or a session; nothing means the last one of this
-    folder.
-
-    A file leaves nothing behind."""
+    """Open a file with a conversation in any supported format, or a session; an empty `source` means the last session
+    of this folder. Nothing of a file is stored."""
     file = Path(source)
     if source and file.is_file():
         return _from_file(file)
@@ -113,8 +111,7 @@ async def _from_session(wanted: str) -> AsyncGenerator[CompileSource]:
 async def compile_session(
     runtime: Runtime, view: SessionView, *, head: str = "", tools: Sequence[str] | None = None
 ) -> CompileSource:
-    """Return a session as it would be sent from its head, or from another of its messages, with these tools (None:
-    all)."""
+    """Return a session as it would be sent from its head, or from the message `head`, with `tools` (None: all)."""
     session = await runtime.session(view.id, tools=tools)
     snapshot = await session.snapshot(head)
 
@@ -137,7 +134,7 @@ def _as_path(messages: Sequence[Message], forms: Mapping[int, WireForm]) -> tupl
 
 
 def _name_left_out(made: NextRequest, found: Transcript) -> NextRequest:
-    """Add to the receipt which tools of another provider's own the request lacks."""
+    """Add notices to the receipt about another provider's server tools, which the request lacks."""
     if found.request is None or made.prompt.body is not None:
         return made
     notices = [f"{name}: run by another provider, left out" for name in server_tool_names(found.request.server_tools)]
@@ -146,7 +143,8 @@ def _name_left_out(made: NextRequest, found: Transcript) -> NextRequest:
 
 
 def _file_options(found: Transcript, model: Model, config: Config) -> RequestOptions:
-    """The settings, and what the file says if it is a request body. A body in the model's own protocol is not aged."""
+    """Return the configured options, merged with those of the file if it is a request body. Media in a body of the
+    model's own protocol are not aged."""
     policy, sampling, request = config.context_policy(), sampling_for(model, config), found.request
     if request is None:
         return RequestOptions(policy=policy, sampling=sampling)
@@ -160,8 +158,8 @@ _CHOOSABLE: Final = ("text", *MEDIA_KIND_NAMES)
 
 
 async def choose_renditions(wanted: str, wishes: Mapping[str, OverrideChoice]) -> str:
-    """Set the renditions of blocks, by their key or name; `auto` leaves one to the policy again. Return the id of the
-    session: its number in the list may have changed."""
+    """Set the renditions of blocks, by their number or name; `auto` leaves one to the policy again. Return the id of
+    the session, because its number in the list may have changed."""
     async with Runtime.open() as runtime:
         view = await find_or_last(runtime.library, wanted)
         found = await compile_session(runtime, view)
@@ -176,12 +174,12 @@ async def choose_renditions(wanted: str, wishes: Mapping[str, OverrideChoice]) -
 
 
 def override_name(found: CompileSource, row: ReceiptRow) -> str:
-    """Return the name of a block among the session's overrides; any number of branches may share it."""
+    """Return the key of a block among the session's overrides; branches with the same message share it."""
     return override_key(found.path[row.message].id, row.block, row.inner)
 
 
 def key_of(row: ReceiptRow) -> str:
-    """Return the place of a block as people count: 3 for the first of the third message, 3.2 for the one behind it."""
+    """Return the number of a block: 3 for the first of the third message, 3.2 for the next one."""
     if row.inner is not None:
         return f"{row.message + 1}.{row.block + 1}.{row.inner + 1}"
     return f"{row.message + 1}.{row.block + 1}" if row.block else str(row.message + 1)

@@ -1,4 +1,4 @@
-"""Questions in the terminal: yes or no, and approvals of tool calls. Without a terminal, approvals are denied."""
+"""Prompts in the terminal: confirmations, and approvals of tool calls. Without a terminal, approvals are denied."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from loom.tools.mcp.questions import describe_field, value_fields
 
 
 def confirm(question: str) -> bool:
-    """Ask on stderr; an empty answer means no. Raises `click.Abort` at Ctrl+C and at the end of the input."""
+    """Ask on stderr; an empty answer means no. Raise `click.Abort` at Ctrl+C and at the end of the input."""
     if not sys.stdin.isatty():
         return click.confirm(question, err=True)
     while True:
@@ -42,17 +42,17 @@ def confirm(question: str) -> bool:
 
 
 def _read_answer(prompt: str) -> str:
-    """Read a line from the terminal. Raises `EOFError` at its end, `KeyboardInterrupt` at Ctrl+C.
+    """Read a line from the terminal. Raise `EOFError` at its end, `KeyboardInterrupt` at Ctrl+C.
 
-    `input()` loses a signal that arrives after it has written the prompt and before it reads: Python only notes the
-    signal, and the read blocks until a key is pressed. The C handler writes to the wakeup descriptor at any time.
+    `input()` loses a signal that arrives between its prompt and its read: Python only records the signal, and the read
+    blocks until a key is pressed. The C handler writes to the wakeup descriptor at any time.
     """
     descriptor = sys.stdin.fileno()
     with _signal_pipe() as signalled:
         click.echo(prompt, nl=False, err=True)
         while descriptor not in select.select([descriptor, signalled], [], [])[0]:
-            os.read(signalled, 1)  # another signal; its own handler has seen it
-        line = os.read(descriptor, 4096)  # a whole line is there: the terminal gives no less
+            os.read(signalled, 1)  # another signal, which its own handler has received
+        line = os.read(descriptor, 4096)  # a complete line: the terminal is line-buffered
     if not line:
         raise EOFError
     return line.decode("utf-8", "replace")
@@ -60,8 +60,8 @@ def _read_answer(prompt: str) -> str:
 
 @contextmanager
 def _signal_pipe() -> Generator[int]:
-    """Give a descriptor that becomes readable at a signal. Ctrl+C raises `KeyboardInterrupt` meanwhile, even where an
-    event loop would only cancel its task."""
+    """Yield a descriptor that becomes readable at a signal. Within the context, Ctrl+C raises `KeyboardInterrupt`, even
+    where an event loop would only cancel its task."""
     readable, writable = os.pipe()
     os.set_blocking(writable, False)
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -78,7 +78,7 @@ def _signal_pipe() -> Generator[int]:
 ApprovalChoice: TypeAlias = Literal["once", "always", "deny"]
 
 ApprovalReply: TypeAlias = tuple[ApprovalChoice, str]
-"""An answer and, where there is one, its reason."""
+"""An answer and its reason, which may be empty."""
 
 _GONE: Final = "approval.gone"
 _ANSWERS: Final[dict[str, ApprovalChoice]] = {
@@ -104,7 +104,8 @@ async def answer_in(
     permission: ApprovalMode,
     given: ApprovalReply | None = None,
 ) -> None:
-    """Answer an approval of a watched turn; an answer from elsewhere ends the prompt. `given` was given in advance."""
+    """Answer an approval of a watched turn. An answer from another client ends the prompt. `given` is an answer that
+    was given in advance."""
     said = given or await events.wait_for_answer(_answer_without_prompt(event, permission), event.approval)
     if said is None:
         sys.stderr.write("\n")
@@ -114,7 +115,7 @@ async def answer_in(
 
 
 async def answer(session: Session, event: ApprovalRequested, permission: ApprovalMode) -> None:
-    """The same for a turn that is watched by others."""
+    """Answer an approval of a turn that this process does not watch."""
     await _tell(session, event, await _answer_without_prompt(event, permission))
 
 
@@ -152,7 +153,8 @@ async def _answer_without_prompt(event: ApprovalRequested, permission: ApprovalM
 
 
 async def _prompt_for_answer(event: ApprovalRequested) -> ApprovalReply:
-    """`action` has its control characters made visible already: what is approved is what is seen."""
+    """Prompt for an answer. Control characters in `action` are already made visible, so that the user approves exactly
+    what runs."""
     ink = Colors(sys.stderr)
     sys.stderr.write(f"\n{ink.bold('approve')} {one_line(event.call.name)}\n")
     sys.stderr.writelines(f"  {line}\n" for line in event.action.splitlines())
@@ -172,7 +174,7 @@ async def _prompt_for_answer(event: ApprovalRequested) -> ApprovalReply:
 
 
 async def _prompt_for_values(schema: dict[str, Any]) -> ApprovalReply:
-    """Ask for each value on a line of its own; an empty line leaves it out."""
+    """Prompt for each value on its own line; an empty line omits it."""
     required = cast("list[Any]", schema.get("required") or [])
     values: dict[str, str] = {}
     for name, facts in value_fields(schema).items():
@@ -187,8 +189,8 @@ async def _prompt_for_values(schema: dict[str, Any]) -> ApprovalReply:
 
 
 async def _line() -> str:
-    """Return a line from the terminal, without blocking what else runs, and gone at once when the turn
-    is interrupted."""
+    """Return a line from the terminal without blocking the event loop; can be cancelled at once when the turn is
+    interrupted."""
     loop = asyncio.get_running_loop()
     arrived: asyncio.Future[bytes] = loop.create_future()
     descriptor = sys.stdin.fileno()
@@ -208,7 +210,7 @@ T = TypeVar("T")
 
 
 class EventLookahead:
-    """The events of a turn, one by one. Use it inside the `async with` that closes them."""
+    """Iterates over the events of a turn, with lookahead. Use it inside the `async with` that closes them."""
 
     def __init__(self, events: EventIterator) -> None:
         self._events = events
@@ -239,8 +241,8 @@ class EventLookahead:
         return event
 
     async def wait_for_answer(self, asking: Coroutine[Any, Any, T], approval: str) -> T | None:
-        """Wait for an answer that is asked for here; None if one came from elsewhere first. Events that arrive
-        meanwhile are kept for afterwards."""
+        """Return the result of `asking`; cancel it and return None if the approval was answered by another client, or
+        the turn ended. Events that arrive meanwhile are yielded later."""
         answering = asyncio.create_task(asking)
         try:
             while not answering.done():

@@ -1,4 +1,4 @@
-"""What a turn prints: text, JSON or a terminal that draws it; and the lines under an answer."""
+"""Renderers of a turn: text, JSON or a terminal with Markdown and images; and the lines below an answer."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _UNSEEN: Final = " gets "
 
 
 class TurnOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a turn. `error` is set where it failed; what arrived before is stored all the same."""
+    """The result of a turn. `error` is set if it failed; its partial answer is stored all the same."""
 
     session: str
     model: str
@@ -66,14 +66,14 @@ class TurnOutcome(msgspec.Struct, frozen=True, kw_only=True):
     stop: str | None = None
     usage: Usage = Usage()
     estimated_tokens: int = 0
-    """What was estimated for the requests of the turn before they were sent."""
+    """The estimated tokens of the turn's requests, from before they were sent."""
     usd: float | None = None
     seconds: float = 0.0
     tool_calls: int = 0
     receipt: Receipt | None = None
     notices: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
-    """What could be done about media that the model was shown only as text."""
+    """Hints about media that the model received only as text."""
     error: LoomError | None = None
 
 
@@ -86,7 +86,8 @@ class TurnRenderer(Protocol):
 
 
 class TextRenderer:
-    """Clean text on stdout. `streams` False writes it when it is whole; `shows_reasoning` tells stderr the rest."""
+    """Writes plain text to stdout, tool calls to stderr. With `streams` False, the text is written when it is complete;
+    with `shows_reasoning`, thinking is written to stderr."""
 
     def __init__(self, *, streams: bool = True, shows_reasoning: bool = True) -> None:
         self.out: TextIO = sys.stdout
@@ -98,10 +99,10 @@ class TextRenderer:
         self._thinking = False
         self._thoughts = RichStream(draw_dim, width()) if has_colour(sys.stderr) else None
         self._unseen: list[str] = []
-        """What the model could not see; said at the end, where there may be more to say of it."""
+        """Notices about media that the model did not receive; printed at the end, where hints may replace them."""
 
     async def begin(self, session: str, model: str, said: str) -> None:
-        """Nothing is said before the model speaks."""
+        """Write nothing: output starts with the first event."""
 
     async def event(self, event: Event) -> None:
         if not isinstance(event, ThinkingDelta):
@@ -158,7 +159,7 @@ class TextRenderer:
         return safe_text(text)
 
     async def picture(self, block: ImageBlock) -> None:
-        """A pipe gets the label; the bytes are in the store."""
+        """Write the label of an image; the bytes are in the store."""
         self.write(safe_text(text_of(block)) + "\n")
 
     def _text(self, text: str) -> None:
@@ -190,7 +191,7 @@ class TextRenderer:
 
 
 class TerminalRenderer(TextRenderer):
-    """The same with Markdown drawn and pictures shown, for a terminal with colours. `load` gives the bytes of one."""
+    """Renders Markdown and images, for a terminal with colours. `load` returns the bytes of an image."""
 
     def __init__(
         self, load: Callable[[str], Awaitable[bytes]], *, streams: bool = True, shows_reasoning: bool = True
@@ -240,13 +241,13 @@ class TerminalRenderer(TextRenderer):
 
 
 class JsonRenderer:
-    """One object when the turn is over, also when it failed."""
+    """Writes one JSON object when the turn has ended, even if it failed."""
 
     async def begin(self, session: str, model: str, said: str) -> None:
-        """The object comes at the end."""
+        """Write nothing: the object is written at the end."""
 
     async def event(self, event: Event) -> None:
-        """The outcome holds what matters."""
+        """Write nothing: the outcome contains everything."""
 
     async def finish(self, outcome: TurnOutcome) -> None:
         rows = outcome.receipt.rows if outcome.receipt is not None else ()
@@ -280,7 +281,7 @@ class JsonRenderer:
 
 
 class StreamJsonRenderer:
-    """A line of JSON for each event: init, message, tool_use, tool_result, error, result."""
+    """Writes a line of JSON for each event: init, message, tool_use, tool_result, error, result."""
 
     async def begin(self, session: str, model: str, said: str) -> None:
         _print({"type": "init", "session_id": session, "model": model})
@@ -337,7 +338,7 @@ class StreamJsonRenderer:
 
 
 def _print(value: dict[str, Any]) -> None:
-    """As bytes: JSON is UTF-8, whatever the locale."""
+    """Write JSON as bytes: it is UTF-8 in any locale."""
     click.echo(msgspec.json.encode(value))
 
 
@@ -348,13 +349,13 @@ def _error(error: LoomError | None) -> dict[str, str] | None:
 
 
 def call_label(call: ToolCall) -> str:
-    """`read_file path="a.png"`"""
+    """Return `read_file path="a.png"`."""
     given = " ".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in call.arguments.items())
     return one_line(f"{call.name} {given}", _ARGUMENTS_WIDTH)
 
 
 def result_label(event: ToolFinished) -> str:
-    """`read_file 12 lines 0.1 s`, or the error in one line."""
+    """Return `read_file 12 lines 0.1 s`, or the error in one line."""
     result = event.result
     if result.is_error:
         what = one_line(" ".join(text_of(block) for block in result.blocks), _ARGUMENTS_WIDTH)
@@ -372,8 +373,8 @@ _FENCE: Final = re.compile(
 
 
 def code_of(text: str, *, last: bool) -> str | None:
-    """Return what stands in the first or the last fence; None where there is none. A fence that was never closed
-    counts."""
+    """Return the content of the first or the last fenced code block; None if there is none. If no fence is closed, an
+    unclosed one counts."""
     found = [match["code"] for match in _FENCE.finditer(text)]
     if found:
         return found[-1 if last else 0]
@@ -382,7 +383,7 @@ def code_of(text: str, *, last: bool) -> str | None:
 
 
 class OutputRenderer(TextRenderer):
-    """Prints nothing while the answer streams; at the end the JSON that the schema asked for."""
+    """Writes nothing while the answer streams; at the end, the JSON that matches the schema."""
 
     def __init__(self, schema: OutputSchema, *, shows_reasoning: bool = True) -> None:
         super().__init__(streams=False, shows_reasoning=shows_reasoning)
@@ -399,7 +400,7 @@ class OutputRenderer(TextRenderer):
 
 
 class CodeRenderer(TextRenderer):
-    """Says nothing while it streams; at the end, the code alone."""
+    """Writes nothing while the answer streams; at the end, only the code."""
 
     def __init__(self, *, last: bool, shows_reasoning: bool = True) -> None:
         super().__init__(streams=False, shows_reasoning=shows_reasoning)
@@ -417,12 +418,12 @@ class CodeRenderer(TextRenderer):
 
 _MOST_NAMED: Final = 3
 _LEAST_PARTS: Final = 3
-"""Model, cost, time."""
+"""The parts that always stay: model, cost, time."""
 _RULES: Final = 6
 
 
 def footer(outcome: TurnOutcome, *, hint: str = "") -> str:
-    """On one line: where it is too narrow, what is said of media goes first, then the tokens."""
+    """Return the line below an answer. If it is too long for the terminal, omit media first, then the tokens."""
     parts = [outcome.model.removeprefix("loom/")]
     if outcome.receipt is not None:
         parts += media_parts(outcome.receipt)
@@ -440,7 +441,7 @@ def footer(outcome: TurnOutcome, *, hint: str = "") -> str:
 
 
 def usage_line(outcome: TurnOutcome) -> str:
-    """`-u`: what an answer took, for stderr."""
+    """Return the line of `-u`: the tokens, cost and duration of an answer."""
     usage = outcome.usage
     cached = f" ({tokens_label(usage.cache_read_tokens)} from the cache)" if usage.cache_read_tokens else ""
     estimated = f" (estimated {tokens_label(outcome.estimated_tokens)})" if outcome.estimated_tokens else ""
@@ -449,7 +450,7 @@ def usage_line(outcome: TurnOutcome) -> str:
 
 
 def switch_preview(receipt: Receipt, usd: float | None) -> str:
-    """Before another model goes on: in which form it is shown what was said, how much that is, what was left out."""
+    """Return a preview before a switch of models: the renditions of the history, its size, and what is left out."""
     counts: dict[str, int] = {}
     for row in receipt.rows:
         if row.digest:
@@ -462,7 +463,7 @@ def switch_preview(receipt: Receipt, usd: float | None) -> str:
 
 
 def media_parts(receipt: Receipt) -> list[str]:
-    """Return the media of the last message one by one, those before it in numbers."""
+    """Return the media of the newest message with media one by one, and counts of earlier ones."""
     last = max((row.message for row in receipt.rows if row.kind != "thinking"), default=0)
     newest = max((row.message for row in receipt.rows if row.digest and row.message <= last), default=-1)
     named: list[str] = []
@@ -484,7 +485,7 @@ def media_parts(receipt: Receipt) -> list[str]:
 
 
 def chip(row: ReceiptRow, number: int) -> str:
-    """`[Image #1]`, `[report.pdf, 117 pages]`"""
+    """Return `[Image #1]` or `[report.pdf]`."""
     return f"[Image #{number}]" if row.kind == "image" else f"[{row.label.split(', ')[0]}]"
 
 
@@ -493,7 +494,8 @@ def _tokens(row: ReceiptRow) -> str:
 
 
 async def media_hints(runtime: Runtime, blocks: Sequence[ContentBlock], outcome: TurnOutcome) -> list[str]:
-    """For the media of this message alone; for others it was said before."""
+    """Return hints about media of this message that the model received only as text; hints about earlier ones were
+    printed before."""
     if outcome.receipt is None or outcome.error is not None:
         return []
     as_text = {
@@ -519,7 +521,7 @@ async def media_hints(runtime: Runtime, blocks: Sequence[ContentBlock], outcome:
 
 
 def _seeing(runtime: Runtime) -> str:
-    """Return the name of an available model that supports images, or a general phrase if there is none."""
+    """Return the name of an available model that supports images, or `MODEL` if there is none."""
     config = runtime.config
     services = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items() if key_for(platform, config)]
     known = (runtime.models.resolve(name) for name in (*config.models, *services))
@@ -527,7 +529,7 @@ def _seeing(runtime: Runtime) -> str:
 
 
 async def _is_scan(runtime: Runtime, block: DocumentBlock) -> bool:
-    """Return whether nothing could be read: no page has text, and no engine reads pictures of pages."""
+    """Return whether the document has no readable text: no page has a text layer, and no OCR engine is installed."""
     if ocr.is_available():
         return False
     return await runtime.library.is_scan(block)

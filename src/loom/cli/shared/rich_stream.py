@@ -1,4 +1,4 @@
-"""RichStream: text that Rich draws while it arrives. Finished blocks stay; the last one is drawn anew until it is
+"""RichStream: text that Rich renders while it arrives. Finished blocks stay; the last one is rendered again until it is
 finished."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
 class RichStream:
-    """`feed` and `finish` return what to write to the terminal. `draw` makes one block; without `is_live` a block is
+    """`feed` and `finish` return the output for the terminal. `draw` renders one block; without `is_live` a block is
     written once, when it is finished."""
 
     def __init__(self, draw: Callable[[str], RenderableType], width: int, *, is_live: bool = True) -> None:
@@ -53,7 +53,7 @@ class RichStream:
         return self._take()
 
     def _show(self, text: str) -> None:
-        """Draw the block that is not finished over what was shown of it."""
+        """Render the unfinished block over its previous state."""
         if self._shown is None:
             self._separate()
             self._shown = LiveRender(self._draw(text))
@@ -63,7 +63,7 @@ class RichStream:
         self._console.print(self._shown, end="")
 
     def _keep(self, text: str) -> None:
-        """Draw blocks for good."""
+        """Render finished blocks, which are not changed any more."""
         if self._shown is None:
             self._separate()
         else:
@@ -80,7 +80,7 @@ class RichStream:
         self._has_blocks = True
 
     def _separate(self) -> None:
-        """An empty line stands between two blocks."""
+        """Write an empty line between two blocks."""
         if self._has_blocks:
             self._file.write("\n")
 
@@ -92,7 +92,7 @@ class RichStream:
 
 
 class _PlainHeading(Heading):
-    """A heading at the left margin; Rich draws a box around the first level."""
+    """A heading at the left margin; Rich draws a box around headings of the first level."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"
@@ -113,8 +113,8 @@ def draw_dim(text: str) -> RenderableType:
 
 
 def _finished_blocks(text: str) -> int:
-    """Return where the last block begins, which may still grow: behind an empty line, outside code, without a margin
-    that would make it part of a list item. Nought if there is only one block."""
+    """Return the offset of the last block, which may still grow; 0 if there is only one. A block begins after an empty
+    line, outside of code, and without an indent that would make it part of a list item."""
     fence, end, at, was_empty = "", 0, 0, False
     for line in text.splitlines(keepends=True):
         is_whole = line.endswith("\n")

@@ -1,4 +1,4 @@
-"""What the options of a message mean for its session: which one, with which model, tools, key and output."""
+"""How the options of a message select its session, model, tools, key and output."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ _NOTICE_FILE: Final = "spark-notice"
 
 
 async def requested_model(runtime: Runtime, speaking: MessageOptions) -> str:
-    """Return what -m or -q names; nothing where neither is given. That --describe-with names a model is made sure of,
-    too."""
+    """Return the model of -m, -q or --agent; empty if none is given. Raise `ConfigError` if --describe-with names no
+    model."""
     if speaking.describer:
         runtime.models.resolve(speaking.describer)
     if speaking.agent and not speaking.model and not speaking.queries:
@@ -66,7 +66,7 @@ async def requested_model(runtime: Runtime, speaking: MessageOptions) -> str:
 
 
 def read_schema(name: str) -> OutputSchema:
-    """Return the JSON Schema in a file; raise `ContentError` where it holds none."""
+    """Return the JSON Schema in a file; raise `ContentError` if it contains none."""
     path = Path(name)
     try:
         data = path.read_bytes()
@@ -83,7 +83,7 @@ def read_schema(name: str) -> OutputSchema:
 
 
 async def model_for(runtime: Runtime, asked: str) -> str:
-    """Return the model to begin with: what was asked for, else the best that is there. The built-in one says so once a
+    """Return the requested model, else the best available one. If that is the built-in one, print a notice once a
     day."""
     if asked:
         return runtime.models.resolve(asked) and asked
@@ -97,7 +97,7 @@ async def model_for(runtime: Runtime, asked: str) -> str:
 def _is_first_today(runtime: Runtime) -> bool:
     stamp = runtime.config.state_folder() / _NOTICE_FILE
     today = datetime.fromtimestamp(time.time(), UTC).date().isoformat()
-    # A reminder must not stop a question: where the stamp cannot be kept, it is said again.
+    # The notice must not stop a question: if the stamp cannot be written, it is printed again.
     with suppress(OSError, UnicodeDecodeError):
         if stamp.read_text(encoding="utf-8").strip() == today:
             return False
@@ -107,8 +107,8 @@ def _is_first_today(runtime: Runtime) -> bool:
 
 
 def stored_key(runtime: Runtime, speaking: MessageOptions) -> str:
-    """`--key NAME`: a stored key by its name; empty where none is named. The key itself is never an argument, where
-    every program on the machine could read it."""
+    """Return the stored key that `--key NAME` names; empty without the option. The key itself is never an argument,
+    which every program on the machine could read."""
     key = runtime.config.secrets("keys").get(speaking.key, "") if speaking.key else ""
     if speaking.key and not key:
         raise ConfigError(
@@ -119,7 +119,7 @@ def stored_key(runtime: Runtime, speaking: MessageOptions) -> str:
 
 
 def use_key(runtime: Runtime, speaking: MessageOptions, key: str, reference: str) -> None:
-    """For this model's service and this run alone."""
+    """Use `key` for the service of this model, in this run only."""
     if not key:
         return
     model = runtime.models.resolve(reference)
@@ -134,8 +134,7 @@ async def ingest_input(
     words: Sequence[Content],
     progress: ProgressLine,
 ) -> tuple[list[ContentBlock], list[str]]:
-    """Return a message's files and words as blocks whose bytes are in the store, and what happened to
-    them on the way."""
+    """Return a message's files and texts as blocks whose bytes are in the store, and notices about them."""
     if files:
         first = files[0].name or getattr(files[0].source, "name", "") or "the attachment"
         progress.show(f"reading {first}" + (f" and {len(files) - 1} more" if len(files) > 1 else ""))
@@ -152,7 +151,7 @@ async def ingest_input(
 
 
 def apply_template(speaking: MessageOptions, said: MessageInput) -> tuple[MessageInput, str]:
-    """Return the message that a template makes of what was said, and the system prompt of a new session."""
+    """Return the message with the template applied, and the system prompt of a new session."""
     template = speaking.template or Template()
     given = "\n\n".join(part for part in (said.piped, said.words) if part)
     prompt, theirs = fill_template(template, given, speaking.params, names=said.names)
@@ -163,11 +162,10 @@ def apply_template(speaking: MessageOptions, said: MessageInput) -> tuple[Messag
 async def choose_tools(
     runtime: Runtime, names: Sequence[str], *, default: Literal["safe", "all"]
 ) -> tuple[str, ...] | None:
-    """`-T name`, repeatable; `all`, `safe` (those that only read) and `none` stand for themselves. Tools of MCP servers
-    come with `all`, or by name.
+    """Return the names of the tools that the next message may call; None for all.
 
-    Return the names of those that the next message may call, None for all. The runtime itself has all: a turn that is
-    continued keeps its own choice.
+    `-T name` is repeatable; `all`, `safe` (read-only tools) and `none` are groups. Tools of MCP servers are included in
+    `all`, or by name. The runtime itself has all tools: a turn that is continued keeps its own selection.
     """
     wanted = names or (default,)
     built_in = runtime.toolbox.tools
@@ -188,7 +186,7 @@ async def choose_tools(
 
 
 def print_warnings(runtime: Runtime) -> None:
-    """What is odd about the configuration and the servers of tools; each is said once."""
+    """Print warnings about the configuration and MCP servers, each once."""
     for notice in (*runtime.config.warnings, *runtime.notices):
         print_line(notice)
     runtime.notices.clear()
@@ -211,21 +209,20 @@ def renderer_for(
 
 
 def print_notices(notices: Sequence[str]) -> None:
-    """What happened to the attachments on their way in."""
+    """Print notices about the attachments."""
     for notice in notices:
         terminal.print_notice(f"[{safe_text(notice)}]")
 
 
 async def names_known(runtime: Runtime) -> list[str]:
-    """Return what `-q` looks through: your own names, models of servers on this machine, those that
-    Loom would choose."""
+    """Return the names that `-q` searches: configured names, models of local servers, and Loom's default choices."""
     local = [name for server in await runtime.models.local_servers() for name in server.models]
     chosen = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items()]
     return list(dict.fromkeys([*runtime.config.models, *local, *chosen, BUILT_IN_MODEL]))
 
 
 async def find_or_last(library: Library, text: str) -> SessionView:
-    """Return the session that `text` names; empty means the last one of this folder."""
+    """Return the session that `text` names; an empty text means the last one of this folder."""
     return await (library.find(text) if text else library.find(workspace=str(Path.cwd())))
 
 
@@ -237,7 +234,7 @@ async def target_session(library: Library, target: MessageTarget) -> SessionView
 
 
 async def attached_session(library: Library, session: str, *, last: bool) -> str:
-    """Return the id of the session of a daemon to continue; empty for a new one."""
+    """Return the id of the daemon's session to continue; empty for a new one."""
     if session or not last:
         return session.upper()
     newest = (await library.sessions(limit=1)).sessions

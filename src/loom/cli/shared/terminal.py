@@ -38,25 +38,25 @@ __all__ = [
 
 PLAIN: Final = "LOOM_PLAIN"
 GLYPHS: Final = {"full": "●", "low": "◐", "pages": "▤", "text": "○", "omitted": "✕"}
-"""The five renditions, the same in every face."""
+"""The signs of the five renditions, the same in every interface."""
 
 _SAVE_AGAIN: Final = "Save or export it again, and attach the new file."
 _INVISIBLE: Final = re.compile("[\u202a-\u202e\u2066-\u2069\u200b\u200e\u200f\ufeff]")
 
 
 def one_line(text: str, width: int = 72) -> str:
-    """Return the beginning of a text for a list: harmless, on one line, no invisible characters."""
+    """Return the beginning of a text for a list: terminal-safe, on one line, without invisible characters."""
     return clip(" ".join(text.split()), width)
 
 
 def clip(line: str, width: int) -> str:
-    """Return a line that is made already, cut to its column."""
+    """Return a line, terminal-safe and truncated to `width`."""
     line = _INVISIBLE.sub("", safe_text(line))
     return line if len(line) <= width else line[: width - 1].rstrip() + "…"
 
 
 def is_plain(environ: Mapping[str, str] | None = None) -> bool:
-    """`LOOM_PLAIN=1`: for screen readers; no colours, boxes or pictures."""
+    """Return whether `LOOM_PLAIN=1` is set: no colours, boxes or images, for screen readers."""
     environ = os.environ if environ is None else environ
     return environ.get(PLAIN, "") not in ("", "0")
 
@@ -73,7 +73,7 @@ def width() -> int:
 
 
 class Colors:
-    """Colours for one stream, or none. Never the only carrier of a meaning."""
+    """Colours for one stream, or none. No meaning is expressed by colour alone."""
 
     def __init__(self, stream: TextIO) -> None:
         self._on = has_colour(stream)
@@ -92,12 +92,12 @@ class Colors:
 
 
 def print_line(text: str) -> None:
-    """One sentence to the person, beside the output; on a terminal its lines break between words."""
+    """Print a sentence to stderr; on a terminal, lines are broken between words."""
     print_notice(f"loom: {safe_text(text)}", indent=6)
 
 
 def print_notice(text: str, *, indent: int = 1) -> None:
-    """A line on stderr that is harmless already; the lines that it takes on a terminal are indented."""
+    """Print a terminal-safe line to stderr; on a terminal, continuation lines are indented."""
     if sys.stderr.isatty() and "\n" not in text:
         margin = " " * indent
         text = textwrap.fill(text, width(), subsequent_indent=margin, break_long_words=False, break_on_hyphens=False)
@@ -107,8 +107,8 @@ def print_notice(text: str, *, indent: int = 1) -> None:
 
 @contextmanager
 def quiet_keys(*, on: bool = True) -> Generator[None]:
-    """What is typed while an answer is written waits unseen for the next prompt instead of standing in the answer.
-    With `on` False it is seen again, for a question in between."""
+    """Turn echo off while an answer is written, so that typed keys do not appear in it; the next prompt reads them.
+    With `on` False, turn echo on again for a prompt in between."""
     if not sys.stdin.isatty():
         yield
         return
@@ -126,7 +126,7 @@ def quiet_keys(*, on: bool = True) -> Generator[None]:
 
 
 def sentence(error: LoomError) -> str:
-    """Return what happened, and the next step."""
+    """Return the message and the hint of an error."""
     message = error.message.rstrip()
     hint = error.hint or (_SAVE_AGAIN if isinstance(error, Unreadable) else "")
     stop = "" if not hint or message.endswith((".", "!", "?", "…")) else "."
@@ -134,7 +134,7 @@ def sentence(error: LoomError) -> str:
 
 
 def money_label(usd: float | None) -> str:
-    """`$?` where the price is not known, rather than a wrong nought."""
+    """Return a price; `$?` if it is not known, rather than a wrong zero."""
     if usd is None:
         return "$?"
     if usd == 0:
@@ -151,7 +151,8 @@ _ERASED: Final = "\r\x1b[K"
 
 
 class ProgressLine:
-    """`show` says what is being done now; `clear` before anything else is written. Use it in an `async with`."""
+    """A line that shows the current activity. Call `clear` before anything else is written. An async context
+    manager."""
 
     def __init__(self, *, plain: bool = False) -> None:
         self._mode: Literal["line", "sentences", "off"] = "off"
@@ -176,7 +177,7 @@ class ProgressLine:
                 await self._task
 
     def show(self, what: str) -> None:
-        """The clock goes on while it is the same thing."""
+        """Show an activity. Repeating the same one does not restart its clock."""
         if what != self._what:
             self.step_aside()
             self._what = what
@@ -187,7 +188,7 @@ class ProgressLine:
         self._what = ""
 
     def step_aside(self) -> None:
-        """Make room for another line."""
+        """Erase the line, so that another one can be written."""
         if self._is_drawn:
             sys.stderr.write(_ERASED)
             sys.stderr.flush()

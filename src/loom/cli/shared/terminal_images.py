@@ -18,12 +18,12 @@ _KITTY_CHUNK: Final = 4096
 
 
 def side_px(chosen: ImageProtocol) -> int:
-    """Return the longest side of the PNG that `draw_image` wants."""
+    """Return the longest side in pixels that `draw_image` needs."""
     return COLUMNS if chosen == "halfcell" else COLUMNS * cell_size()[0]
 
 
 def draw_image(png: bytes, width: int, height: int, chosen: ImageProtocol) -> str:
-    """Return the characters that show a picture."""
+    """Return the escape sequences or characters that show an image."""
     cell = (1, 2) if chosen == "halfcell" else cell_size()
     scale = min(COLUMNS * cell[0] / width, ROWS * cell[1] / height, 1.0)
     columns, rows = max(round(width * scale / cell[0]), 1), max(round(height * scale / cell[1]), 1)
@@ -40,7 +40,8 @@ def draw_image(png: bytes, width: int, height: int, chosen: ImageProtocol) -> st
 
 
 def _kitty(png: bytes, columns: int, rows: int) -> Iterator[str]:
-    """textual-image places Kitty images by placeholder characters, which not all terminals with Kitty images know."""
+    """Yield the escape sequences of a Kitty image. textual-image places these by placeholder characters, which not all
+    terminals with Kitty images support."""
     data = base64.b64encode(png).decode()
     for at in range(0, len(data), _KITTY_CHUNK):
         head = f"a=T,f=100,q=2,c={columns},r={rows}," if at == 0 else ""
@@ -49,7 +50,7 @@ def _kitty(png: bytes, columns: int, rows: int) -> Iterator[str]:
 
 
 def _draw_cells(png: bytes, columns: int, rows: int, chosen: ImageProtocol) -> str:
-    """Transparent parts lie on white, as in pictures for models."""
+    """Return the characters of an image. Transparent parts become white, as in images for models."""
     from PIL import Image
     from rich.console import Console
 

@@ -54,7 +54,7 @@ class TurnHost(Protocol):
         ...
 
     def follow_renditions(self, show: Callable[[str], None] | None) -> None:
-        """Report on `show` which rendition is being made; None ends it."""
+        """Call `show` with the rendition in progress; None ends it."""
         ...
 
 
@@ -78,7 +78,7 @@ class RuntimeHost:
 
 
 class _TurnLog:
-    """What a turn has produced so far."""
+    """The results of a turn so far."""
 
     def __init__(self) -> None:
         self.node = ""
@@ -129,10 +129,10 @@ async def run_turn(
     typed: TypedLines | None = None,
     advise: Callable[[TurnOutcome], Awaitable[Sequence[str]]] | None = None,
 ) -> TurnOutcome:
-    """Show one turn and return its outcome. A failed turn is an outcome, too.
+    """Show one turn and return its outcome, also if the turn failed.
 
     `answers` are given in advance, by the id of the approval. Without `priced` the price list is not loaded, which
-    takes time. `typed` sends what is typed meanwhile; `advise` returns hints to show under the answer.
+    takes time. `typed` sends lines that are typed meanwhile; `advise` returns hints to show below the answer.
     """
     model = await host.model_of(session)
     name = model.partition("/")[2]
@@ -143,7 +143,7 @@ async def run_turn(
     progress.show(f"asking {name}")
     host.follow_renditions(progress.show)
     try:
-        # Closed here and now, also when a renderer fails: a turn must not outlive the runtime that it writes to.
+        # Close the turn here, even if a renderer fails: it must not outlive the runtime that it writes to.
         async with aclosing(turn), EventLookahead(turn) as events, typed.reading() if typed else nullcontext():
             async for event in events:
                 seen.add(event)
@@ -168,7 +168,7 @@ async def run_turn(
 
 
 def _follow(progress: ProgressLine, event: Event, model: str, *, shows_reasoning: bool) -> None:
-    """Show what the turn waits for. Clear the line before text may be written to it."""
+    """Show what the turn waits for. Erase the line before text may be written to it."""
     progress.step_aside()
     match event:
         case StepStarted():
@@ -211,7 +211,8 @@ SHORT_ID = 8
 
 
 async def answer_pending(runtime: Runtime, speaking: MessageOptions, place: MessageTarget) -> None:
-    """Before a new message: ask for the pending approvals of the session, and continue its turn to the end."""
+    """Before a new message, answer the pending approvals of the session and continue its turn to the end. Raise
+    `LoomError` if there are any and they cannot be answered here."""
     if place.is_new or place.fork:
         return
     found = await target_session(runtime.library, place)
@@ -232,7 +233,7 @@ async def answer_pending(runtime: Runtime, speaking: MessageOptions, place: Mess
 
 
 async def runs_elsewhere(runtime: Runtime, speaking: MessageOptions, session: LocalSession) -> bool:
-    """Return whether another process runs the turn, and there is no daemon through which it could be watched."""
+    """Return whether another process runs the turn, and no daemon is available to watch it."""
     if not await session.is_running():
         return False
     async with open_session(runtime, speaking, session) as speaker:
@@ -248,7 +249,7 @@ async def continue_turn(
     form: OutputFormat = "text",
     beside: bool = False,
 ) -> TurnOutcome:
-    """Show the rest of the turn, which keeps its tools. `beside` shows it on stderr."""
+    """Show the rest of the turn, which keeps its tools; with `beside`, on stderr."""
     face = renderer_for(runtime, form, shows_reasoning=speaking.shows_reasoning, plain=speaking.plain)
     if beside:
         face = TextRenderer(shows_reasoning=speaking.shows_reasoning)
@@ -268,8 +269,8 @@ async def continue_turn(
 
 
 def approval_line(asked: ApprovalRequested) -> str:
-    """`3f2a91c0 run_command: rm -rf build`"""
-    action, _, _ = asked.action.partition("\n\n(")  # without what the sandbox says about it
+    """Return `3f2a91c0 run_command: rm -rf build`."""
+    action, _, _ = asked.action.partition("\n\n(")  # without the note of the sandbox
     return f"{asked.approval[:SHORT_ID]} {one_line(asked.call.name)}: {one_line(action)}"
 
 

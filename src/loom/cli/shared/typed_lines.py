@@ -17,19 +17,19 @@ from loom.events import Event, MessageStored, TurnFailed, TurnFinished, TurnStar
 from loom.session import Queued, Session
 
 _LAST: Final = ""
-"""Behind the last line of a turn; a line that was typed ends with a newline."""
+"""Marks the end of a turn; typed lines end with a newline."""
 
 
 class SentLine(NamedTuple):
     line: str
     queued: Queued
     seq: int
-    """The number of the last event before it was sent."""
+    """The number of the last event before the line was sent."""
 
 
 class TypedLines:
     """Reads the terminal during a turn and sends each line to it. A line for which `content_of` returns None waits for
-    the prompt, and so does every line behind it; `waiting` holds them, None for the end of the input."""
+    the prompt, and so does every line after it; `waiting` contains them, None for the end of the input."""
 
     def __init__(self, session: Session, content_of: Callable[[str], list[Content] | None]) -> None:
         self.waiting: deque[str | None] = deque()
@@ -40,7 +40,7 @@ class TypedLines:
 
     @asynccontextmanager
     async def reading(self) -> AsyncGenerator[None]:
-        """Read and send lines until the turn has ended."""
+        """Read and send lines within the context of a turn."""
         sender = asyncio.create_task(self._send_lines())
         self._listen()
         try:
@@ -52,7 +52,7 @@ class TypedLines:
 
     @contextmanager
     def step_aside(self) -> Generator[None]:
-        """Leave the terminal to a prompt in between."""
+        """Stop reading the terminal while a prompt uses it."""
         asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
         try:
             yield
@@ -60,7 +60,7 @@ class TypedLines:
             self._listen()
 
     def note_event(self, event: Event) -> None:
-        """Show a line when the turn has read it."""
+        """Print a line when the turn has read it."""
         if not isinstance(event, MessageStored) or event.message.role != "user":
             return
         read = next((sent for sent in self._sent if sent.queued.message == event.message), None)
@@ -69,7 +69,8 @@ class TypedLines:
             print_line(f"the model reads: {one_line(read.line)}")
 
     async def take_back(self) -> list[SentLine]:
-        """Let lines that the turn has not read wait for the prompt. Return those for which a turn has begun already."""
+        """Take lines that the turn has not read out of the queue; they wait for the prompt. Return those whose turn has
+        already started."""
         begun: list[SentLine] = []
         for sent in reversed(self._sent):
             try:
@@ -109,7 +110,8 @@ class TypedLines:
 
 
 async def follow_turn(session: Session, sent: SentLine) -> AsyncGenerator[Event]:
-    """Yield the turn that another process has begun for a line. Leaving early cancels it."""
+    """Yield the events of the turn that another process has started for a line. Closing the generator early cancels the
+    turn."""
     turn, is_over = "", False
     try:
         async with aclosing(session.watch(sent.seq)) as events:

@@ -1,6 +1,6 @@
-"""The body of a gateway request, as it arrives: long base64 goes to disk, decoded, and the JSON around it stays small.
+"""The body of a gateway request, as it arrives: long base64 is decoded to disk, and the JSON around it stays small.
 
-So a request of 50 MB is held as its text, and the largest of its media while that one is decoded.
+So a request of 50 MB needs memory for its text, and for its largest medium while that one is decoded.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from loom.wire.answer_errors import AnswerFault, make_fault
 
 _ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _LONG_CHARS: Final = 65_536
-"""A run of base64 of this length is not kept in memory."""
+"""Runs of base64 of at least this length are not kept in memory."""
 
 
 class GatewayFault(Exception):
-    """The request cannot be answered; the route writes it in the caller's shape."""
+    """An error to be sent in the format of the caller's protocol."""
 
     def __init__(self, fault: AnswerFault) -> None:
         super().__init__(fault.text)
@@ -36,7 +36,7 @@ class GatewayFault(Exception):
 
 
 class SpooledPart:
-    """A run of base64, decoded into a file that has no name. Its digest is computed on the way."""
+    """A run of base64, decoded into an anonymous file while its digest is computed."""
 
     def __init__(self, folder: Path) -> None:
         self._spool = UploadSpool(folder)
@@ -51,7 +51,7 @@ class SpooledPart:
         return DIGEST_TAG + self._hasher.hexdigest()
 
     async def append(self, chunk: bytes) -> bytes:
-        """Take what belongs to the run from the beginning of `chunk`; return what follows it."""
+        """Consume the part of `chunk` that belongs to the run; return the rest."""
         behind = b"" if self._padding else chunk.lstrip(_ALPHABET)
         run = chunk[: len(chunk) - len(behind)] if not self._padding else b""
         behind = chunk[len(run) :]
@@ -64,7 +64,8 @@ class SpooledPart:
         return behind[padding:]
 
     async def finish(self) -> bytes:
-        """Complete the run. Return its text where it is no base64: then it is no medium either."""
+        """Complete the run. Return its text if it is not valid base64 and therefore no medium; else return empty
+        bytes."""
         last = self._rest + b"=" * self._padding
         if self._padding <= 2 and len(last) % 4 == 0:
             await self._write(last)
@@ -89,14 +90,14 @@ class SpooledPart:
 
 
 class _Scanner:
-    """Takes long runs of base64 out of a text that arrives in pieces. What remains is `text`."""
+    """Extracts long runs of base64 from a text that arrives in chunks. `text` is the rest."""
 
     def __init__(self, folder: Path, inline: InlineMedia, stack: AsyncExitStack) -> None:
         self._folder = folder
         self._inline = inline
         self._stack = stack
         self._run = 0
-        """How many bytes of base64 `text` ends with."""
+        """The number of bytes of base64 at the end of `text`."""
         self._part: SpooledPart | None = None
         self.text = bytearray()
 
@@ -123,8 +124,8 @@ class _Scanner:
 
 
 def _decode(data: bytes) -> Any:
-    """Read JSON. JavaScript writes half of a surrogate pair where a text was cut in the middle of a character: that is
-    content, not an error."""
+    """Decode JSON. Unpaired surrogates, which JavaScript writes when a text is cut inside a character, are replaced
+    rather than refused."""
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError:
@@ -153,7 +154,8 @@ def _whole_characters(value: Any) -> Any:
 async def gateway_body(
     request: Request, folder: Path, max_bytes: int, held: MemoryBudget
 ) -> AsyncGenerator[tuple[dict[str, Any], InlineMedia]]:
-    """Yield the JSON of a request and the media that were taken out of it; they are gone when the request ends."""
+    """Yield the JSON of a request and the media that were extracted from it; the media are deleted when the request
+    ends."""
     inline = InlineMedia()
     taken = 0
     async with AsyncExitStack() as stack:

@@ -25,7 +25,7 @@ _MINUTE_SECONDS: Final = 60.0
 
 
 class GatewayClient(msgspec.Struct, frozen=True):
-    """`name` is empty for the owner, who has no limits; `account` is set for a user, whose name begins with @."""
+    """`name` is empty for the owner, who has no limits; `account` is set for users, whose `name` begins with @."""
 
     name: str = ""
     key: GatewayKey = GatewayKey()
@@ -39,10 +39,10 @@ class GatewayClients:
         self._user_costs = user_costs
         self._rates: dict[str, RateBuckets] = {}
         self._reserved: defaultdict[str, dict[asyncio.Task[None], float]] = defaultdict(dict)
-        """What requests that are still answered are expected to cost, by client."""
+        """The expected cost of requests that are not answered yet, by client."""
 
     def find(self, token: str) -> GatewayClient | None:
-        """Return the client whose key this is; None for an unknown one. Every key is compared in the same time."""
+        """Return the client with this key; None if there is none. Comparisons take constant time."""
         found: GatewayClient | None = None
         for name, key in self._config.gateway.keys.items():
             known = self._config.secret("gateway", "keys", name, "token")
@@ -51,8 +51,8 @@ class GatewayClients:
         return found
 
     async def check(self, client: GatewayClient, model: str) -> AnswerFault | None:
-        """Return why a client may not ask this model now; None if it may. Answers count by what they cost, requests
-        that are still answered by the price of their input."""
+        """Return why a client may not use this model now; None if it may. Finished answers count at their cost,
+        unfinished requests at the price of their input."""
         key = client.key
         if client.account:
             try:
@@ -82,7 +82,7 @@ class GatewayClients:
         return make_fault(429, f"The key {client.name!r} has used its ${max_usd:g} of today.", retry_after=left)
 
     def reserve(self, client: GatewayClient, usd: float, asking: asyncio.Task[None]) -> None:
-        """Count an expected price against the budget of a client until `asking` ends: then its answer is stored."""
+        """Count an expected price against the budget of a client until `asking` ends; by then its answer is stored."""
         self._reserved[client.name][asking] = usd
         asking.add_done_callback(lambda done: self._reserved[client.name].pop(done, None))
 

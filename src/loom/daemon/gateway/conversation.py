@@ -1,4 +1,4 @@
-"""Thinking in the history of a client: handles become the blocks that are stored."""
+"""Thinking in the history of a client: handles are replaced by the stored blocks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from loom.runtime.conversations import ReadConversation, has_notice
 FORGED: Final = "a thinking signature that Loom did not make was left out"
 
 FindThinking: TypeAlias = Callable[[str], Awaitable[ThinkingBlock | None]]
-"""Returns the stored block that a handle names; None for a forged or unknown one."""
+"""Returns the stored block of a handle; None if the handle is forged or unknown."""
 
 
 class RestoredConversation(msgspec.Struct, frozen=True, kw_only=True):
-    """A client's conversation with stored thinking in the place of handles. `forms` are those of messages that held
-    nothing of Loom's own."""
+    """A client's conversation with stored thinking in place of handles. `forms` are those of messages that contain
+    nothing that Loom added."""
 
     messages: tuple[Message, ...]
     forms: Mapping[int, WireForm]
@@ -33,7 +33,7 @@ async def restore_conversation(found: ReadConversation, find: FindThinking) -> R
     restored: list[Message] = []
     is_forged = False
     kept: dict[int, int] = {}
-    """Positions of the messages that are as their client sent them: there, and here."""
+    """Maps positions in the client's conversation to positions in the result, for messages that are unchanged."""
     for position, message in enumerate(found.messages):
         if not any(map(_handle_of, message.blocks)):
             if not has_notice(message):
@@ -63,7 +63,7 @@ async def restore_conversation(found: ReadConversation, find: FindThinking) -> R
 
 
 def thinking_at(message: Message, place: int) -> ThinkingBlock | None:
-    """Return the thinking block of a stored answer at this place among its thoughts."""
+    """Return the thinking block number `place` of a stored answer; None if it has fewer."""
     thoughts = [block for block in message.blocks if isinstance(block, ThinkingBlock)]
     return thoughts[place] if place < len(thoughts) else None
 

@@ -1,5 +1,5 @@
-"""One request of a gateway client: its conversation becomes a session, the request is compiled for the model, and the
-answer is written in the client's protocol while it arrives."""
+"""One request of a gateway client: its conversation is stored as a session, the request is compiled for the model, and
+the answer is streamed in the client's protocol."""
 
 from __future__ import annotations
 
@@ -44,30 +44,30 @@ if TYPE_CHECKING:
     from loom.daemon.services import Daemon
 
 START_SECONDS: Final = 10.0
-"""A stream begins after this long even if the model has not said anything; before that, a failure has its own status
-and another model can still be asked."""
+"""A stream starts after this long even if the model has not sent anything. Before that, a failure has its own status,
+and a fallback model can be tried."""
 KEEP_ALIVE_SECONDS: Final = 10.0
 
 
 class PlacedConversation(msgspec.Struct, frozen=True, kw_only=True):
-    """A client's conversation as it is stored: its session and the node of its last message."""
+    """A client's conversation as it is stored: its session, and the node of its last message."""
 
     history: PlacedHistory | None = None
-    """None where nothing is stored."""
+    """None if nothing is stored."""
     snapshot: Snapshot
     """The session down to the last message of the request."""
     system: str
     messages: tuple[Message, ...]
     notices: tuple[str, ...]
     forms: Mapping[int, WireForm]
-    """Messages as they came, by the position of the first message of each."""
+    """Messages in the client's own form, by the position of the first message of each."""
     head: tuple[Any, ...]
-    """System prompts that stood among the messages, as they came."""
+    """System prompts among the messages, in the client's own form."""
 
 
 class GatewayCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A request as it came: `raw` is the whole body, `body` what it says besides the conversation. Header names are in
-    lower case."""
+    """A request as it was received: `raw` is the whole body, `body` its fields besides the conversation. Header names
+    are in lower case."""
 
     protocol: GatewayProtocol
     client: GatewayClient
@@ -97,7 +97,7 @@ class Exchange:
         self.writer: AnswerWriter | None = None
         self.placed: PlacedConversation | None = None
         self.node = ""
-        """Where the answer is stored, once it is."""
+        """The node of the stored answer; empty until then."""
 
     @property
     def is_stream(self) -> bool:
@@ -105,11 +105,11 @@ class Exchange:
 
     @property
     def failure(self) -> LoomError | None:
-        """What ended an answer after its first word."""
+        """The error that ended an answer after its stream had started."""
         return self.answer.error if self.answer is not None else None
 
     def to_object(self) -> dict[str, Any]:
-        """Return the complete answer as one object."""
+        """Return the complete answer as one object. Requires that `run` has ended."""
         if self.writer is None:
             raise AssertionError("the request was answered")
         return self.writer.to_object()
@@ -117,7 +117,7 @@ class Exchange:
     # Read ------------------------------------------------------------------------------------------------------------
 
     async def read(self) -> PlacedConversation:
-        """Read the conversation; nothing of it is stored but its media."""
+        """Read the conversation. Only its media are stored."""
         self._secret = await self._conversations.records.secret()
         await self._inline.take(self._raw, self._find_file)
         before = await self._earlier_messages()
@@ -138,7 +138,7 @@ class Exchange:
         )
 
     async def place(self) -> PlacedConversation:
-        """Read the conversation and begin to store what is new of it."""
+        """Read the conversation and start to store its new messages."""
         found = await self.read()
         key = self._key(found.messages)
         history = await self._conversations.place(key, found.system, found.messages, model=self._body.model)
@@ -153,8 +153,8 @@ class Exchange:
         await self._daemon.turns.announce_change(session)
 
     async def finish_storing(self) -> None:
-        """Wait until what is new of the conversation is on disk, also where the client has left. Raise what the store
-        raises."""
+        """Wait until the new messages are on disk, even if the client has disconnected. Raise the error of the store,
+        if any."""
         if self._storing is not None:
             await asyncio.shield(self._storing)
 
@@ -162,7 +162,8 @@ class Exchange:
         return await self._conversations.file_part(self._client.name, file_id)
 
     async def _earlier_messages(self) -> tuple[Message, ...]:
-        """Return the messages down to the response that this one continues. Its instructions are not carried over."""
+        """Return the messages down to the response that this request continues. Its instructions are not carried
+        over."""
         previous = self._raw.get("previous_response_id")
         if not isinstance(previous, str) or not previous:
             return ()
@@ -181,7 +182,7 @@ class Exchange:
         return thinking_at(message, handle.index) if message is not None else None
 
     def _key(self, messages: Sequence[Message]) -> str:
-        """Return the name of the conversation: the client's own, or the beginning that its requests share."""
+        """Return the key of the conversation: from the client's own name for it, or from its first message."""
         named = next((self._headers[name] for name in self._protocol.session_headers if self._headers.get(name)), "")
         named = named or self._body.sampling.cache_key or _claude_session(self._raw)
         if named:
@@ -189,10 +190,10 @@ class Exchange:
         first = msgspec.json.encode(messages[0]) if messages else b""
         return hashlib.sha256(f"{self._client.name}\0first\0".encode() + first).hexdigest()
 
-    # Ask -------------------------------------------------------------------------------------------------------------
+    # Request ---------------------------------------------------------------------------------------------------------
 
     async def inputs(self, placed: PlacedConversation) -> list[tuple[Model, RequestInput]]:
-        """Return what decides the request, for each model to try."""
+        """Return the compiler's input for each model to try, in order."""
         config = self._runtime.config
         default = config.model or await self._runtime.models.default()
         tools = msgspec.json.encode(self._body.tools).decode()
@@ -209,12 +210,13 @@ class Exchange:
         return found[lacking.index(False) :] if False in lacking else found
 
     def _lacks_capability(self, model: Model) -> bool:
-        """Whether the model cannot take what the request holds: then the next one of its chain is asked, if it can."""
+        """Return whether the model does not support what the request contains. Such models are skipped if a later one
+        of the chain supports it."""
         able = model.capabilities
         return (self._facts.has_images and not able.vision) or (bool(self._body.tools) and not able.tools)
 
     def _price(self, name: str, tokens: int) -> float | None:
-        """Return the price of `tokens` of input; None where the price or the model is not known."""
+        """Return the price of `tokens` of input; None if the price or the model is not known."""
         try:
             return self._runtime.models.cost_by_name(name, Usage(input_tokens=tokens))
         except LoomError:
@@ -234,7 +236,7 @@ class Exchange:
         return msgspec.structs.replace(made, system=placed.system, path=_path_as_sent(placed, model), body=body)
 
     def _sampling(self, model: Model) -> Sampling:
-        """Return what the client asks for, over what the configuration says of the model."""
+        """Return the client's options, merged over the model's configured ones."""
         own = msgspec.to_builtins(self._body.sampling)
         configured = self._runtime.services().sampling(model)
         merged = msgspec.convert({**msgspec.to_builtins(configured), **own}, Sampling)
@@ -244,7 +246,7 @@ class Exchange:
         return msgspec.structs.replace(merged, extra_headers={**headers, **merged.extra_headers})
 
     async def count_tokens(self) -> int:
-        """Return our estimate of the tokens of the request."""
+        """Return the estimated tokens of the request."""
         _, request = (await self.inputs(await self.read()))[0]
         services = self._runtime.gateway_services()
         return (await services.settle(request, "estimate")).receipt.totals.tokens
@@ -260,8 +262,8 @@ class Exchange:
         return make_handle(self._secret, ThinkingHandle(answer, place))
 
     async def run(self) -> AsyncGenerator[bytes]:
-        """Ask the models in turn, and yield the answer as a stream in the client's protocol. What comes before the
-        first yield may raise `GatewayFault`; then the conversation is on disk."""
+        """Try the models in order, and yield the answer as a stream in the client's protocol. Raise `GatewayFault` only
+        before the first yield; the conversation is stored even then."""
         placed = self.placed or await self.place()
         inputs = await self.inputs(placed)
         queue: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -290,7 +292,7 @@ class Exchange:
                 yield await self._finish(asking, writer)
                 return
             finally:
-                # The task stores what arrived by itself: this generator may be cancelled again and again.
+                # The task stores the partial answer itself, because this generator may be cancelled several times.
                 asking.cancel()
         raise GatewayFault(fault_of(last) if last is not None else make_fault(500, "No model is configured."))
 
@@ -301,7 +303,7 @@ class Exchange:
         return self.writer
 
     async def _ask(self, placed: PlacedConversation, writer: AnswerWriter, queue: asyncio.Queue[bytes | None]) -> None:
-        """Ask the model and store its answer, also where the client has left."""
+        """Request an answer and store it, even if the client has disconnected."""
         services = self._runtime.gateway_services()
         answer = self._required_answer
 
@@ -310,7 +312,7 @@ class Exchange:
                 queue.put_nowait(data)
 
         async def announce(_: Sequence[str]) -> None:
-            """Notices are in the receipt."""
+            """Do nothing: notices are in the receipt."""
 
         async def keep_media(data: bytes) -> ContentBlock:
             return (await ingest(data, services.media, limits=services.limits)).blocks[0]
@@ -321,7 +323,7 @@ class Exchange:
             if data := writer.flush():
                 queue.put_nowait(data)
             try:
-                await asyncio.sleep(0)  # words that wait in the queue leave first
+                await asyncio.sleep(0)  # let queued data be sent first
                 await self.finish_storing()
                 await self._keep(placed, answer, services)
             finally:
@@ -329,7 +331,7 @@ class Exchange:
 
     @property
     def _is_refused(self) -> bool:
-        """Whether the model declined to answer and said nothing."""
+        """Return whether the model refused, without any text."""
         folded = self._required_answer.result
         return folded is not None and folded.message is None and folded.stop == "refusal"
 
@@ -340,7 +342,7 @@ class Exchange:
         return self.answer
 
     async def _first(self, asking: asyncio.Task[None], queue: asyncio.Queue[bytes | None]) -> bytes | None:
-        """Return the first words; None when the answer ended without any, or takes long to begin."""
+        """Return the first data; None if the answer ended without any, or takes long to start."""
         try:
             async with asyncio.timeout(START_SECONDS):
                 first = await queue.get()
@@ -383,7 +385,8 @@ class Exchange:
         return writer.start() + self._inline_notice(writer)
 
     def _inline_notice(self, writer: AnswerWriter) -> bytes:
-        """Return the line that tells the user of a reduction, where it is asked for and this is the first answer."""
+        """Return a line about the first notice, if inline notices are configured and this is the conversation's first
+        answer."""
         receipt = self.receipt
         is_first = self.placed is not None and all(message.role != "assistant" for message in self.placed.messages)
         if self._runtime.config.gateway.notices != "inline" or receipt is None or not receipt.notices or not is_first:
@@ -391,7 +394,7 @@ class Exchange:
         text = receipt.notices[0].replace("\n", " ").replace("]", ")")
         return writer.write(TextDelta(index=-1, text=INLINE_NOTICE.format(text)))
 
-    # After -----------------------------------------------------------------------------------------------------------
+    # Result ----------------------------------------------------------------------------------------------------------
 
     @property
     def receipt(self) -> Receipt | None:
@@ -400,13 +403,13 @@ class Exchange:
 
     @property
     def is_passed(self) -> bool:
-        """Whether the request went out as its client wrote it."""
+        """Return whether the request was passed through in the client's own form."""
         prepared = self.answer.prepared if self.answer is not None else None
         return prepared is not None and prepared.prompt.is_as_it_came
 
     @property
     def response_headers(self) -> dict[str, str]:
-        """What a client can read before the body: receipt, model, how many blocks were reduced."""
+        """Return headers for the receipt, the model and the number of reduced blocks."""
         receipt, head = self.receipt, self.head
         if receipt is None or head is None:
             return {}
@@ -421,8 +424,8 @@ class Exchange:
         return self._runtime.models.cost(self.answer.request.model, folded.usage)
 
     async def _keep(self, placed: PlacedConversation, answer: ModelAnswer, services: Services) -> None:
-        """Store the answer, complete or not, with its receipt, and what it or a refusal on the way has taught of the
-        model. Everything is queued at once, so that it shares a commit: the client waits for it."""
+        """Store the answer, complete or not, its receipt, and the limits that were learned from it or from refusals.
+        All writes are queued together to share a commit, because the client waits for it."""
         folded, history = answer.result, placed.history
         if history is None:
             raise AssertionError("the conversation was placed")
@@ -474,7 +477,7 @@ class Exchange:
         return jobs
 
     def _left_out(self) -> list[str]:
-        """Name what the client asked for and this model's provider does not have."""
+        """Return notices about fields and tools of the request that this model's provider does not support."""
         prepared, owner = self.answer.prepared if self.answer is not None else None, self._protocol.owner
         if prepared is None or prepared.prompt.body is not None:
             return []
@@ -487,13 +490,14 @@ class Exchange:
 
 
 def _with_plain_schema(tool: ToolSpec) -> ToolSpec:
-    """A platform that refuses the schema of one tool refuses every request."""
+    """Return the tool with a flat root schema: some platforms refuse every request with a schema that they do not
+    support."""
     schema = flatten_root(tool.parameters)
     return tool if schema is tool.parameters else msgspec.structs.replace(tool, parameters=schema)
 
 
 def _learned(snapshot: Snapshot, answer: ModelAnswer) -> SessionChange | None:
-    """Return what the session keeps of the model; None if the request has taught nothing."""
+    """Return the limits and watermarks to store with the session; None if nothing was learned."""
     folded, request = answer.result, answer.request
     if answer.prepared is not None and folded is not None and folded.complete:
         return watermark_change(snapshot, next_input(answer))
@@ -503,7 +507,7 @@ def _learned(snapshot: Snapshot, answer: ModelAnswer) -> SessionChange | None:
 
 
 def _path_as_sent(placed: PlacedConversation, model: Model) -> tuple[Placed, ...]:
-    """Return the path with the forms of this request: a client may move its cache marks with each one."""
+    """Return the path with the forms of this request: a client may move its cache marks with each request."""
     path: list[Placed] = [*placed.snapshot.path]
     for start, form in placed.forms.items():
         for at in range(start, min(start + form.messages, len(path))):
@@ -513,8 +517,8 @@ def _path_as_sent(placed: PlacedConversation, model: Model) -> tuple[Placed, ...
 
 
 def _sign_by(message: Message, model: Model) -> Message:
-    """Return a message whose thinking goes back to `model`: a client knows its provider's models by other names, and
-    sends signatures back to the one that it asks."""
+    """Return the message with its thinking attributed to `model`: a client has its own names for models, and sends
+    signatures back to the model that it names."""
     if not any(isinstance(block, ThinkingBlock) for block in message.blocks):
         return message
     return Message(
@@ -538,6 +542,6 @@ def _provider_error(asking: asyncio.Task[None]) -> ProviderError | None:
 
 
 def _claude_session(raw: Mapping[str, Any]) -> str:
-    """Claude Code names its session in JSON text inside `metadata.user_id`."""
+    """Return the session id that Claude Code sends as JSON text in `metadata.user_id`; empty if there is none."""
     text = get_text(get_object(raw.get("metadata")).get("user_id"))
     return get_text(get_object(parse_json(text)).get("session_id")) if "session_id" in text else ""

@@ -1,5 +1,5 @@
-"""Files of gateway clients, in the shapes of Anthropic and OpenAI: their bytes are in the media store, and requests may
-name them by their id."""
+"""Files of gateway clients, with the APIs of Anthropic and OpenAI: the bytes are in the media store, and requests refer
+to them by id."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _MAX_LISTED: Final = 1_000
 
 
 def files_protocol(call: Call[None, None]) -> GatewayProtocol:
-    """Return whose shape a client expects: both APIs have the same address, only Anthropic's sends its version."""
+    """Return the protocol of a client: both APIs have the same URLs, but only Anthropic's clients send a version
+    header."""
     return ANTHROPIC if "anthropic-version" in call.request.headers else CHAT
 
 

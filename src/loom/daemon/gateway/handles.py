@@ -1,7 +1,7 @@
-"""Thinking handles: what a client gets in place of a foreign model's signature, and sends back with its history.
+"""Thinking handles: a client gets a handle in place of a foreign model's signature, and sends it back with its history.
 
-A handle names an answer and a block of it, with a code that only this store can make. It is resolved to the block that
-is stored; a forged one is ignored.
+A handle names a block of an answer, with a code that only this store can make. It is resolved to the stored block; a
+forged one is ignored.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def make_handle(secret: bytes, handle: ThinkingHandle) -> str:
 
 
 def is_handle(text: str) -> bool:
-    """Return whether a signature looks like one of ours, forged or not."""
+    """Return whether a signature has the form of a handle, forged or not."""
     return text.startswith(f"{_PREFIX}.")
 
 
 def read_handle(secret: bytes, text: str) -> ThinkingHandle | None:
-    """Return what a handle names; None if this store has not made it."""
+    """Return the contents of a handle; None if this store did not make it."""
     named, _, code = text.rpartition(".")
     parts = named.split(".")
     if len(parts) != 3 or parts[0] != _PREFIX or not parts[2].isdecimal():

@@ -1,11 +1,11 @@
-"""Models as clients of Anthropic's and OpenAI's APIs list them: one object that satisfies both."""
+"""The list of models for clients of Anthropic's and OpenAI's APIs: one object that is valid for both."""
 
 from __future__ import annotations
 
 from loom.api_types import GatewayModel
 
 _CREATED_AT = 1_767_225_600
-"""Both protocols want a time; Loom does not know when a model was made, so every model has the same."""
+"""Both protocols require a time. Loom has no release dates, so it is the same for every model."""
 
 
 def gateway_model(name: str) -> GatewayModel:

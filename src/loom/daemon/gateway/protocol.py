@@ -1,4 +1,4 @@
-"""The three protocols of the gateway: how a body is read, which writer answers, how an error looks."""
+"""The three protocols of the gateway: how a body is read, which writer encodes the answer, the format of errors."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ GatewayProtocolName: TypeAlias = Literal["anthropic", "openai_chat", "openai_res
 class GatewayProtocol(msgspec.Struct, frozen=True, kw_only=True):
     name: GatewayProtocolName
     owner: str
-    """Whose opaque data its clients keep unchanged."""
+    """The provider whose opaque data its clients keep unchanged."""
     signature: str
-    """The field of that data which a client sends back with thinking."""
+    """The field of that data that clients send back with thinking."""
     prefix: str
-    """Of the ids of its answers."""
+    """The prefix of answer ids."""
     keep_alive: bytes
-    """What is sent while the model has not said anything."""
+    """What is sent while the model has not sent anything."""
     session_headers: tuple[str, ...]
-    """Headers by which its clients name a conversation."""
+    """Headers that contain the client's id of a conversation."""
     headers: tuple[str, ...]
-    """Headers that are part of a request, for its own provider."""
+    """Headers that are passed on to the protocol's own provider."""
     error: Callable[[AnswerFault], dict[str, Any]]
 
     def writer(self, body: RequestBody, raw: Mapping[str, Any], head: AnswerHead, sign: SignThinking) -> AnswerWriter:
@@ -61,7 +61,8 @@ class GatewayProtocol(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a request for its own provider, without those by which an answer is no stream of one."""
+    """Return the fields to pass on to the request's own provider, without those for several answers, background
+    responses and conversations that the provider stores."""
     return {name: value for name, value in fields.items() if name not in _NOT_SENT}
 
 

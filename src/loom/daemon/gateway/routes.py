@@ -1,4 +1,4 @@
-"""The routes of the gateway. They check the key themselves: errors have the shape of the caller's protocol."""
+"""The routes of the gateway. They check the key themselves, because errors have the format of the caller's protocol."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def delete_response(call: Call[None, None]) -> Response:
 
 
 async def receipt(call: Call[None, None]) -> Response:
-    """Return what was reduced for an answer, and why."""
+    """Return the receipt of an answer: what was reduced, and why."""
     return await _guarded(call, CHAT, _receipt)
 
 
@@ -95,13 +95,13 @@ async def _guarded(call: Call[None, None], protocol: GatewayProtocol, handle: An
         return _fault_response(protocol, fault_of(error))
     except ClientDisconnect:
         return Response(status_code=_GONE)
-    except Exception:  # noqa: BLE001  the last line: a bug is logged, and the client reads that it is one
+    except Exception:  # noqa: BLE001  outermost handler: a bug is logged, and reported to the client
         _log.exception("a gateway request failed")
         return _fault_response(protocol, make_fault(500, "Loom failed on this request. See its log."))
 
 
 async def _client(call: Call[None, None]) -> GatewayClient:
-    """Return who asks; raise `GatewayFault` for an unknown key."""
+    """Return the client that sent the request; raise `GatewayFault` for an unknown key."""
     visitor = call.visitor
     if visitor.bearer and (found := call.daemon.gateway_clients.find(visitor.bearer)) is not None:
         return found
@@ -153,7 +153,7 @@ def _cost(exchange: Exchange) -> dict[str, str]:
 
 
 async def _all(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    """Everything, and the end of the request when the client leaves."""
+    """Yield everything; close `rest`, which ends the request, when the client disconnects."""
     async with aclosing(rest):
         yield first
         async for data in rest:

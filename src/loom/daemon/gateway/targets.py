@@ -1,4 +1,4 @@
-"""Which models a request goes to: aliases, routes by content, size and price, and fallbacks."""
+"""Selection of the models for a request: aliases, routes by content, size and price, and fallbacks."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from loom.content.messages import Message, text_of
 
 _CHARS_PER_TOKEN: Final = 4
 _MEDIUM_TOKENS: Final = 1_500
-"""An image, a page of a document, a recording: platforms differ by more than any estimate could."""
+"""The tokens of an image, a page of a document or a recording; platforms differ too much for a better estimate."""
 
 
 class RequestFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What routes look at. `tokens` is an estimate of the whole conversation, before a model's window cuts it."""
+    """The facts that routes are matched against. `tokens` is an estimate of the whole conversation, before trimming to
+    a model's window."""
 
     has_images: bool = False
     tokens: int = 0
@@ -32,11 +33,11 @@ def target_models(
     default: str,
     price: Callable[[str, int], float | None],
 ) -> tuple[str, ...]:
-    """Return the models to try, in order. `name` is what the client asked for; `price` returns the price of a number
-    of input tokens with a model, None where it is not known.
+    """Return the models to try, in order. `name` is the model that the client requests; `price` returns the price of a
+    number of input tokens with a model, None if it is not known.
 
-    An alias (the first pattern that matches) replaces the name; the first route that applies replaces it by what the
-    request holds, how large it is, or what it would cost; fallbacks follow. An empty name means `default`.
+    An alias (the first pattern that matches) replaces the name. The first route that applies, by content, size or
+    price, replaces it again. Fallbacks follow. An empty name means `default`.
     """
     wanted = name or default
     for pattern, model in settings.aliases.items():
@@ -59,7 +60,8 @@ def target_models(
 
 
 def request_facts(messages: Sequence[Message], *texts: str) -> RequestFacts:
-    """Return what a conversation holds, media in tool results too. `texts` are the system prompt and the tools."""
+    """Return the facts of a conversation, including media in tool results. `texts` are the system prompt and the
+    tools."""
     has_images = False
     chars, media = sum(map(len, texts)), 0
     for message in messages:
