@@ -73,7 +73,7 @@ async def test_a_file_is_imported_over_the_api_as_a_body_and_as_a_form():
             answer = await http.post("/v1/import/file", files=files)
             assert answer.json()["sessions"][0]["kind"] == "Open WebUI"
             broken = await http.post("/v1/import/file?name=x.zip", content=b"PK\x03\x04nothing")
-            assert broken.status_code == 422 and "damaged zip" in broken.json()["title"]
+            assert broken.status_code == 422 and "The zip is damaged" in broken.json()["title"]
 
 
 async def test_unknown_fields_are_refused_and_name_the_one_that_was_meant():

@@ -253,7 +253,7 @@ async def test_old_reasoning_that_is_refused_is_left_out_for_good() -> None:
         await session.send("hi")
         events = [event async for event in session.stream("and?")]
         assert isinstance(events[-1], TurnFinished)
-        assert any("old reasoning" in text for text in notices(events))
+        assert any("earlier reasoning" in text for text in notices(events))
         await (await far.runtime.session(session.id)).send("once more")
         assert len(far.requests) == 4
 

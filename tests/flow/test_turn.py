@@ -146,7 +146,7 @@ async def test_a_refused_picture_is_named_quarantined_and_never_sent_again() -> 
         (CapabilityMissing("image input is not supported"), "does not support images"),
         (TooManyBytes("request too large"), "too large"),
         (ContextOverflow("prompt is too long"), "too long"),
-        (Refused("messages.1.content.0: Invalid signature in thinking block"), "old reasoning"),
+        (Refused("messages.1.content.0: Invalid signature in thinking block"), "earlier reasoning"),
     ],
 )
 async def test_what_a_provider_refuses_is_mended_once_and_told(error: ProviderError, words: str) -> None:

@@ -1,4 +1,5 @@
 // The layout: sessions on the left, the conversation in the middle, an optional panel on the right.
+import type { ComponentType } from "preact";
 import { useEffect } from "preact/hooks";
 import { lazy } from "../parts/components";
 import { announcement, compared, dialog, isDragging, isUnauthorized, panel, sessionId, showsSessions } from "../state/app";
@@ -15,22 +16,23 @@ import { TopBar } from "./TopBar";
 const ChatPane = lazy(() => import("./ChatPane").then((found) => found.ChatPane));
 const Start = lazy(() => import("./Start").then((found) => found.Start));
 // Loaded when first shown: the first screen does not need them.
-const Login = lazy(() => import("./deferred").then((found) => found.Login));
-const Inspector = lazy(() => import("./deferred").then((found) => found.Inspector));
-const Branches = lazy(() => import("./deferred").then((found) => found.Branches));
-const ModelSwitcher = lazy(() => import("./deferred").then((found) => found.ModelSwitcher));
-const Settings = lazy(() => import("./deferred").then((found) => found.Settings));
-const Palette = lazy(() => import("./deferred").then((found) => found.Palette));
-const Shortcuts = lazy(() => import("./deferred").then((found) => found.Shortcuts));
-const Lightbox = lazy(() => import("./deferred").then((found) => found.Lightbox));
-const Compare = lazy(() => import("./deferred").then((found) => found.Compare));
-const Activity = lazy(() => import("./deferred").then((found) => found.Activity));
-const SessionSettings = lazy(() => import("./deferred").then((found) => found.SessionSettings));
-const Usage = lazy(() => import("./deferred").then((found) => found.Usage));
-const Prompts = lazy(() => import("./deferred").then((found) => found.Prompts));
-const Import = lazy(() => import("./deferred").then((found) => found.Import));
-const FolderTrust = lazy(() => import("./deferred").then((found) => found.FolderTrust));
-const TextAlternative = lazy(() => import("./deferred").then((found) => found.TextAlternative));
+const deferred = <P extends object>(choose: (found: typeof import("./deferred")) => ComponentType<P>) => lazy(() => import("./deferred").then(choose));
+const Login = deferred((found) => found.Login);
+const Inspector = deferred((found) => found.Inspector);
+const Branches = deferred((found) => found.Branches);
+const ModelSwitcher = deferred((found) => found.ModelSwitcher);
+const Settings = deferred((found) => found.Settings);
+const Palette = deferred((found) => found.Palette);
+const Shortcuts = deferred((found) => found.Shortcuts);
+const Lightbox = deferred((found) => found.Lightbox);
+const Compare = deferred((found) => found.Compare);
+const Activity = deferred((found) => found.Activity);
+const SessionSettings = deferred((found) => found.SessionSettings);
+const Usage = deferred((found) => found.Usage);
+const Prompts = deferred((found) => found.Prompts);
+const Import = deferred((found) => found.Import);
+const FolderTrust = deferred((found) => found.FolderTrust);
+const TextAlternative = deferred((found) => found.TextAlternative);
 
 export function App() {
   useEffect(() => {

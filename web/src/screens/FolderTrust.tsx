@@ -1,8 +1,21 @@
 // Shows what a folder brings that instructs the model or configures Loom, and asks whether to use it.
+import { request } from "../api/http";
 import type { FolderTrustView } from "../api/types";
 import { Dialog } from "../parts/Dialog";
-import { decideFolderTrust, folderTrust } from "../state/folder_trust";
+import { announce } from "../state/app";
+import { folderTrust } from "../state/folder_trust";
 import { formatBytes } from "../state/format";
+import { report } from "../state/sessions";
+
+async function decide(found: FolderTrustView, trusted: boolean): Promise<void> {
+  try {
+    await request("/trust", { method: "PUT", body: { workspace: found.folder, digest: found.digest, trusted } });
+    announce(trusted ? "Folder trusted" : "Files of the folder are not used");
+  } catch (error) {
+    report(error);
+  }
+  folderTrust.value = null;
+}
 
 export function FolderTrust({ found }: { found: FolderTrustView }) {
   const later = found.kinds.filter((kind) => kind === "settings" || kind === "MCP servers");
@@ -20,8 +33,8 @@ export function FolderTrust({ found }: { found: FolderTrustView }) {
         {later.length > 0 && <p class="dim">Its {later.join(" and ")} take effect the next time Loom starts in this folder.</p>}
         <p class="dim">Your decision is kept until one of the files changes.</p>
         <div class="buttons">
-          <button type="button" class="primary" onClick={() => void decideFolderTrust(found, true)}>Trust this folder</button>
-          <button type="button" onClick={() => void decideFolderTrust(found, false)}>Do not use its files</button>
+          <button type="button" class="primary" onClick={() => void decide(found, true)}>Trust this folder</button>
+          <button type="button" onClick={() => void decide(found, false)}>Do not use its files</button>
         </div>
       </div>
     </Dialog>

@@ -2,8 +2,7 @@
 import { effect, signal } from "@preact/signals";
 import { ApiError, request } from "../api/http";
 import type { FolderTrustView } from "../api/types";
-import { announce, config, info, sessionId } from "./app";
-import { report } from "./sessions";
+import { config, info, sessionId } from "./app";
 
 /** The folder that the dialog asks about. */
 export const folderTrust = signal<FolderTrustView | null>(null);
@@ -23,14 +22,4 @@ export function watchFolderTrust(): void {
       },
     );
   });
-}
-
-export async function decideFolderTrust(found: FolderTrustView, trusted: boolean): Promise<void> {
-  try {
-    await request("/trust", { method: "PUT", body: { workspace: found.folder, digest: found.digest, trusted } });
-    announce(trusted ? "Folder trusted" : "Files of the folder are not used");
-  } catch (error) {
-    report(error);
-  }
-  folderTrust.value = null;
 }
