@@ -4,11 +4,11 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { Token, Tokens } from "marked";
 import { CopyButton } from "./CopyButton";
-import { lazy, memo } from "./components";
+import { deferred, memo } from "./components";
 import type { DetailsToken, MathToken } from "./markdown_extensions";
 import { linkHost, type MarkdownBlock, BlockReader } from "./markdown_blocks";
 
-const Diagram = lazy(() => import("../screens/deferred").then((found) => found.Diagram));
+const Diagram = deferred((found) => found.Diagram);
 
 export const Markdown = memo(function Markdown({ text }: { text: string }) {
   const reader = useMemo(() => new BlockReader(), []);

@@ -6,10 +6,10 @@ import { cellFor, openImage } from "../state/images";
 import { plural, formatBytes } from "../state/format";
 import { CellBadge } from "./Badge";
 import { FileIcon, SoundIcon } from "./icons";
-import { lazy } from "./components";
+import { deferred } from "./components";
 
 const SHOWN_CHARS = 20_000;
-const PageStrip = lazy(() => import("../screens/deferred").then((found) => found.PageStrip));
+const PageStrip = deferred((found) => found.PageStrip);
 
 /** The content of a user message: typed text, then files and media. */
 export function MessageContent({ blocks }: { blocks: Block[] }) {

@@ -35,3 +35,8 @@ export function lazy<Props extends object>(load: () => Promise<ComponentType<Pro
     return state === "failed" ? createElement("button", { type: "button", class: "chip load-failed", onClick: () => location.reload() }, "This part could not be loaded. Reload the page") : null;
   };
 }
+
+/** A part of `screens/deferred`, which is loaded when the first of its parts is shown. */
+export function deferred<Props extends object>(choose: (found: typeof import("../screens/deferred")) => ComponentType<Props>): ComponentType<Props> {
+  return lazy(() => import("../screens/deferred").then(choose));
+}

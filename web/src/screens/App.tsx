@@ -1,11 +1,9 @@
 // The layout: sessions on the left, the conversation in the middle, an optional panel on the right.
-import type { ComponentType } from "preact";
 import { useEffect } from "preact/hooks";
-import { lazy } from "../parts/components";
-import { announcement, compared, dialog, isDragging, isUnauthorized, panel, sessionId, showsSessions } from "../state/app";
+import { deferred, lazy } from "../parts/components";
+import { announcement, compared, dialog, folderTrust, isDragging, isUnauthorized, panel, sessionId, showsSessions } from "../state/app";
 import { attach } from "../state/composer";
 import { filesOf, holdsFiles } from "../state/drop";
-import { folderTrust } from "../state/folder_trust";
 import { onKey } from "../state/keys";
 import { lightbox } from "../state/images";
 import { editedAlt } from "../state/plan";
@@ -16,7 +14,6 @@ import { TopBar } from "./TopBar";
 const ChatPane = lazy(() => import("./ChatPane").then((found) => found.ChatPane));
 const Start = lazy(() => import("./Start").then((found) => found.Start));
 // Loaded when first shown: the first screen does not need them.
-const deferred = <P extends object>(choose: (found: typeof import("./deferred")) => ComponentType<P>) => lazy(() => import("./deferred").then(choose));
 const Login = deferred((found) => found.Login);
 const Inspector = deferred((found) => found.Inspector);
 const Branches = deferred((found) => found.Branches);

@@ -5,15 +5,15 @@ import { announce, problem, linkedMessage, turns, view } from "../state/app";
 import { held } from "../state/held";
 import { loadOlder } from "../state/sessions";
 import { DownIcon } from "../parts/icons";
-import { lazy } from "../parts/components";
+import { deferred } from "../parts/components";
 import { Composer } from "./Composer";
 import { Notices, SentMessages } from "./Pending";
 import { TurnView } from "./TurnView";
 
-const HeldMessages = lazy(() => import("./deferred").then((found) => found.HeldMessages));
-const ActivityBar = lazy(() => import("./deferred").then((found) => found.ActivityBar));
-const QueuedMessages = lazy(() => import("./deferred").then((found) => found.QueuedMessages));
-const TurnFailure = lazy(() => import("./deferred").then((found) => found.TurnFailure));
+const HeldMessages = deferred((found) => found.HeldMessages);
+const ActivityBar = deferred((found) => found.ActivityBar);
+const QueuedMessages = deferred((found) => found.QueuedMessages);
+const TurnFailure = deferred((found) => found.TurnFailure);
 const NEAR_PX = 80;
 /** Turns that are rendered at first, and then in each further task: a long conversation must not block the page. */
 const FIRST_TURNS = 2;

@@ -6,13 +6,13 @@ import { attach, attachments, attachPaste, blocks, COMMAND, canSend, editing, fa
 import { editLast } from "../state/keys";
 import { stop } from "../state/actions";
 import { shortModel } from "../state/format";
-import { lazy } from "../parts/components";
+import { deferred } from "../parts/components";
 import { CameraIcon, ClipIcon, CloseIcon, MicIcon, SendIcon, SlidersIcon, StopIcon } from "../parts/icons";
 import { Meter } from "./Meter";
 import type { SuggestionHandle } from "./Suggestions";
 
-const Attachments = lazy(() => import("./deferred").then((found) => found.Attachments));
-const Suggestions = lazy(() => import("./deferred").then((found) => found.Suggestions));
+const Attachments = deferred((found) => found.Attachments);
+const Suggestions = deferred((found) => found.Suggestions);
 /** A command, or a mention of a file. */
 const SUGGESTS = /^\/|(?:^|\s)@/;
 

@@ -2,8 +2,7 @@
 import { request } from "../api/http";
 import type { FolderTrustView } from "../api/types";
 import { Dialog } from "../parts/Dialog";
-import { announce } from "../state/app";
-import { folderTrust } from "../state/folder_trust";
+import { announce, folderTrust } from "../state/app";
 import { formatBytes } from "../state/format";
 import { report } from "../state/sessions";
 

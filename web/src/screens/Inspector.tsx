@@ -10,11 +10,10 @@ import { Menu } from "../parts/Menu";
 import { model, models, panel, sessionId, view } from "../state/app";
 import { blocks, text } from "../state/composer";
 import { type PlanDiff, diffWithLast } from "../state/plan_diff";
-import { changes, planFor } from "../state/plan";
+import { ORDER, changes, planFor } from "../state/plan";
 import { report } from "../state/sessions";
 import { formatCost, plural, shortModel, formatBytes, formatTokens } from "../state/format";
 import { PAGE_ROWS, PlanTable } from "./PlanTable";
-import { ORDER } from "./Meter";
 
 const MAX_MODELS = 3;
 

@@ -1,11 +1,8 @@
 // Size of the next request against the context window. A click opens the inspector.
-import type { Rendition } from "../api/types";
 import { model, sessionId } from "../state/app";
 import { toggle } from "../state/keys";
-import { plan } from "../state/plan";
+import { ORDER, plan } from "../state/plan";
 import { formatCost, formatTokens } from "../state/format";
-
-export const ORDER: Rendition[] = ["text", "full", "pages", "low", "omitted"];
 
 export function Meter() {
   const found = plan.value?.models[model.value];

@@ -4,16 +4,16 @@ import { useEffect } from "preact/hooks";
 import { request, mediaUrl } from "../api/http";
 import type { SearchResult, SessionView } from "../api/types";
 import { ArchiveIcon, CloseIcon, DotsIcon, FolderIcon, PlusIcon, SearchIcon, WordsIcon } from "../parts/icons";
-import { lazy } from "../parts/components";
+import { deferred } from "../parts/components";
 import { Menu } from "../parts/Menu";
 import { type Dialog, dialog, listFilter, moreSessions, sessionDialog, sessionId, sessions, sessionsLoaded, showsSessions } from "../state/app";
 import { go, report } from "../state/sessions";
 import { timeAgo, dayLabel, stripMarkdown } from "../state/format";
 
-const Rename = lazy(() => import("./deferred").then((found) => found.Rename));
-const Results = lazy(() => import("./deferred").then((found) => found.Results));
-const Folders = lazy(() => import("./deferred").then((found) => found.Folders));
-const SessionDialog = lazy(() => import("./deferred").then((found) => found.SessionDialog));
+const Rename = deferred((found) => found.Rename);
+const Results = deferred((found) => found.Results);
+const Folders = deferred((found) => found.Folders);
+const SessionDialog = deferred((found) => found.SessionDialog);
 const ARCHIVED = { label: "Archived", query: "archived=true", matches: (one: SessionView): boolean => one.archived };
 
 const MORE: [string, Dialog][] = [["Prompts", "prompts"], ["Import conversations", "import"], ["Usage and cost", "usage"]];

@@ -5,7 +5,7 @@ import { CopyButton } from "../parts/CopyButton";
 import { Markdown } from "../parts/Markdown";
 import { MediaGrid, MessageContent } from "../parts/MediaFigure";
 import { Menu } from "../parts/Menu";
-import { lazy, memo } from "../parts/components";
+import { deferred, memo } from "../parts/components";
 import { Thinking, Ticking } from "../parts/Thinking";
 import { compared, dialog, MAX_COMPARED, spokenText } from "../state/app";
 import { edit } from "../state/composer";
@@ -14,9 +14,9 @@ import type { Part, Turn } from "../state/turns";
 import { clockTime, formatCost, formatSeconds, shortModel, formatTokens } from "../state/format";
 
 // Not in every answer: loaded with the first of them.
-const ToolCard = lazy(() => import("./deferred").then((found) => found.ToolCard));
-const Citations = lazy(() => import("./deferred").then((found) => found.Citations));
-const EndingNote = lazy(() => import("./deferred").then((found) => found.EndingNote));
+const ToolCard = deferred((found) => found.ToolCard);
+const Citations = deferred((found) => found.Citations);
+const EndingNote = deferred((found) => found.EndingNote);
 
 export const TurnView = memo(function TurnView({ turn }: { turn: Turn }) {
   return (

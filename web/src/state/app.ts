@@ -1,6 +1,6 @@
 // Shared state of the page: signals only. The other modules in this folder change them.
 import { computed, signal } from "@preact/signals";
-import type { ConfigView, ModelView, NewSession, SampleView, SessionView } from "../api/types";
+import type { ConfigView, FolderTrustView, ModelView, NewSession, SampleView, SessionView } from "../api/types";
 import { TurnList } from "./turns";
 import type { View } from "./view";
 
@@ -66,6 +66,8 @@ export const announcement = signal("");
 /** Where this browser keeps whether it notifies. */
 export const NOTIFY_CHOICE = "loom.notify";
 export const isDragging = signal(false);
+/** The folder that the dialog asks about. */
+export const folderTrust = signal<FolderTrustView | null>(null);
 export const isListening = signal(false);
 /** The answer that is read aloud; empty for none. */
 export const spokenText = signal("");

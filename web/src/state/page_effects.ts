@@ -1,6 +1,8 @@
-// What follows from the state of the page: the tab title, and comparing answers.
+// What follows from the state of the page: the tab title, comparing answers, and asking about a folder.
 import { effect } from "@preact/signals";
-import { compared, comparesAnswers, info, MAX_COMPARED, sessionId, turns, view } from "./app";
+import { ApiError, request } from "../api/http";
+import type { FolderTrustView } from "../api/types";
+import { compared, comparesAnswers, config, folderTrust, info, MAX_COMPARED, sessionId, turns, view } from "./app";
 
 export function watchTitle(): void {
   effect(() => {
@@ -20,5 +22,23 @@ export function watchComparison(): void {
     if (siblings.length < 2) return;
     comparesAnswers.value = "";
     compared.value = siblings.slice(-MAX_COMPARED);
+  });
+}
+
+/** Whether the user trusts what the folder of a session brings is asked once for each folder, and again when it changes. */
+export function watchFolderTrust(): void {
+  const seen = new Set<string>();
+  effect(() => {
+    const folder = sessionId.value ? info.value?.workspace : config.value?.workspace;
+    if (!folder || seen.has(folder)) return;
+    seen.add(folder);
+    request<FolderTrustView>(`/trust?workspace=${encodeURIComponent(folder)}`).then(
+      (found) => found.needs_decision && (folderTrust.value = found),
+      (error: unknown) => {
+        // Only administrators decide, and a folder that is gone brings nothing.
+        if (error instanceof ApiError && error.isOffline) seen.delete(folder);
+        else if (!(error instanceof ApiError)) throw error;
+      },
+    );
   });
 }

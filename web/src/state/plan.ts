@@ -2,12 +2,15 @@
 import { effect, signal } from "@preact/signals";
 import { attachmentReference } from "../api/blocks";
 import { request, ApiError } from "../api/http";
-import type { Plan } from "../api/types";
+import type { Plan, Rendition } from "../api/types";
 import { model, sessionId, view } from "./app";
 import { blocks, text } from "./composer";
 
 /** The plan for the current model with the draft: used by the meter and the badges below images. */
 export const plan = signal<Plan | null>(null);
+
+/** The order of renditions in the meter and the inspector. */
+export const ORDER: Rendition[] = ["text", "full", "pages", "low", "omitted"];
 
 /** `maxTokens` limits the plan; `last` includes the last request for comparison; `limit` counts the newest rows, 0 means all. */
 interface Wanted {
