@@ -43,6 +43,7 @@ class OpenConversation:
         """The number of the last event when the path was read."""
         self._partial: tuple[Event, ...] = ()
         self._working: asyncio.Task[None] | None = None
+        self._has_work = False
 
     @property
     def id(self) -> str:
@@ -80,14 +81,17 @@ class OpenConversation:
 
     def work(self) -> None:
         """Run the queued messages, unless a daemon does."""
+        self._has_work = True
         if self._working is None or self._working.done():
             self._working = asyncio.create_task(self._work())
 
     async def _work(self) -> None:
         try:
-            async with aclosing(self.session.work()) as events:
-                async for _ in events:  # `events` yields them
-                    pass
+            while self._has_work:  # a message may be queued after the worker has read the queue for the last time
+                self._has_work = False
+                async with aclosing(self.session.work()) as events:
+                    async for _ in events:  # `events` yields them
+                        pass
         except LoomError as error:
             self._on_error(error)
 
