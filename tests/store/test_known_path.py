@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from loom.agent.ports import Completion
@@ -63,3 +65,21 @@ async def test_a_head_that_went_elsewhere_takes_the_path_along() -> None:
         assert await said(record) == [user("one")]
         await append(record, assistant("another"), user("way"), assistant("on"), user("and on"))
         assert [message.text for message in await said(record)] == ["one", "another", "way", "on", "and on"]
+
+
+async def test_snapshots_at_the_same_time_show_the_same_path() -> None:
+    """Each extends the path that was known when it began to read."""
+    messages = [user("one"), assistant("two"), user("three"), assistant("four")]
+    async with memory_runtime() as runtime:
+        session = await runtime.stores.sessions.create()
+        record = record_of(runtime, session.id)
+        for count, message in enumerate(messages, 1):
+            await record.snapshot()
+            await runtime.stores.sessions.append_to_head(session.id, [message])  # by another process
+            asked = SessionChange(title="same", reads_back=True)
+            *read, committed = await asyncio.gather(
+                *(said(record) for _ in range(5)), record.commit(asked, lambda _: Completion())
+            )
+            assert read == [messages[:count]] * 5
+            assert committed.snapshot is not None
+            assert [placed.message for placed in committed.snapshot.path] == messages[:count]

@@ -102,15 +102,12 @@ class StoredRecord:
             session = await self._stores.sessions.get(self.id)
             root, *nodes = await self._stores.forest.path(at)
             return await self._snapshot(session, root.system or "", tuple(map(placed_node, nodes)))
-        return await self._extend_path(await self._stores.journal.read(self.id, self._known_path))
+        known = self._path
+        return await self._extend_path(known, await self._stores.journal.read(self.id, _known_path(known)))
 
-    @property
-    def _known_path(self) -> KnownPath:
-        return KnownPath(self._path.head, len(self._path.placed)) if self._path is not None else KnownPath()
-
-    async def _extend_path(self, found: SessionPath) -> Snapshot:
-        """Return the snapshot of what was read behind the path that is known here."""
-        known, session = self._path, found.session
+    async def _extend_path(self, known: _Path | None, found: SessionPath) -> Snapshot:
+        """Return the snapshot of what was read behind `known`, the path that was known when the read began."""
+        session = found.session
         if known is not None and found.is_continuation:
             path = _Path(session.head_id, known.system, (*known.placed, *map(placed_node, found.nodes)))
         else:
@@ -170,6 +167,7 @@ class StoredRecord:
     # Write -----------------------------------------------------------------------------------------------------------
 
     async def commit(self, change: SessionChange, complete: Callable[[tuple[str, ...]], Completion]) -> Committed:
+        known = self._path
         shown: list[Event] = []
         nodes: list[str] = []
 
@@ -183,7 +181,9 @@ class StoredRecord:
             )
 
         async def write() -> CommitResult:
-            return await self._stores.journal.commit(self.id, change, encode, fence=self._fence, known=self._known_path)
+            return await self._stores.journal.commit(
+                self.id, change, encode, fence=self._fence, known=_known_path(known)
+            )
 
         async def was_written() -> CommitResult | None:
             """Return the result of a write whose connection was lost, if the log contains its events; None if it was
@@ -211,7 +211,7 @@ class StoredRecord:
             nodes=committed.nodes,
             is_gone=committed.is_gone,
             is_released=committed.is_released,
-            snapshot=await self._extend_path(committed.after) if committed.after is not None else None,
+            snapshot=await self._extend_path(known, committed.after) if committed.after is not None else None,
         )
 
     async def append_events(self, events: Sequence[Event]) -> int:
@@ -319,6 +319,10 @@ class StoredRecord:
 
     async def queue(self) -> tuple[Queued, ...]:
         return await self._stores.queue.list(self.id)
+
+
+def _known_path(known: _Path | None) -> KnownPath:
+    return KnownPath(known.head, len(known.placed)) if known is not None else KnownPath()
 
 
 class _OpenStepReader:
