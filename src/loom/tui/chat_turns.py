@@ -68,7 +68,7 @@ class ChatTurns(ChatState):
             await self.open_session(session)
         else:
             await self.open_new()
-            await self._ask_about_folder("")
+            await self._ask_about_folder(library, "")
         for notice in notices:
             await self.transcript.notice(notice, kind="warning")
 
@@ -97,19 +97,19 @@ class ChatTurns(ChatState):
 
     async def open_session(self, session_id: str) -> None:
         """Show a stored conversation from its end, and continue its unfinished turn."""
-        assert self.library is not None
-        conversation = await self.library.open(session_id)
+        library = self.library
+        assert library is not None
+        conversation = await library.open(session_id)
         await self._leave()
         self.usage_log = UsageLog()
         await self._adopt(conversation)
-        await self._ask_about_folder((await conversation.session.info()).workspace)
+        await self._ask_about_folder(library, (await conversation.session.info()).workspace)
 
-    async def _ask_about_folder(self, workspace: str) -> None:
+    async def _ask_about_folder(self, library: ChatLibrary, workspace: str) -> None:
         """Ask once whether the instructions and settings in a folder may be used. An empty `workspace` means that of
         new sessions."""
-        assert self.library is not None
         try:
-            found = await self.library.folder_trust(workspace)
+            found = await library.folder_trust(workspace)
         except LoomError:  # the folder is gone, or the daemon's key does not permit trust decisions
             return
         if not found.needs_decision or found.folder in self._asked_folders:
@@ -119,7 +119,7 @@ class ChatTurns(ChatState):
 
         is_trusted = await self.app.push_screen_wait(TrustScreen(found))
         if is_trusted is not None:
-            await self.library.library.decide_trust(found.folder, found.digest, is_trusted=is_trusted)
+            await library.library.decide_trust(found.folder, found.digest, is_trusted=is_trusted)
 
     async def _adopt(self, conversation: OpenConversation) -> None:
         self.conversation = conversation
