@@ -16,13 +16,11 @@ from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, cast
 import click
 import msgspec
 
-from loom.agent.plan_mode import PRESENT_PLAN
 from loom.cli.shared.options import ApprovalMode
 from loom.cli.shared.terminal import Colors, one_line, print_line, quiet_keys, safe_text
 from loom.errors import LoomError
 from loom.events import ApprovalAnswered, ApprovalRequested, Event, TurnFailed, TurnFinished
 from loom.session import EventIterator, Session
-from loom.tools.mcp.questions import describe_field, value_fields
 
 
 def confirm(question: str) -> bool:
@@ -133,6 +131,8 @@ def _say_gone(event: ApprovalRequested) -> None:
 
 
 async def _answer_without_prompt(event: ApprovalRequested, permission: ApprovalMode) -> ApprovalReply:
+    from loom.agent.plan_mode import PRESENT_PLAN  # the question about a folder is asked before anything else is loaded
+
     match permission:
         case "auto":
             return "once", ""
@@ -175,6 +175,8 @@ async def _prompt_for_answer(event: ApprovalRequested) -> ApprovalReply:
 
 async def _prompt_for_values(schema: dict[str, Any]) -> ApprovalReply:
     """Prompt for each value on its own line; an empty line omits it."""
+    from loom.tools.mcp.questions import describe_field, value_fields  # loads the MCP client
+
     required = cast("list[Any]", schema.get("required") or [])
     values: dict[str, str] = {}
     for name, facts in value_fields(schema).items():
