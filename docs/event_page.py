@@ -74,7 +74,7 @@ _FIELDS: Final = {
     "call": "the call, with its arguments",
     "call_id": "the id of the tool call",
     "citation": "source, place and the cited text",
-    "code": "for programs; the code of an [error](errors.md), or a category such as `door`, `receipt`",
+    "code": "for programs; the code of an [error](errors.md), or a category such as `attachment`, `receipt`",
     "detail": "the provider's own name for it",
     "event": "any of the events above",
     "fraction": "how much is done, from 0 to 1",

@@ -136,7 +136,7 @@ def test_arguments_are_an_object_or_kept_raw(text: str, arguments: dict[str, obj
 def test_an_integer_that_loom_cannot_hold_is_named(number: int) -> None:
     text = f'{{"a": [{number}]}}'
     assert parse_arguments(text) == ({}, text)
-    assert arguments_problem(text) == "the arguments hold an integer beyond 64 bits: send it as a string"
+    assert arguments_problem(text) == "the arguments contain an integer beyond 64 bits: send it as a string"
 
 
 @given(st.text(max_size=20))

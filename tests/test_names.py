@@ -112,6 +112,9 @@ RETIRED: Final = {
     r"\bthere is no such\b": "not found",
     r"\bsaid no\b": "denied",
     r"\bso many\b|\bwhom\b|\bwhomever\b": "plain words",
+    r"\bmay not be asked\b": "blocked",
+    r"\b(?:file|document|conversation|form|archive|PDF|it) holds\b|\bmay hold secrets\b": "contains",
+    r"\bbehind its end\b": "past its end",
     r"\bpicture program\b|\bHEIC pictures\b|\bdescribes pictures\b": "image",
 }
 """What users do not read any more, and what they read instead."""
@@ -123,9 +126,8 @@ USER_CODE: Final = (
     "client",
     "compile",
     "config",
-    "context",
+    "content",
     "daemon",
-    "doors.py",
     "errors.py",
     "events.py",
     "formats",
@@ -135,6 +137,7 @@ USER_CODE: Final = (
     "store",
     "sync.py",
     "tools",
+    "tui",
     "wire",
 )
 

@@ -77,7 +77,7 @@ async def valid_everywhere(runtime: Runtime, session: Any) -> None:
         ("\u0000\ufffe", "were not a JSON object"),
         (
             '{"number": 18446744073709551616}',
-            "of double hold an integer beyond 64 bits: send it as a string",
+            "of double contain an integer beyond 64 bits: send it as a string",
         ),
     ],
     ids=[

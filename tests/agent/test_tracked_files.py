@@ -136,7 +136,7 @@ async def test_auto_context_follows_globs_and_leaves_out_what_git_ignores(worksp
     ("mention", "notice"),
     [
         ("@data.bin", "data.bin is not a text file and is not tracked; attach it to send it"),
-        ("@.env", ".env may hold secrets and is not tracked; attach it to send it"),
+        ("@.env", ".env may contain secrets and is not tracked; attach it to send it"),
         ("@../outside.txt", "is outside the workspace and is not tracked; attach it to send it"),
         ("@link.txt", "link.txt is outside the workspace and is not tracked; attach it to send it"),
         ("@src", "src is a folder; only files are tracked"),

@@ -64,12 +64,12 @@ def test_clean_text_repairs_only_what_cannot_be_written(text: str, clean: str) -
 
 
 def test_media_blocks_hold_only_their_kind() -> None:
-    with pytest.raises(ContentError, match=r"an ImageBlock cannot hold application/pdf"):
+    with pytest.raises(ContentError, match=r"an ImageBlock cannot contain application/pdf"):
         ImageBlock(media(PDF, "application/pdf"))
-    with pytest.raises(ContentError, match=r"an AudioBlock cannot hold image/png"):
+    with pytest.raises(ContentError, match=r"an AudioBlock cannot contain image/png"):
         AudioBlock(media(PNG, "image/png"))
     for data, media_type in ((PNG, "image/png"), (WAV, "audio/wav")):
-        with pytest.raises(ContentError, match=f"a DocumentBlock cannot hold {media_type}"):
+        with pytest.raises(ContentError, match=f"a DocumentBlock cannot contain {media_type}"):
             DocumentBlock(media(data, media_type))
     assert DocumentBlock(media(PDF, "application/pdf"), pages="2-3").pages == "2-3"
 
@@ -111,10 +111,10 @@ def test_an_unknown_block_is_of_a_kind_that_this_version_does_not_know(data: dic
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        (float("nan"), "hold nan, which JSON cannot represent"),
-        (float("-inf"), "hold -inf, which JSON cannot represent"),
-        (b"x", "hold a bytes, which JSON cannot represent"),
-        ((1, 2), "hold a tuple"),
+        (float("nan"), "contain nan, which JSON cannot represent"),
+        (float("-inf"), "contain -inf, which JSON cannot represent"),
+        (b"x", "contain a bytes, which JSON cannot represent"),
+        ((1, 2), "contain a tuple"),
         ({1: 2}, "have a key that is not a string: 1"),
         (2**64, "an integer beyond 64 bits: send it as a string"),
         (-(2**63) - 1, "an integer beyond 64 bits"),

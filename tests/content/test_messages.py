@@ -48,7 +48,7 @@ def test_a_role_is_one_of_three() -> None:
     ],
 )
 def test_a_role_holds_only_its_blocks(role: str, block: Block, kind: str) -> None:
-    with pytest.raises(ContentError, match=f"a {role} message cannot hold a {kind}"):
+    with pytest.raises(ContentError, match=f"a {role} message cannot contain a {kind}"):
         Message(role, (block,))  # type: ignore[arg-type]
 
 

@@ -173,7 +173,7 @@ def test_strings_and_numbers_of_a_subclass_become_plain() -> None:
         digest=digest_of(b""), media_type=Markup("image/png"), size_bytes=Counted(3), duration_seconds=Measured(2)
     )
     assert [type(size.media_type), type(size.size_bytes), type(size.duration_seconds)] == [str, int, float]
-    with pytest.raises(ContentError, match="hold nan, which JSON cannot represent"):
+    with pytest.raises(ContentError, match="contain nan, which JSON cannot represent"):
         check_json([Measured("nan")], "data")
 
 

@@ -141,7 +141,7 @@ def test_a_mail_is_its_headers_its_words_and_what_is_attached() -> None:
     media = inspect(data, "note.eml").media
     assert render(data, media, EmbeddedImage(1)).data == PNG
     assert read_member(data, media, "numbers.csv").data == b"id,n\n1,2\n"
-    with pytest.raises(Unreadable, match=r"holds no file 'number\.csv'"):
+    with pytest.raises(Unreadable, match=r"contains no file 'number\.csv'"):
         read_member(data, media, "number.csv")
 
 

@@ -411,7 +411,7 @@ def test_the_main_part_may_have_any_name_and_a_document_may_be_empty() -> None:
         "office/doc2.xml": part("document", paragraph("moved")),
     }
     assert text_of(container(moved), DOCX) == "moved"
-    assert text_of(word(""), DOCX) == "[this document holds no text]"
+    assert text_of(word(""), DOCX) == "[this document contains no text]"
 
 
 def test_a_document_of_200000_paragraphs_keeps_to_its_deadline() -> None:

@@ -191,7 +191,7 @@ def test_sound_that_no_model_takes_is_kept_as_mp3(suffix: str) -> None:
     assert accepted.notices == (f"tone.{suffix} {LABELS[suffix]}: it is kept as MP3",)
 
 
-NO_IMAGES = "holds sound and no images"
+NO_IMAGES = "contains sound and no images"
 LABELS = {"aiff": "is AIFF audio", "au": "is Sun audio", "wma": NO_IMAGES, "webm": NO_IMAGES}
 
 

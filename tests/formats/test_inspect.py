@@ -171,7 +171,7 @@ def test_what_has_no_pages_says_so_when_it_is_asked_for_some(name: str) -> None:
 def test_nothing_is_not_a_file() -> None:
     with pytest.raises(Unreadable, match=r"shot\.png is empty \(0 bytes\)\."):
         inspect(b"", "shot.png")
-    with pytest.raises(Unreadable, match="holds no text"):
+    with pytest.raises(Unreadable, match="contains no text"):
         inspect(b"\xef\xbb\xbf", "mark.txt")
 
 

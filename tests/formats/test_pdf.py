@@ -167,7 +167,7 @@ def test_what_reviewers_wrote_is_read_whatever_they_drew_beside_it():
 def test_files_attached_to_a_pdf_are_named(names, said):
     data = made_pdfs.with_attached(*names).read_bytes()
 
-    assert inspect_pdf(data, "book.pdf", LIMITS).notices == (f"The PDF holds {said}, which Loom does not read.",)
+    assert inspect_pdf(data, "book.pdf", LIMITS).notices == (f"The PDF contains {said}, which Loom does not read.",)
 
 
 def test_scanned_pages_are_recognised_by_their_missing_text_layer():
@@ -314,7 +314,7 @@ def test_pictures_are_listed_once_and_come_out_as_they_were_stored():
     ]
     assert opened(render(data, EmbeddedImage(1))).size == (900, 1200)
     assert opened(render(data, EmbeddedImage(2))).size == (640, 480)
-    with pytest.raises(Unsupported, match="holds 2 images, so there is no image 3"):
+    with pytest.raises(Unsupported, match="contains 2 images, so there is no image 3"):
         render(data, EmbeddedImage(3))
 
 

@@ -382,7 +382,7 @@ def test_inline_pictures_of_every_shape_are_lifted(block: dict[str, Any]) -> Non
         ),
         (
             {"type": "image", "source": {"type": "file", "file_id": "file_1"}},
-            "[image: file file_1, held by a provider]",
+            "[image: file file_1, stored by a provider]",
         ),
         ({"type": "document", "source_path": "/gone.pdf", "text_fallback": "its words"}, "its words"),
         ({"type": "document", "source_path": "C:\\tmp\\gone.pdf"}, "[document: gone.pdf: the file is not available]"),

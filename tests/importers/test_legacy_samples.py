@@ -103,7 +103,7 @@ def test_openai_chat_is_read() -> None:
             "[image at https://example.com/cat.png]",
             wav(),
             pdf("report.pdf"),
-            "[document: file file-abc, held by a provider]",
+            "[document: file file-abc, stored by a provider]",
         ),
         assistant(ThinkingBlock("It is small."), TextBlock("A dot, see the web.", (cited,))),
         user("Look closer"),
@@ -115,7 +115,7 @@ def test_openai_chat_is_read() -> None:
     )
     assert found.notices == (
         "message 3: image at https://example.com/cat.png was not fetched",
-        "message 3: document file-abc is held by a provider and was not copied",
+        "message 3: document file-abc is stored by a provider and was not copied",
     )
 
 
@@ -128,7 +128,9 @@ def test_openai_responses_items_of_one_answer_become_one_message() -> None:
     found = upgraded("openai_responses")
     assert found.system == "Be brief."
     assert found.messages == (
-        user("Read both", replace(png(), detail="high"), pdf("report.pdf"), "[image: file file-9, held by a provider]"),
+        user(
+            "Read both", replace(png(), detail="high"), pdf("report.pdf"), "[image: file file-9, stored by a provider]"
+        ),
         assistant(
             ThinkingBlock("Two files.", opaque=owed(reasoning)),
             TextBlock("Reading.", opaque=owed({"phase": "commentary"})),

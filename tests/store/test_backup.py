@@ -125,7 +125,7 @@ async def test_what_is_restored_is_what_was_saved_on_either_database(
         copy = await open_database(str(second / "loom.db"))
         assert await rows_of(copy) == await rows_of(restored)
         await copy.close()
-        with pytest.raises(Conflict, match="holds conversations"):
+        with pytest.raises(Conflict, match="contains conversations"):
             await restore_rows(tmp_path / "backup", restored)
     await restored.close()
 

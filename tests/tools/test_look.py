@@ -182,7 +182,7 @@ async def test_pictures_inside_a_document_are_offered_and_shown(tmp_path: Path) 
     await context.say(report(inner), "report.docx")
     shown, sentence = await see(context, "report.docx")
     assert isinstance(shown, DocumentBlock)
-    assert sentence == TextBlock('(report.docx holds 2 images: look(media="report.docx", image=1) shows the first)')
+    assert sentence == TextBlock('(report.docx contains 2 images: look(media="report.docx", image=1) shows the first)')
     (picture,) = await see(context, "report.docx", image=2)
     assert context.bytes[picture.media.digest] == inner
     assert picture.media.name == "report.docx image 2"
@@ -193,7 +193,7 @@ async def test_pictures_inside_a_document_are_offered_and_shown(tmp_path: Path) 
 async def test_reading_a_document_offers_the_pictures_inside(tmp_path: Path) -> None:
     (tmp_path / "report.docx").write_bytes(report(sample_png()))
     _, sentence = await builtin_tools()["read_file"].run(Context(tmp_path), {"path": "report.docx"})
-    assert sentence == TextBlock('(report.docx holds 2 images: look(media="report.docx", image=1) shows the first)')
+    assert sentence == TextBlock('(report.docx contains 2 images: look(media="report.docx", image=1) shows the first)')
 
 
 async def test_a_long_text_of_the_workspace_is_read_by_lines(tmp_path: Path) -> None:

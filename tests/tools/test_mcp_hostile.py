@@ -53,7 +53,7 @@ async def test_what_is_over_the_budget_of_an_answer_is_described() -> None:
         await servers.wait_ready()
         picture, too_large, after = (await call(servers, "large")).blocks
         assert isinstance(picture, ImageBlock)
-        assert text_of(too_large) == "[image, 36 MB, not shown: an answer may hold 34 MB in all]"
+        assert text_of(too_large) == "[image, 36 MB, not shown: an answer may contain 34 MB in all]"
         assert text_of(after) == "after it"
 
 

@@ -107,7 +107,7 @@ async def test_everything_asks_the_model_after_an_approval(verdict: str) -> None
     ):
         session = await runtime.session(model=MODEL)
         await servers.wait_ready(60)
-        (asked,) = await watch(session, "go", {"wants the model to answer": (verdict, "")})
+        (asked,) = await watch(session, "go", {"asks for a model answer": (verdict, "")})
         assert "Say blue." in asked.action
         result = (await session.path())[2].results[0]
         assert ("Blue." in words(result)) == (verdict == "once")

@@ -132,7 +132,7 @@ async def test_rows_of_a_table_are_paged_and_every_page_says_what_the_columns_ar
         "(row 1: id | name)",
         "(a.csv: rows 25001–25002 of 30000; next: offset=25003)",
     ]
-    with pytest.raises(ToolError, match="30000 rows; row 30001 is behind its end"):
+    with pytest.raises(ToolError, match="30000 rows; row 30001 is past its end"):
         await read_file(Context(tmp_path), "a.csv", offset=30_001)
 
 

@@ -150,7 +150,7 @@ async def test_a_page_of_the_internet_reaches_nothing_of_this_machine(tmp_path: 
         shoot, context = screenshot_tool(gate), Context(tmp_path, allow=True)
         label, *_ = await shoot.run(context, {"url": f"http://public.example:{server.port}/"})
         assert 'title "leaks:"' in text_of(label)
-        assert f"addresses that may not be asked: 127.0.0.1:{canary.port}" in text_of(label)
+        assert f"blocked addresses: 127.0.0.1:{canary.port}" in text_of(label)
         with pytest.raises(Unsupported, match=r"leads to rebound\.example"):
             await shoot.run(context, {"url": f"http://public.example:{server.port}/moved"})
         assert canary.connections == 0

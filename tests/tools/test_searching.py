@@ -108,7 +108,7 @@ async def test_files_of_secrets_are_skipped_and_said_and_a_named_one_needs_appro
     for pattern in ("TOKEN", "TOKEN=abc", "T[O]KEN", "absent"):
         found = await said(SEARCH, Context(tmp_path), pattern=pattern)
         assert "TOKEN=" not in found
-        assert "1 file skipped that may hold secrets" in found, "whatever is in it"
+        assert "1 file skipped that may contain secrets" in found, "whatever is in it"
     context = Context(tmp_path)
     with pytest.raises(ToolError, match="denied it"):
         await said(SEARCH, context, pattern="TOKEN", path=".env")

@@ -124,7 +124,7 @@ class CallContext:
             if not opened.inside and not is_made:
                 why = f"{opened.path} is outside the workspace"
             elif opened.sensitive:
-                why = f"{opened.path.name} may hold secrets"
+                why = f"{opened.path.name} may contain secrets"
             if why or not is_made:
                 await self.approve_file(opened, f"read {path}", why=why)
             data = await asyncio.to_thread(read_whole, opened, self.limits)

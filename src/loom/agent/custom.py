@@ -78,7 +78,7 @@ def _blocks(value: Any, kind: _Kind) -> list[Content]:
     try:
         fields = msgspec.json.decode(msgspec.json.encode(value))
     except (TypeError, UnicodeError):
-        raise ContentError(f"{kind.tag} holds a value that JSON cannot represent") from None
+        raise ContentError(f"{kind.tag} contains a value that JSON cannot represent") from None
     if not isinstance(fields, dict) or any(name in fields for name in _OWN):
         raise ContentError(f"{kind.tag} must have named fields, none of them called {' or '.join(_OWN)}")
     block = UnknownBlock({"type": kind.tag, **cast("dict[str, Any]", fields), "text": text})

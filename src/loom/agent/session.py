@@ -235,7 +235,7 @@ class SessionTurns:
     async def _enqueue(self, key: str, message: Message, options: Options, notices: tuple[str, ...]) -> Queued:
         def events(queued_id: str) -> list[Event]:
             announced = MessageQueued(message=message, id=queued_id, steers=options.steers)
-            return [announced, *(NoticeRaised(text=notice, code="door") for notice in notices)]
+            return [announced, *(NoticeRaised(text=notice, code="attachment") for notice in notices)]
 
         queued = await self._record.enqueue(key, message, options, events)
         return msgspec.structs.replace(queued, notices=notices)

@@ -239,7 +239,7 @@ class _AnswerReader:
             name = f"made-{block.media.digest[7:15]}.{block.media.media_type.partition('/')[2]}"
             media = msgspec.structs.replace(block.media, name=name, source=image_lineage(self._prompt))
             return ImageAdded(index=event.index, image=msgspec.structs.replace(block, media=media))
-        return NoticeRaised(text=f"The model sent {event.media_type}, which an answer cannot hold.", code="media")
+        return NoticeRaised(text=f"The model sent {event.media_type}, which an answer cannot contain.", code="media")
 
     async def _stop_flood(self) -> None:
         stopped = Stopped(reason="max_tokens", detail="the answer is longer than Loom keeps")

@@ -31,7 +31,7 @@ _HOW_TO_WORK: Final = (
 )
 _TOOLS: Final = {
     "search_files": "to find text or names in files, instead of `grep` or `find` in a command",
-    "list_files": "to see what a folder holds",
+    "list_files": "to see what a folder contains",
     "read_file": "to read a file of any kind (text, images, PDFs, office files, audio) before you change it",
     "edit_file": "to change a passage of a file",
     "multi_edit": "for several changes of one file",

@@ -152,7 +152,7 @@ def read_tracked(workspace: Path, name: str, *, is_own: bool = False) -> Tracked
     try:
         with open_file(workspace, name) as opened:
             if opened.sensitive or not (opened.inside or (is_own and str(opened.path) == name)):
-                what = "may hold secrets" if opened.inside else "is outside the workspace"
+                what = "may contain secrets" if opened.inside else "is outside the workspace"
                 return TrackedText(
                     why="is not shown", notice=f"{shown} {what} and is not tracked; attach it to send it"
                 )

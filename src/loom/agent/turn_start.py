@@ -123,7 +123,7 @@ async def _start(
     def complete(nodes: tuple[str, ...]) -> Completion:
         question = nodes[-1] if nodes else change.move_to
         turn.checkpoint = msgspec.structs.replace(turn.checkpoint, question=question)
-        events: list[Event] = [NoticeRaised(text=notice, code="door") for notice in turn.notices]
+        events: list[Event] = [NoticeRaised(text=notice, code="attachment") for notice in turn.notices]
         events += [MessageStored(node=node, message=new.message) for node, new in zip(nodes, extra, strict=False)]
         if message is not None:
             events.append(MessageStored(node=question, message=message))

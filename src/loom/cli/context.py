@@ -357,8 +357,8 @@ async def _before(runtime: Runtime, asked: AskOptions, tools: Sequence[str] | No
 def prompt_command(agent: str, tools: tuple[str, ...]) -> int:
     """Print the system prompt of a new session in this folder.
 
-    It holds the default prompt or that of the agent, what `prompt.append` adds, and AGENTS.md. To replace the default
-    prompt set `prompt.system`; to leave it out set `prompt.default = false`.
+    It contains the default prompt or that of the agent, what `prompt.append` adds, and AGENTS.md. To replace the
+    default prompt set `prompt.system`; to leave it out set `prompt.default = false`.
     """
     return asyncio.run(_print_prompt(agent, tools))
 

@@ -55,7 +55,9 @@ class ModelRow(msgspec.Struct, frozen=True):
     shell_complete=complete_models,
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines, with limits and the origin of each flag.")
-@click.option("--key-env", default="", metavar="NAME", help="With add: the variable that holds the server's API key.")
+@click.option(
+    "--key-env", default="", metavar="NAME", help="With add: the variable that contains the server's API key."
+)
 def models_command(references: tuple[str, ...], as_json: bool, key_env: str) -> int:
     """List models: configured ones, Loom's choices and the built-in one, or those you name.
 

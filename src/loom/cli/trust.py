@@ -77,7 +77,7 @@ def refuse(folder: Path) -> None:
 def revoke(folder: Path) -> None:
     """Forget the decision about FOLDER (default: here)."""
     if not load_config().trust_records(folder).revoke(folder):
-        raise NotFound(f"There is no decision about {folder.absolute()}.", hint="List them: loom trust")
+        raise NotFound(f"No decision stored for {folder.absolute()}.", hint="List them: loom trust")
     click.echo(safe_text(f"✔ the decision about {folder.absolute()} is forgotten"))
 
 

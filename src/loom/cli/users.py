@@ -65,7 +65,7 @@ def list_() -> None:
 @click.argument("name")
 @click.argument("role", type=_ROLES)
 def set_role(name: str, role: AccountRole) -> None:
-    """Change the role of a user. It holds from the next request on."""
+    """Change the role of a user. It applies from the next request on."""
 
     async def run(runtime: Runtime) -> Account:
         return await runtime.accounts.set_role(name, role)
@@ -77,7 +77,7 @@ def set_role(name: str, role: AccountRole) -> None:
 @click.argument("name")
 @click.argument("usd")
 def set_budget(name: str, usd: str) -> None:
-    """Limit what the sessions of a user may cost in a day: US dollars, or `none`. It holds from the next answer on."""
+    """Limit what the sessions of a user may cost in a day: US dollars, or `none`. Applies from the next answer on."""
     try:
         limit = None if usd == "none" else float(usd)
     except ValueError:

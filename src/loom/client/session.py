@@ -77,7 +77,7 @@ class RemoteSession:
         message = Message("user", found.blocks)
         body = {"blocks": found.blocks, "parent": wanted.parent or None, **_option_fields(wanted)}
         for notice in found.notices:
-            yield NoticeRaised(text=notice, code="door")
+            yield NoticeRaised(text=notice, code="attachment")
         async with aclosing(self._post_and_stream("messages", body, wanted.n, message)) as events:
             async for event in events:
                 yield event

@@ -238,7 +238,7 @@ class Layout:
         more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
         look = self.target.request.look_tool
         how = f"; {look}(media=…) shows one" if self.target.has_look else ""
-        return f"; they held {named}{more}{how}"
+        return f"; they contained {named}{more}{how}"
 
     def partially_dropped_turn(self, mark: Watermark) -> int:
         """Return the position at which the turn starts whose first steps are dropped; the border itself if only whole

@@ -100,7 +100,7 @@ SYSTEM_LABEL: Final = "system"
 
 
 class TextBlock(msgspec.Struct, frozen=True, tag="text", omit_defaults=True, gc=False):
-    """`is_system` marks words of a system message that stands inside a conversation: its text begins with a label that
+    """`is_system` marks words of a system message inside a conversation: its text begins with a label that
     says so, for models and readers that know no such message."""
 
     text: str
@@ -367,10 +367,10 @@ def _is_plain(value: Any, what: str, depth: int) -> bool:
             check_text(value)
     elif kind is int:
         if not _MIN_INT <= value <= _MAX_INT:
-            raise ContentError(f"{what} hold an integer beyond 64 bits: send it as a string")
+            raise ContentError(f"{what} contain an integer beyond 64 bits: send it as a string")
     elif kind is float:
         if not math.isfinite(value):
-            raise ContentError(f"{what} hold {value}, which JSON cannot represent")
+            raise ContentError(f"{what} contain {value}, which JSON cannot represent")
     elif value is not None and kind is not bool:
         return _is_plain_other(value, what, depth)
     return True
@@ -395,7 +395,7 @@ def _is_plain_other(value: Any, what: str, depth: int) -> bool:
             _is_plain(_plain(value), what, depth)
             return False
         case _:
-            raise ContentError(f"{what} hold a {type(value).__name__}, which JSON cannot represent")
+            raise ContentError(f"{what} contain a {type(value).__name__}, which JSON cannot represent")
     return is_plain
 
 
@@ -455,4 +455,4 @@ def _check_recording(block: AudioBlock | VideoBlock, prefix: str) -> None:
 def _wrong_kind(block: MediaBlock, media: Media) -> ContentError:
     """Return the error that a block cannot hold a media type: `an ImageBlock cannot hold audio/wav`."""
     name = type(block).__name__
-    return ContentError(f"{'an' if name[0] in 'AEIOU' else 'a'} {name} cannot hold {media.media_type}")
+    return ContentError(f"{'an' if name[0] in 'AEIOU' else 'a'} {name} cannot contain {media.media_type}")

@@ -35,7 +35,7 @@ def check_text(*texts: str) -> None:
             text.encode()
         except UnicodeEncodeError as error:
             raise ContentError(
-                f"text holds a lone surrogate at position {error.start}: pass it through clean_text"
+                f"text contains a lone surrogate at position {error.start}: pass it through clean_text"
             ) from None
 
 

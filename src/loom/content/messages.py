@@ -60,7 +60,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         pairs: list[str] = []
         for block in blocks:
             if type(block) not in allowed:
-                raise ContentError(f"a {self.role} message cannot hold a {type(block).__name__}")
+                raise ContentError(f"a {self.role} message cannot contain a {type(block).__name__}")
             if isinstance(block, ToolCall):
                 pairs.append(block.id)
             elif isinstance(block, ToolResult):

@@ -111,7 +111,7 @@ def read_token(file: Path) -> str:
             )
         token = opened.read(1_000).decode("ascii", "replace").strip()
     if not 20 <= len(token) <= 500 or not token.isprintable():
-        raise ConfigError(f"{file} holds no token.", hint="Delete it; the daemon makes a new one.")
+        raise ConfigError(f"{file} contains no token.", hint="Delete it; the daemon makes a new one.")
     return token
 
 

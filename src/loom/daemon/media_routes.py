@@ -104,7 +104,7 @@ def from_base64(text: str) -> bytes:
     if text.startswith("data:"):
         head, _, text = text.partition(",")
         if not head.endswith(";base64"):
-            raise ContentError("A data: URL is taken where it holds base64.")
+            raise ContentError("A data: URL is accepted if it contains base64.")
     try:
         return pybase64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

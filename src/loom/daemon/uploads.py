@@ -166,7 +166,7 @@ async def one_file(request: Request, folder: Path, max_bytes: int) -> AsyncGener
     async with form(request, folder, max_file_bytes=max_bytes, max_bytes=max_bytes + FORM_OVERHEAD_BYTES) as parts:
         files = [part for part in parts if part.spool is not None]
         if len(files) != 1 or files[0].spool is None:
-            raise UnreadableRequest("The form holds no file, or more than one.", hint="Send one part named `file`.")
+            raise UnreadableRequest("The form contains no file, or more than one.", hint="Send one part named `file`.")
         yield files[0].spool, files[0].filename
 
 

@@ -195,7 +195,7 @@ def signing_key(secret: str) -> bytes:
         try:
             key = base64.b64decode(secret.removeprefix(KEY_PREFIX), validate=True)
         except binascii.Error:
-            raise ConfigError("the secret is no base64 behind whsec_") from None
+            raise ConfigError("the part of the secret after whsec_ is not valid base64") from None
     if len(key) < 16:
         raise ConfigError("the secret is too short", hint="Use 24 random bytes: openssl rand -base64 24")
     return key

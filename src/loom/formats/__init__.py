@@ -59,7 +59,7 @@ _ADVICE: Final = {
     "dBASE": "Export it as CSV and attach that.",
     "AutoCAD": "Save it as PDF and attach that.",
     "PKCS #7": "Take the content out (openssl smime -verify -noverify -inform DER -in FILE) and attach that.",
-    "PKCS #12": "It holds private keys: do not attach it. Attach the certificate as PEM if that is meant.",
+    "PKCS #12": "It contains private keys: do not attach it. Attach the certificate as PEM if that is meant.",
     "certificate": "Convert it to text (openssl x509 -inform DER -text -in FILE) and attach that.",
     "DjVu": "Convert it to PDF and attach that.",
     "image": "Save it as PNG or JPEG and attach that.",

@@ -50,7 +50,7 @@ class TextFormat(BuiltinFormat):
             return _long(media_type).inspect(data, _PLAIN if media_type == SVG else media_type, name, limits)
         text, encoding, notices = decode_text(data, name)
         if not text:
-            raise Unreadable(f"{name or 'The file'} holds no text (only a byte order mark).", name=name)
+            raise Unreadable(f"{name or 'The file'} contains no text (only a byte order mark).", name=name)
         media = new_media(data, media_type, name)
         return Inspection(media=media, category="text", text=text, encoding=encoding, notices=notices)
 

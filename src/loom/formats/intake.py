@@ -115,7 +115,7 @@ def _playable(data: bytes, name: str, limits: IntakeLimits) -> tuple[bytes, tupl
     if not is_available() or not has_only_sound(data, name, limits):
         return data, ()
     sound = take_sound(data, clean_name(name), limits)
-    what = "holds sound and no images" if kind.startswith("video/") else f"is {label_of(kind)}"
+    what = "contains sound and no images" if kind.startswith("video/") else f"is {label_of(kind)}"
     return sound, (f"{clean_name(name) or 'The sound'} {what}: it is kept as MP3",)
 
 
@@ -228,6 +228,6 @@ def _file_text(inspection: Inspection) -> str:
     text = inspection.text or ""
     if not text.strip():
         raise Unreadable(
-            f"{inspection.media.name or 'the text'} holds nothing but white space", name=inspection.media.name
+            f"{inspection.media.name or 'the text'} contains nothing but white space", name=inspection.media.name
         )
     return f"[file: {inspection.media.name}]\n{text}" if inspection.media.name else text

@@ -79,8 +79,8 @@ def read_legacy_media(kind: str, block: dict[str, Any], reading: LegacyReader) -
         reading.note(f"{_media_name(about)} is not available; replaced by text")
         return [TextBlock(_caption_text(about) or f"[{_media_name(about)}: the file is not available]")]
     if file_id := first_ident(facts, *_FILE_IDS):
-        reading.note(f"{kind} {file_id} is held by a provider and was not copied")
-        return _replacement(about, f"[{kind}: file {file_id}, held by a provider]")
+        reading.note(f"{kind} {file_id} is stored by a provider and was not copied")
+        return _replacement(about, f"[{kind}: file {file_id}, stored by a provider]")
     return _store_bytes(b"", about, reading) if any(facts.get(key) == "" for key in _INLINE) else []
 
 

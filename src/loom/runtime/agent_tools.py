@@ -107,7 +107,7 @@ def ask_agent_tool(runtime: Runtime) -> Tool:
         session: continue an earlier session of an agent with one task, by the id that it returned
         """
         if not 1 <= len(tasks) <= MAX_TASKS:
-            raise ToolError(f"{len(tasks)} tasks; 1 to {MAX_TASKS} can be handed over at once")
+            raise ToolError(f"{len(tasks)} tasks; 1 to {MAX_TASKS} can be given to agents at once")
         if session and len(tasks) > 1:
             raise ToolError("one session takes one task at a time")
         _session_of(context)

@@ -126,7 +126,7 @@ class StoredRecord:
         for found in reversed(await self._stores.forest.path(end)):
             if found.message is not None and found.message.role == "user" and found.source == "user":
                 return found.id
-        raise NotFound("There is no question above that message.", hint="Send a message first.")
+        raise NotFound("No user message precedes that message.", hint="Send a message first.")
 
     async def model(self) -> str:
         return (await self._stores.sessions.get(self.id)).model

@@ -143,7 +143,7 @@ class TranscriptReader:
             if problems:
                 raise problems[0]
             raise Unreadable(
-                f"{name} holds no conversations.", name=name, hint="Give the zip that a product's data export wrote."
+                f"{name} contains no conversations.", name=name, hint="Give the zip that a product's data export wrote."
             )
         first = found[0]
         return [msgspec.structs.replace(first, notices=(*files.notices, *first.notices)), *found[1:]]

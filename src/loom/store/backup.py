@@ -107,7 +107,7 @@ def restore_file(folder: Path, target: Path, *, replace: bool = False) -> Path |
     read_manifest(folder)
     _inspect(folder / DATABASE)
     if target.exists() and not replace and not _is_empty(target):
-        raise Conflict(f"{target.name} holds conversations.", hint="Use --replace to move it aside.")
+        raise Conflict(f"{target.name} contains conversations.", hint="Use --replace to move it aside.")
     make_folders(target.parent)
     fresh = target.with_name(f"{target.name}.restored")
     _remove_database(fresh)
@@ -126,7 +126,7 @@ async def restore_rows(folder: Path, database: Database) -> None:
 
     def work(tx: Transaction) -> None:
         if tx.execute("SELECT 1 FROM session LIMIT 1"):
-            raise Conflict(f"{database.label} holds conversations.", hint="Restore into an empty database.")
+            raise Conflict(f"{database.label} contains conversations.", hint="Restore into an empty database.")
         source = SqliteTransaction(connect((folder / DATABASE).absolute(), timeout=15, is_frozen=True))
         with contextlib.closing(source):
             tables = stored_tables(source.connection)

@@ -161,7 +161,7 @@ def check_command(command: str) -> None:
     if not command.strip():
         raise ToolError("command is empty")
     if "\0" in command or clean_text(command) != command:
-        raise ToolError("command holds characters that cannot be passed on (NUL, or half of a pair)")
+        raise ToolError("command contains characters that cannot be passed on (NUL, or half of a pair)")
 
 
 async def _collect_output(running: RunningProgram, output: Output, seconds: float, context: ToolContext) -> bool:

@@ -98,7 +98,7 @@ async def _body(stream: AsyncIterator[bytes], headers: dict[str, str], place: De
         raise _too_large(place, max_bytes, int(announced))
     encoding = headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-        raise Unsupported(f"{place.origin} sends its data as {encoding[:40]!r}, which was not asked for")
+        raise Unsupported(f"{place.origin} sends its data as {encoding[:40]!r}, which Loom did not request")
     inflation = Inflation() if encoding not in ("", "identity") else None
     data = bytearray()
     received = 0

@@ -148,7 +148,7 @@ def destination_of(url: str) -> Destination:
     """Parse a URL strictly: http or https, a host, nothing that two programs could read differently."""
     shown = url[:200]
     if _ILLEGAL.search(url):
-        raise Unsupported(f"{shown!r} holds characters that do not belong into a URL", hint="Percent-encode them.")
+        raise Unsupported(f"{shown!r} contains characters that a URL cannot contain", hint="Percent-encode them.")
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -222,7 +222,7 @@ def is_this_machine(host: str) -> bool:
 
 def _not_public(host: str, address: Address) -> Unsupported:
     return Unsupported(
-        f"{host} is not on the public internet (it has the address {address}), and may not be asked",
+        f"{host} is not on the public internet (it has the address {address}); requests to it are blocked",
         hint="Only public addresses are fetched.",
     )
 

@@ -105,7 +105,7 @@ async def write_file(context: FileContext, path: str, content: str) -> ToolResul
     _check_known(context, found, path)
     text = _keep_line_ends(found, content)
     if text == found.text:
-        return text_result(f"{path} holds exactly this already: nothing was changed")
+        return text_result(f"{path} already has exactly this content: nothing was changed")
     return await _replace(context, path, found, NewText(text), "was replaced")
 
 

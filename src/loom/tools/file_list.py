@@ -45,7 +45,7 @@ async def list_files(context: ToolContext, path: str = ".", pattern: str = "", d
         if not folder.inside:
             await context.approve(f"list {path}", why=f"{folder.path} is outside the workspace")
         elif folder.sensitive:
-            await context.approve(f"list {path}", why="it may hold secrets")
+            await context.approve(f"list {path}", why="it may contain secrets")
         return await asyncio.to_thread(_list_folder, folder, path, pattern, depth or MAX_DEPTH, context.may_read)
 
 

@@ -157,7 +157,7 @@ async def search_files(  # noqa: PLR0917  a tool's parameters are passed by name
         return _search_summary(search, path)
     with open_folder(context.workspace, path) as folder:
         if not folder.inside or folder.sensitive:
-            why = "it may hold secrets" if folder.inside else f"{folder.path} is outside the workspace"
+            why = "it may contain secrets" if folder.inside else f"{folder.path} is outside the workspace"
             await context.approve(f"search {path}", why=why)
         await asyncio.to_thread(_search_folder, search, folder, path, glob, context)
     return _search_summary(search, path)
@@ -393,7 +393,9 @@ def _search_summary(search: FileSearch, asked: str) -> str:
             f"skipped, larger than {size_label(_MAX_FILE_BYTES)} or not readable: {count_text(search.large, 'file')}"
         )
     if search.secret:
-        said.append(f"{count_text(search.secret, 'file')} skipped that may hold secrets: name one as path to search it")
+        said.append(
+            f"{count_text(search.secret, 'file')} skipped that may contain secrets: name one as path to search it"
+        )
     if search.kept_back:
         said.append(
             f"{count_text(search.kept_back, 'file')} left out by the user's rules: name one as path to search it"

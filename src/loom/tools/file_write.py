@@ -204,7 +204,7 @@ def needs_approval(workspace: Path, asked: str) -> str:
     wanted = _resolve_path(workspace, asked)
     real = Path(os.path.realpath(wanted))
     if is_sensitive(wanted) or is_sensitive(real) or _is_linked_secret(real, workspace):
-        return f"{wanted.name} may hold secrets"
+        return f"{wanted.name} may contain secrets"
     if ".git" in (*wanted.parts, *real.parts):
         return "git runs what is in it"
     if starts_programs(wanted) or starts_programs(real):

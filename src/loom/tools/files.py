@@ -86,7 +86,7 @@ async def ask_to_read(context: FileContext, opened: OpenFile, asked: str) -> Non
     if not opened.inside:
         why = f"{opened.path} is outside the workspace"
     elif opened.sensitive:
-        why = f"{opened.path.name} may hold secrets"
+        why = f"{opened.path.name} may contain secrets"
     elif opened.size_bytes > LARGE_BYTES:
         why = f"it is large ({size_label(opened.size_bytes)})"
     if isinstance(context, FileJudge):
@@ -114,7 +114,7 @@ async def picture_sentence(data: bytes, media: Media, limits: IntakeLimits) -> l
     if not pictures:
         return []
     count = count_text(len(pictures), "image")
-    return [TextBlock(f'({media.name} holds {count}: look(media="{media.name}", image=1) shows the first)')]
+    return [TextBlock(f'({media.name} contains {count}: look(media="{media.name}", image=1) shows the first)')]
 
 
 def page_stretch(block: ContentBlock, asked: str) -> list[ContentBlock]:
@@ -124,7 +124,7 @@ def page_stretch(block: ContentBlock, asked: str) -> list[ContentBlock]:
     count = block.media.pages
     first, last = page_range(asked) if asked else (1, PAGES_PER_READ)
     if first > count:
-        raise ToolError(f'{block.media.name} has {count} pages; pages="{asked}" is behind its end')
+        raise ToolError(f'{block.media.name} has {count} pages; pages="{asked}" is past its end')
     last = min(last, count, first + MANY_PAGES - 1) if asked else min(last, count)
     if count <= PAGES_PER_READ and not asked:
         return [block]
@@ -161,7 +161,7 @@ def numbered_lines(
         lines = list(islice(lines_of(text), offset - 1, offset - 1 + most))
         total, noun = line_count(text), "lines"
     if offset > max(total, 1):
-        raise ToolError(f"{name} has {total} {noun}; {noun[:-1]} {offset} is behind its end")
+        raise ToolError(f"{name} has {total} {noun}; {noun[:-1]} {offset} is past its end")
     chosen, end = _fitting(lines, offset, limits.max_text_bytes)
     if offset > 1 or end < total:
         which = f"{noun} {offset}–{end}" if end > offset else f"{noun[:-1]} {offset}"

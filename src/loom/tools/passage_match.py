@@ -70,7 +70,7 @@ def passages(text: str, old: str, new: str, *, every: bool, newline: str, name: 
         numbers = [text.count("\n", 0, passage.start) + 1 for passage in found]
         listed = ", ".join(map(str, numbers[:_MAX_LISTED])) + (" …" if len(numbers) > _MAX_LISTED else "")
         raise ToolError(
-            f"old stands in {name} {len(found)} times, at the lines {listed}",
+            f"old is in {name} {len(found)} times, at the lines {listed}",
             hint="Give more of the lines around it, or set all to true.",
         )
     return found

@@ -144,7 +144,7 @@ async def _file(context: ToolContext, path: str, egress: Egress) -> ScreenshotTa
     """Return a page of the workspace. It can load its siblings, but neither the rest of the disk nor the network."""
     root, page, is_hidden = await asyncio.to_thread(_page, context.workspace, path)
     if is_hidden:
-        await context.approve(f"open {path}", why=f"{page.name} may hold secrets")
+        await context.approve(f"open {path}", why=f"{page.name} may contain secrets")
     relative = page.relative_to(root).as_posix()
 
     def served(asked: str) -> tuple[bytes, str] | None:
@@ -239,7 +239,7 @@ def _check(shot: ScreenshotResult, proxy: GuardProxy, target: ScreenshotTarget) 
             hint="Start the server first (start_process), or check the port.",
         )
     if main and main in proxy.refused:
-        raise Unsupported(f"{target.shown} leads to {main}, which may not be asked")
+        raise Unsupported(f"{target.shown} leads to {main}, which is blocked")
     if shot.problem:
         raise ToolError(f"{target.shown} cannot be drawn: {shot.problem}")
 
@@ -263,6 +263,6 @@ def _label(shot: ScreenshotResult, target: ScreenshotTarget, proxy: GuardProxy, 
         said.append(f"(not loaded, nothing answers: {', '.join(sorted(proxy.unreachable)[:5])})")
     if proxy.refused:
         hosts = ", ".join(sorted(proxy.refused)[:5])
-        why = "a page from a file has no network" if target.files is not None else "addresses that may not be asked"
+        why = "a page from a file has no network" if target.files is not None else "blocked addresses"
         said.append(f"(not loaded, {why}: {hosts})")
     return "\n".join(said)

@@ -39,7 +39,7 @@ async def page_pictures(context: ToolContext, source: LoadedMedia, pages: str) -
     count = printed.media.pages or 1
     first, last = page_range(pages) if pages else (1, count)
     if first > count:
-        raise ToolError(f'{source.media.name} has {count} pages; pages="{pages}" is behind its end')
+        raise ToolError(f'{source.media.name} has {count} pages; pages="{pages}" is past its end')
     last = min(last, count, first + PAGES_PER_CALL - 1)
     blocks: list[ContentBlock] = []
     for number in range(first, last + 1):

@@ -52,7 +52,7 @@ async def restore(workspace: Path, changes: Iterable[FileChange], load: LoadByte
 
 async def _restore_one(workspace: Path, change: FileChange, load: LoadBytes) -> str:
     if change.before is not None and change.kept is None:
-        raise ToolError("what it held before was not kept")
+        raise ToolError("its previous content was not kept")
     found = await asyncio.to_thread(original_bytes, workspace, change.path)
     if found is None or found.digest != change.after:
         raise ToolError("it was changed or removed by something else since")
@@ -62,6 +62,6 @@ async def _restore_one(workspace: Path, change: FileChange, load: LoadBytes) -> 
     try:
         data = await load(change.before) if change.before != digest_of(b"") else b""
     except NotFound:
-        raise ToolError("what it held before is no longer kept") from None
+        raise ToolError("its previous content is no longer kept") from None
     await asyncio.to_thread(write_bytes, workspace, found, data)
     return f"{change.path} is as it was before"

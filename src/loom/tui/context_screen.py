@@ -138,7 +138,7 @@ class ContextScreen(Screen[None]):
             return
         row = self._receipts[0].rows[at]
         if row.kind not in _CHOOSABLE:
-            self.notify(f"{row.kind.replace('_', ' ')} goes along with what it belongs to.", severity="warning")
+            self.notify(f"{row.kind.replace('_', ' ')} has no rendition of its own.", severity="warning")
             return
         chosen: Override | None = rendition or None  # type: ignore[assignment]
         try:

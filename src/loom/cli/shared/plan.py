@@ -73,7 +73,7 @@ async def _from_file(file: Path) -> AsyncGenerator[CompileSource]:
     with draft_media(config.media_limits()) as media:
         found, *others = await read_transcripts(file, media, limits=config.media_limits())
         said = (f"{file.name} has no messages: {_NOTHING} is used instead",) if not found.messages else ()
-        more = (f"{file.name} holds {len(others) + 1} conversations; this is the first",) if others else ()
+        more = (f"{file.name} contains {len(others) + 1} conversations; this is the first",) if others else ()
         path = _as_path(found.messages or (user(_NOTHING),), found.forms)
         snapshot = Snapshot(system=found.system, path=path, model=found.model)
         settler = Settler(media.renditions)
@@ -195,7 +195,7 @@ def _row(rows: Sequence[ReceiptRow], name: str) -> ReceiptRow:
         raise ConfigError(f"{name!r} matches {keys}.", hint="Use the number.")
     if found[0].kind not in _CHOOSABLE:
         raise ConfigError(
-            f"{name} is {found[0].kind.replace('_', ' ')}, which goes along with what it belongs to.",
+            f"{name} is {found[0].kind.replace('_', ' ')}, which has no rendition of its own.",
             hint="Choose a text, an image, a document or audio.",
         )
     return found[0]

@@ -127,7 +127,7 @@ class Exchange:
             raise GatewayFault(make_fault(400, error.message)) from None
         own = await restore_conversation(found, self._find_thinking)
         if not own.messages and not before:
-            raise GatewayFault(make_fault(400, "The conversation holds no message."))
+            raise GatewayFault(make_fault(400, "The conversation contains no message."))
         return PlacedConversation(
             snapshot=Snapshot(calibrations=await self._runtime.models.calibrations.load()),
             system=found.system,

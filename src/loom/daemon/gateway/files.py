@@ -39,7 +39,7 @@ async def upload_file(call: Call[None, None], protocol: GatewayProtocol, client:
     async with form(call.request, daemon.runtime.config.data_folder(), **bounds) as parts:
         found = next((part for part in parts if part.name == "file" and part.spool is not None), None)
         if found is None or found.spool is None:
-            raise GatewayFault(make_fault(400, "The form holds no part named `file`."))
+            raise GatewayFault(make_fault(400, "The form contains no part named `file`."))
         purpose = next((part.text for part in parts if part.name == "purpose"), "")
         try:
             taken = await daemon.intake.accept(found.spool, found.filename)

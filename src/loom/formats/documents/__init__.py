@@ -28,7 +28,7 @@ from loom.formats.pdf.messages import clamp_pages
 from loom.formats.sniff.kinds import KINDS, FileKind, label_of
 from loom.formats.worker import WorkerKind, current_pool
 
-NO_TEXT: Final = b"[this document holds no text]"
+NO_TEXT: Final = b"[this document contains no text]"
 
 
 DOCUMENT_WORKER: Final = WorkerKind("loom.formats.documents.job", memory_share=2)

@@ -69,12 +69,12 @@ def _zip_names(entries: list[zipfile.ZipInfo]) -> list[str]:
 
 def _zip_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     if entry.flag_bits & _ENCRYPTED_FLAG:
-        raise Encrypted(f"holds {entry.filename} under a password", hint="Unpack it and attach the file.")
+        raise Encrypted(f"contains {entry.filename} under a password", hint="Unpack it and attach the file.")
     try:
         with archive.open(entry) as opened:
             return _bounded(opened, entry.filename)
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, EOFError, OSError) as error:
-        raise Unreadable(f"holds {entry.filename}, which is damaged ({error})") from None
+        raise Unreadable(f"contains {entry.filename}, which is damaged ({error})") from None
 
 
 def read_tar(data: bytes, _context: ReadContext) -> ReadDocument:
@@ -117,7 +117,7 @@ def _tar(source: IO[bytes], label: str) -> ReadDocument:
 def _tar_member(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
     opened = archive.extractfile(entry)
     if opened is None:
-        raise Unreadable(f"holds {entry.name}, which is not a file")
+        raise Unreadable(f"contains {entry.name}, which is not a file")
     with opened:
         return _bounded(opened, entry.name)
 
@@ -125,7 +125,7 @@ def _tar_member(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
 def _bounded(source: IO[bytes], name: str) -> bytes:
     found = source.read(_MAX_MEMBER_BYTES + 1)
     if len(found) > _MAX_MEMBER_BYTES:
-        raise TooLarge(f"holds {name}, which is over {size_label(_MAX_MEMBER_BYTES)}: too large to be taken out")
+        raise TooLarge(f"contains {name}, which is over {size_label(_MAX_MEMBER_BYTES)}: too large to be taken out")
     return found
 
 

@@ -97,10 +97,10 @@ def _member(document: ReadDocument, path: str) -> tuple[bytes, bytes]:
     if load is None:
         near = get_close_matches(path, list(document.members)[:10_000], 1)
         hint = f'The nearest name is "{near[0]}".' if near else "Its text lists what is inside."
-        raise Unreadable(f"holds no file {path[:200]!r}", hint=hint)
+        raise Unreadable(f"contains no file {path[:200]!r}", hint=hint)
     data = load()
     if len(data) > _MAX_MEMBER_BYTES:
-        raise TooLarge(f"holds {path[:200]}, which is {size_label(len(data))}: too large to be taken out")
+        raise TooLarge(f"contains {path[:200]}, which is {size_label(len(data))}: too large to be taken out")
     return msgspec.msgpack.encode(path.rpartition("/")[2]), data
 
 

@@ -227,7 +227,7 @@ def _text(opened: OfficeDocument, recipe: Text) -> Rendered:
         first, last, notice = clamp_pages(recipe.pages, opened.pages, default=opened.pages)
         window = Window(first=first, last=last, is_selected=bool(recipe.pages))
         notices = (notice,) if notice else ()
-    text = _printable(opened.text(window)) or b"[this document holds no text]"
+    text = _printable(opened.text(window)) or b"[this document contains no text]"
     return Rendered(data=text, media_type="text/plain", pages=opened.pages, notices=notices)
 
 

@@ -82,14 +82,14 @@ class Archive:
         self._name = name
         self.restart_clock(limits.deadline_seconds)
         if data.count(_DIRECTORY_ENTRY) > MAX_SIGNATURES:
-            raise self._too_large("holds too many files")
+            raise self._too_large("contains too many files")
         with damage_reported(name), zipfile.ZipFile(io.BytesIO(data)) as directory:
             members = directory.infolist()
         self._data = memoryview(data)
         self._check(members, len(data), limits)
         self._members = {_plain(member.filename): member for member in members}
         if len(self._members) != len(members):
-            raise self._unreadable("holds two files of the same name")
+            raise self._unreadable("contains two files of the same name")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -148,7 +148,7 @@ class Archive:
 
     def _check(self, members: list[zipfile.ZipInfo], packed_bytes: int, limits: IntakeLimits) -> None:
         if len(members) > MAX_MEMBERS:
-            raise self._too_large(f"holds {len(members):,} files")
+            raise self._too_large(f"contains {len(members):,} files")
         expanded = sum(member.file_size for member in members)
         if expanded > limits.max_expanded_bytes:
             raise self._too_large(
@@ -161,7 +161,7 @@ class Archive:
                 raise encrypted_error(self._name)
             is_text = member.filename.lower().endswith(_TEXT_SUFFIXES)
             if is_text and member.file_size > max(_RATIO_FLOOR_BYTES, member.compress_size * _MAX_TEXT_RATIO):
-                raise self._too_large("holds a part that expands beyond measure")
+                raise self._too_large("contains a part that expands too far")
             if member.compress_type not in _READABLE_METHODS:
                 raise self._unreadable("is compressed in a way that office programs do not use")
         self._check_overlap(members)
@@ -170,7 +170,7 @@ class Archive:
         end = 0
         for member in sorted(members, key=lambda entry: entry.header_offset):
             if member.header_offset < end:
-                raise self._unreadable("holds files that overlap, as no office program writes them")
+                raise self._unreadable("contains files that overlap, as no office program writes them")
             end = member.header_offset + _LOCAL_HEADER.size + member.compress_size
 
     @property

@@ -81,7 +81,7 @@ class XmlReader:
 
     def read(self, archive: Archive, member: str, *, name: str) -> None:
         if archive.size_bytes(member) > MAX_XML_BYTES:
-            raise TooLarge(f"{name or 'The document'} holds more text than can be read at once.", name=name)
+            raise TooLarge(f"{name or 'The document'} contains more text than can be read at once.", name=name)
         data = archive.read(member)
         with damage_reported(name):
             prefix = None if self._is_mixed else scan_prefix(data)
@@ -154,7 +154,7 @@ class XmlReader:
             archive.check_time()
             fed += len(block)
             if fed - max(0, parser.CurrentByteIndex) > MAX_TOKEN_BYTES:
-                raise TooLarge(f"{name or 'The document'} holds a single tag of many megabytes.", name=name)
+                raise TooLarge(f"{name or 'The document'} contains a single tag of many megabytes.", name=name)
         parser.Parse(b"", is_last)
 
     def _prepare(self, starts: Mapping[str, OnStart], ends: Mapping[str, OnEnd], name: str, *, resolve: bool) -> None:
@@ -285,7 +285,7 @@ def read_tree(
         nonlocal left
         left -= 1
         if left < 0:
-            raise TooLarge(f"{name or 'The document'} holds too many elements in one part.", name=name)
+            raise TooLarge(f"{name or 'The document'} contains too many elements in one part.", name=name)
         node = XmlNode(tag, attributes)
         path[-1].children.append(node)
         return node

@@ -83,4 +83,4 @@ def _attachment_notice(facts: PdfFacts) -> str:
     if len(names) < facts.attached_files:
         names.append("…")
     files = "1 attached file" if facts.attached_files == 1 else f"{facts.attached_files} attached files"
-    return f"The PDF holds {files} ({', '.join(names)}), which Loom does not read."
+    return f"The PDF contains {files} ({', '.join(names)}), which Loom does not read."

@@ -96,7 +96,7 @@ def take_picture(numbered_pages: Iterator[tuple[int, Any]], number: int, max_pix
             if facts.number == number:
                 return _take(image, facts, max_pixels)
     has = "1 image" if len(seen) == 1 else f"{len(seen)} images"
-    raise Unsupported(f"holds {has}, so there is no image {number}")
+    raise Unsupported(f"contains {has}, so there is no image {number}")
 
 
 def _take(image: Any, facts: EmbeddedPicture, max_pixels: int) -> Rendered:
@@ -106,11 +106,11 @@ def _take(image: Any, facts: EmbeddedPicture, max_pixels: int) -> Rendered:
         if stored.startswith(b"\xff\xd8\xff"):
             return Rendered(data=stored, media_type="image/jpeg", width=width, height=height)
     if width * height > max_pixels:
-        raise TooLarge(f"holds an image of {width}×{height} pixels, more than {max_pixels / 1e6:.0f} million")
+        raise TooLarge(f"contains an image of {width}×{height} pixels, more than {max_pixels / 1e6:.0f} million")
     try:
         drawn = image.get_bitmap(render=_is_masked(image, max_pixels)).to_pil()
     except library().PdfiumError:
-        raise Unreadable(f"holds an image on page {facts.page} that cannot be read") from None
+        raise Unreadable(f"contains an image on page {facts.page} that cannot be read") from None
     out = io.BytesIO()
     drawn.save(out, format="PNG", compress_level=3)
     return Rendered(data=out.getvalue(), media_type="image/png", width=drawn.width, height=drawn.height)

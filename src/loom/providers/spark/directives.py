@@ -38,7 +38,7 @@ _FORMS: Final = {
     "tool": (r"(\S+)\s*(.*)", 'takes a tool and its arguments: !tool read_file {"path": "a.png"}'),
     "image": (r"bars\b(.*)", "draws bars: !image bars, or !image bars 3 5 8"),
     "cite": (r".*", "takes nothing"),
-    "echo": (r"(.+)", "takes the words to say: !echo hello"),
+    "echo": (r"(.+)", "takes the text to repeat: !echo hello"),
     "tokens": (r"(?=.*[1-9])(\d{1,6})", "takes a number of tokens: !tokens 500"),
     "slow": (r"(?=.*[1-9])(\d+(?:\.\d+)?)\s*(?:tps)?", "takes a pace: !slow 20tps"),
     "fail": (r"(cut|[45]\d\d)(?:\s+(.*))?", "takes a status from 400 to 599 and the provider's words, or cut"),
@@ -126,7 +126,7 @@ async def run_directive(directive: Directive, prompt: Prompt) -> AsyncIterator[A
             raise CutOffError
         case Directive("fail", (status, words)):
             # Classify it like a real response: the text may point at an image, the context window or a capability.
-            body = {"error": {"message": words or "this failure was asked for"}}
+            body = {"error": {"message": words or "this failure was requested"}}
             sent = {"media": [Embedded(ref) for ref in prompt.media()]}
             raise faults.error_from_body(int(status), body, prompt.model, sent, {})
         case _:  # !slow sets the pace of everything

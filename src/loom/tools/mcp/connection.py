@@ -318,7 +318,7 @@ def http_client(spec: ServerSpec, on_status: Callable[[int], None], auth: httpx2
             on_status(response.status_code)
             if response.headers.get("content-encoding", "identity") != "identity":
                 await response.aclose()
-                raise httpx2.DecodingError("it sent a compressed answer, which was not asked for")
+                raise httpx2.DecodingError("it sent a compressed answer, which Loom did not request")
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
                 assert isinstance(response.stream, httpx2.AsyncByteStream)
                 response.stream = CappedStream(response.stream)

@@ -139,7 +139,7 @@ class _Unpacking:
         if self._is_structured and digest_of(data) in self._shown:
             return "[shown above]"
         if len(data) > self._bytes_left or len(found) >= MAX_ITEMS:
-            return f"[{size_label(len(data))} that are not shown: the answer holds too much]"
+            return f"[{size_label(len(data))} that are not shown: the answer contains too much]"
         self._bytes_left -= len(data)
         found.append((data, name))
         return f"[shown below: {len(found)}]"
@@ -151,7 +151,7 @@ class _Unpacking:
     async def _add_base64(self, text: str, kind: str, name: str = "") -> None:
         if len(text) * 3 // 4 > self._bytes_left:
             size = size_label(len(text) * 3 // 4)
-            self.say(f"[{name or kind}, {size}, not shown: an answer may hold {size_label(MAX_BYTES)} in all]")
+            self.say(f"[{name or kind}, {size}, not shown: an answer may contain {size_label(MAX_BYTES)} in all]")
             return
         data = from_base64(text)
         if data is None:

@@ -170,9 +170,7 @@ class ServerQuestions:
                 said = [f"{message.role}: {message.text}" for message in request.earlier]
                 said.append(f"user: {' '.join(text_of(block) for block in request.question)}")
                 words = "\n\n".join([*([request.system] if request.system else []), *said])
-                why = (
-                    f"the MCP server {self._server} wants the model to answer, with {request.max_tokens} tokens at most"
-                )
+                why = f"the MCP server {self._server} asks for a model answer, with {request.max_tokens} tokens at most"
                 await call.context.confirm(f"send this to the model:\n{words}", why=why)
                 answer = await self.sampler(call.context, request)
         except LoomError as error:

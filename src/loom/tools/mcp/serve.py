@@ -79,7 +79,7 @@ class ServedMedia:
 
     def bytes_of(self, digest: str) -> bytes:
         if digest not in self._held:
-            raise NotFound("it is not held any more", hint="Read the file again.")
+            raise NotFound("it is no longer stored", hint="Read the file again.")
         return self._held[digest][1]
 
 
@@ -221,7 +221,9 @@ def _document(data: bytes, block: DocumentBlock, limits: IntakeLimits) -> list[t
     import mcp_types as types
 
     text = render(data, block.media, Text(block.pages), limits)
-    said = text.data.decode().strip() or f"[{block.media.label}: it holds no text; look with full=true shows its pages]"
+    said = (
+        text.data.decode().strip() or f"[{block.media.label}: it contains no text; look with full=true shows its pages]"
+    )
     return [types.TextContent(text=words) for words in (said, *(f"({notice})" for notice in text.notices))]
 
 
