@@ -22,6 +22,7 @@ from loom.formats.intake import accept
 from loom.models import Capabilities
 from loom.tools.mcp.specs import ServerSpec
 from made import run
+from patience import PATIENCE_SECONDS
 
 HERE = Path(__file__).resolve().parent
 NPM = HERE.parent.parent / ".cache" / "npm"
@@ -73,7 +74,9 @@ class Context:
         return self.bytes[digest]
 
 
-def hostile(mode: str = "", *, name: str = "bad", timeout_seconds: float = 20, **given: Any) -> ServerSpec:
+def hostile(
+    mode: str = "", *, name: str = "bad", timeout_seconds: float = PATIENCE_SECONDS, **given: Any
+) -> ServerSpec:
     args = (str(HERE / "hostile_mcp.py"), *([mode] if mode else []))
     return ServerSpec(name=name, command=sys.executable, args=args, timeout_seconds=timeout_seconds, **given)
 

@@ -41,7 +41,7 @@ def process_of(servers: McpServers) -> int:
 async def test_two_hundred_megabytes_end_the_server_not_the_turn() -> None:
     said: list[str] = []
     async with McpServers([hostile()], notice=said.append) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         with pytest.raises(ToolError, match=r"is gone: it sent a message of more than 50 MB\. The next call starts it"):
             await call(servers, "huge")
         assert said == ["the MCP server bad is gone: it sent a message of more than 50 MB"]
@@ -50,7 +50,7 @@ async def test_two_hundred_megabytes_end_the_server_not_the_turn() -> None:
 
 async def test_what_is_over_the_budget_of_an_answer_is_described() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         picture, too_large, after = (await call(servers, "large")).blocks
         assert isinstance(picture, ImageBlock)
         assert text_of(too_large) == "[image, 36 MB, not shown: an answer may contain 34 MB in all]"
@@ -59,7 +59,7 @@ async def test_what_is_over_the_budget_of_an_answer_is_described() -> None:
 
 async def test_bytes_say_themselves_what_they_are() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         picture, words, pdf, no_base64, program = (await call(servers, "mislabelled")).blocks
         assert isinstance(picture, ImageBlock)
         assert picture.media.media_type == "image/png"
@@ -72,7 +72,7 @@ async def test_bytes_say_themselves_what_they_are() -> None:
 
 async def test_ten_thousand_items_become_a_hundred_and_a_sentence() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         blocks = (await call(servers, "many")).blocks
         assert len(blocks) == 101
         assert text_of(blocks[-1]) == "[9900 more items are left out: at most 100 are shown]"
@@ -82,7 +82,7 @@ async def test_no_path_or_file_url_in_an_answer_is_ever_read(tmp_path: Path) -> 
     secret = tmp_path / "secret.png"
     secret.write_bytes(PNG + b"the secret")
     async with McpServers([hostile()]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         context = Context()
         link, share, image, blob, _, own, named = (await call(servers, "paths", context, path=str(secret))).blocks
         assert text_of(link) == f"[link to secret, image/png at file://{secret}, not fetched]"
@@ -97,7 +97,7 @@ async def test_no_path_or_file_url_in_an_answer_is_ever_read(tmp_path: Path) -> 
 
 async def test_pictures_that_hide_in_text_and_json_become_blocks() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         json_text, first, markdown, second = (await call(servers, "hidden")).blocks
         assert text_of(json_text) == '{"picture":"[shown below: 1]"}'
         assert text_of(markdown) == "here: ![x]([shown below: 1]) done"
@@ -108,7 +108,7 @@ async def test_pictures_that_hide_in_text_and_json_become_blocks() -> None:
 
 async def test_structured_content_without_text_is_data_for_faces_and_json_for_the_model() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         result = await call(servers, "structured")
         words, picture = result.blocks
         assert text_of(words) == '{"size":[1,1],"picture":"[shown below: 1]"}'
@@ -121,7 +121,7 @@ async def test_names_that_a_model_refuses_are_legal_for_it_and_reach_the_server_
     given = {"$filter": "a", "filter": "b", "page[size]": 3}
     claude = "anthropic/claude-sonnet-4-5"
     async with McpServers([hostile()]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         schema = servers.tools["bad__given"].spec.parameters
         assert "anyOf" not in schema
         legal = legal_properties(schema, model(claude))
@@ -144,7 +144,7 @@ async def test_the_child_sees_a_few_harmless_variables_and_its_own(monkeypatch: 
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-secret")
     monkeypatch.setenv("LOOM_SERVER__PASSWORD", "secret")
     async with McpServers([hostile(env={"ITS_OWN": "yes"})]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         (block,) = (await call(servers, "environment")).blocks
         assert "secret" not in text_of(block)
         assert '"ITS_OWN": "yes"' in text_of(block)
@@ -154,7 +154,7 @@ async def test_the_child_sees_a_few_harmless_variables_and_its_own(monkeypatch: 
 async def test_death_in_mid_call_is_an_error_told_once_and_the_next_call_starts_it_again() -> None:
     said: list[str] = []
     async with McpServers([hostile()], notice=said.append) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         first = process_of(servers)
         with pytest.raises(ToolError, match=r"the MCP server bad is gone: it ended with exit code 3\. The next call"):
             await call(servers, "dies")
@@ -167,7 +167,7 @@ async def test_death_in_mid_call_is_an_error_told_once_and_the_next_call_starts_
 
 async def test_all_calls_that_wait_for_a_server_that_dies_are_answered() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         waiting = [asyncio.create_task(call(servers, "silent")) for _ in range(5)]
         await asyncio.sleep(0)
         os.kill(process_of(servers), signal.SIGKILL)
@@ -178,7 +178,7 @@ async def test_all_calls_that_wait_for_a_server_that_dies_are_answered() -> None
 
 async def test_a_server_that_dies_while_nobody_calls_is_simply_started_again() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         first = process_of(servers)
         os.kill(first, signal.SIGKILL)
         await until(lambda: servers.status()[0].process_id is None)
@@ -188,7 +188,7 @@ async def test_a_server_that_dies_while_nobody_calls_is_simply_started_again() -
 
 async def test_a_tool_that_never_answers_ends_in_time_and_the_server_goes_on() -> None:
     async with McpServers([hostile(timeout_seconds=3)]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         first = process_of(servers)
         with pytest.raises(ToolError, match="did not answer silent within 3 s; it still answers other requests"):
             await call(servers, "silent")
@@ -200,7 +200,7 @@ async def test_a_server_that_hangs_whole_is_ended_and_started_again(monkeypatch:
     monkeypatch.setattr("loom.tools.mcp.servers.PROBE_SECONDS", 0.5)
     monkeypatch.setattr("loom.tools.mcp.stdio.PATIENCE_SECONDS", 0.3)
     async with McpServers([hostile(timeout_seconds=4)]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         first = process_of(servers)
         with pytest.raises(ToolError, match=r"it hung and was ended\. The next call starts it again"):
             await call(servers, "stops")
@@ -235,8 +235,8 @@ async def test_a_server_that_cannot_start_is_told_once_and_costs_only_its_own_to
     missing = hostile(name="missing")
     missing = type(missing)(name="missing", command="no-such-program-anywhere")
     async with McpServers([missing, hostile("dies-at-once", name="dead"), hostile()], notice=said.append) as servers:
-        await servers.wait_ready()
-        await servers.wait_ready()
+        await servers.wait_ready(None)
+        await servers.wait_ready(None)
         assert sorted(said) == [
             "the MCP server dead is gone: it ended with exit code 7",
             "the MCP server missing is gone: command not found: no-such-program-anywhere",
@@ -247,7 +247,7 @@ async def test_a_server_that_cannot_start_is_told_once_and_costs_only_its_own_to
 
 async def test_errors_refusals_and_nonsense_are_answers() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         failed = await call(servers, "fails")
         assert failed.is_error
         assert failed.blocks == (TextBlock("it failed without a message"),)
@@ -263,7 +263,7 @@ async def test_noise_on_both_outputs_goes_to_a_bounded_place_and_not_to_the_term
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         assert (await call(servers, "noisy")).blocks == (TextBlock("quiet now"),)
         await until(lambda: "noise 1999" in servers.status()[0].stderr)
         assert len(servers.status()[0].stderr) <= 16_384
@@ -273,7 +273,7 @@ async def test_noise_on_both_outputs_goes_to_a_bounded_place_and_not_to_the_term
 async def test_progress_reaches_the_user_a_few_times_a_second_at_most() -> None:
     context = Context()
     async with McpServers([hostile()]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         await call(servers, "progress", context)
     assert context.told[0] == ("step 0", 0.0)
     assert len(context.told) < 500
@@ -281,7 +281,7 @@ async def test_progress_reaches_the_user_a_few_times_a_second_at_most() -> None:
 
 async def test_a_tool_that_changes_after_its_approval_is_asked_about_again() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         refusing, allowing = Context(allow=False), Context()
         for tool in ("mislabelled", "many"):
             await call(servers, tool, refusing)
@@ -306,10 +306,10 @@ async def test_a_tool_that_changes_after_its_approval_is_asked_about_again() -> 
 async def test_a_tool_that_changed_between_two_runs_of_loom_is_asked_about_again(tmp_path: Path) -> None:
     pins = tmp_path / "state" / "mcp.json"
     async with McpServers([hostile()], pins=Pins(pins)) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         await call(servers, "many")
     async with McpServers([hostile("changed-since")], pins=Pins(pins)) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         refusing, allowing = Context(allow=False), Context()
         with pytest.raises(ToolError, match="the user denied it"):
             await call(servers, "many", refusing)
@@ -322,7 +322,7 @@ async def test_a_tool_that_changed_between_two_runs_of_loom_is_asked_about_again
 
 async def test_cancelling_a_turn_leaves_the_connection_whole() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         first = process_of(servers)
         for _ in range(20):
             turn = asyncio.create_task(call(servers, "silent"))
@@ -339,7 +339,7 @@ async def test_closing_leaves_no_process_of_the_server_behind_even_if_it_is_deaf
 ) -> None:
     monkeypatch.setattr("loom.tools.mcp.stdio.PATIENCE_SECONDS", 0.3)
     async with McpServers([hostile("deaf")]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         server = process_of(servers)
         (block,) = (await call(servers, "child")).blocks
         grandchild = int(text_of(block))
@@ -351,7 +351,7 @@ async def test_closing_leaves_no_process_of_the_server_behind_even_if_it_is_deaf
 
 async def test_thirty_deaths_leave_no_process_and_no_descriptor_behind() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         before = open_files()
         seen: set[int] = set()
         for _ in range(30):
@@ -367,7 +367,7 @@ async def test_thirty_deaths_leave_no_process_and_no_descriptor_behind() -> None
 @pytest.mark.parametrize("trusted", [True, False])
 async def test_only_of_a_trusted_server_the_hints_decide_what_runs_together_and_again(trusted: bool) -> None:
     async with McpServers([hostile("promises", trusted=trusted)]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         stated = {name: (tool.reads_only, tool.repeatable) for name, tool in servers.tools.items()}
         assert stated["bad__many"] == (trusted, trusted), "readOnlyHint"
         assert stated["bad__paths"] == (False, trusted), "idempotentHint"
@@ -379,10 +379,10 @@ async def test_another_tool_behind_the_same_name_is_asked_about(tmp_path: Path) 
     """Rules and approvals go by `bad__get_data`, whatever the server calls what is behind it."""
     pins = tmp_path / "mcp.json"
     async with McpServers([hostile("dotted")], pins=Pins(pins)) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         await call(servers, "get_data")
     async with McpServers([hostile("underscored")], pins=Pins(pins)) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         refusing = Context(allow=False)
         with pytest.raises(ToolError, match="the user denied it"):
             await call(servers, "get_data", refusing)
@@ -391,7 +391,7 @@ async def test_another_tool_behind_the_same_name_is_asked_about(tmp_path: Path) 
 
 async def test_an_approval_shows_the_tool_its_description_and_every_argument() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         preview = servers.tools["bad__filled"].preview
         assert preview is not None
         assert preview(Path("/"), {"path": "a", "times": 3}) == (
@@ -401,7 +401,7 @@ async def test_an_approval_shows_the_tool_its_description_and_every_argument() -
 
 async def test_a_required_argument_with_a_default_is_filled_in() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         (answer,) = (await call(servers, "filled", name="x")).blocks
         assert json.loads(text_of(answer)) == {"name": "x", "scale": 1.5}
         with pytest.raises(ToolError, match="name is missing"):
@@ -410,7 +410,7 @@ async def test_a_required_argument_with_a_default_is_filled_in() -> None:
 
 async def test_a_picture_in_content_and_structured_content_is_shown_once() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.wait_ready()
+        await servers.wait_ready(None)
         blocks = (await call(servers, "twice")).blocks
         assert [type(block) for block in blocks] == [ImageBlock, TextBlock]
         assert "[shown above]" in text_of(blocks[1])
