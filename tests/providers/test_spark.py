@@ -599,15 +599,16 @@ def test_a_message_of_the_model_is_a_valid_one_of_the_conversation() -> None:
 
 async def test_a_csv_is_answered_with_its_columns_rows_and_a_few_facts() -> None:
     shelf = Shelf()
-    table = shelf.attach(b"region,month,amount\nnorth,1,10.5\nsouth,2,20\nnorth,3,\n", "sales.csv")
+    table = shelf.attach(b"region,month,amount,id\nnorth,1,10.5,a\nsouth,2,2000000,b\nnorth,3,,c\n", "sales.csv")
 
     whole = await answered(shelf, user("what is in it?", table))
     rows = await answered(shelf, user("how much in the south?", table))
 
     assert whole.text == (
-        "sales.csv has 3 columns and 3 rows.\n\n"
+        "sales.csv has 4 columns and 3 rows.\n\n"
         "- region: text, 2 different values, most often “north” (2×)\n"
         "- month: numbers from 1 to 3, mean 2, sum 6\n"
-        "- amount: numbers from 10.5 to 20, mean 15.25, sum 30.5, 1 empty"
+        "- amount: numbers from 10.5 to 2,000,000, mean 1,000,005.25, sum 2,000,010.5, 1 empty\n"
+        "- id: text, 3 different values"
     )
-    assert rows.text.endswith("Closest to your question:\n\n- “south | 2 | 20”")
+    assert rows.text.endswith("Closest to your question:\n\n- “south | 2 | 2000000 | b”")

@@ -125,7 +125,10 @@ async def print_table(
         click.echo(f"  {line}")
     # This notice will not be true once the next message is written.
     told = (
-        f"{receipt.model}: {notice}" for receipt in receipts for notice in receipt.notices if notice != ADDED_CONTINUE
+        notice if notice.startswith(receipt.model) else f"{receipt.model}: {notice}"
+        for receipt in receipts
+        for notice in receipt.notices
+        if notice != ADDED_CONTINUE
     )
     for notice in (*found.notices, *told):
         print_line(notice)

@@ -180,11 +180,15 @@ def _read_table(name: str, text: str) -> QuotedDocument | None:
         filled = Counter(cell for cell in cells if cell)
         try:
             numbers = [float(cell) for cell in filled.elements()]
-            mean = sum(numbers) / len(numbers)
-            fact = f"numbers from {min(numbers):g} to {max(numbers):g}, mean {mean:g}, sum {sum(numbers):g}"
+            total = sum(numbers)
+            low, high, mean, total = (
+                f"{round(value, 3):,.15g}" for value in (min(numbers), max(numbers), total / len(numbers), total)
+            )
+            fact = f"numbers from {low} to {high}, mean {mean}, sum {total}"
         except (ValueError, ZeroDivisionError):
             value, times = next(iter(filled.most_common(1)), ("", 0))
-            fact = f"text, {_count(len(filled), 'different value')}, most often “{value}” ({times}×)"
+            often = f", most often “{value}” ({times}×)" if times > 1 else ""
+            fact = f"text, {_count(len(filled), 'different value')}{often}"
         empty = f", {len(cells) - filled.total()} empty" if filled.total() < len(cells) else ""
         facts.append(f"- {column}: {fact if filled else 'empty'}{empty if filled else ''}")
     return QuotedDocument(
