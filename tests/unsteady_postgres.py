@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from door import listening
+from tcp_proxy import listening
 
 Fault: TypeAlias = Literal["shut down", "crashed", "cut off", "cut off after it was done"]
 FAULTS: Final[tuple[Fault, ...]] = ("shut down", "crashed", "cut off", "cut off after it was done")

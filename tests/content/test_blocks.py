@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from content.door import PDF, PNG, WAV, media, pdf, png, wav
+from content.tiny_media import PDF, PNG, WAV, media, pdf, png, wav
 from loom.content.blocks import (
     MEDIA_TYPES,
     AudioBlock,

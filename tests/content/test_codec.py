@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from content.conversations import encode_conversation
-from content.door import png
+from content.tiny_media import png
 from loom.content.blocks import TextBlock, ToolCall, ToolResult, UnknownBlock
 from loom.content.codec import (
     VERSION,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from content.door import pdf, png, wav
+from content.tiny_media import pdf, png, wav
 from loom.content.blocks import Block, Opaque, TextBlock, ThinkingBlock, ToolCall, ToolResult, UnknownBlock
 from loom.content.messages import (
     BrokenPair,

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import loom
-from content.door import PDF, media, pdf, png, wav
+from content.tiny_media import PDF, media, pdf, png, wav
 from loom.content.blocks import (
     AudioBlock,
     Block,

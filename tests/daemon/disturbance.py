@@ -21,7 +21,6 @@ import msgspec
 
 from daemon.forked import ForkedDaemon, Nursery
 from daemon.running import redis_server
-from door import Door, door_to
 from loom.client import RemoteSession
 from loom.content.blocks import TextBlock
 from loom.content.media import digest_of
@@ -40,6 +39,7 @@ from loom.events import (
 from loom.testing import sample_png
 from postgres_server import PostgresServer
 from s3_server import moto_server, new_bucket
+from tcp_proxy import TcpProxy, proxy_to
 
 RULES: Final = {"LOOM_APPROVAL__RULES": '[{"tool": "run_command", "action": "allow"}]', "LOOM_SANDBOX__MODE": "off"}
 Disturb: TypeAlias = Callable[[random.Random], Awaitable[None]]
@@ -334,8 +334,8 @@ def _started(daemons: list[ForkedDaemon]) -> Iterator[list[ForkedDaemon]]:
 class Surroundings(msgspec.Struct, frozen=True):
     """What two daemons stand on besides their database: a bucket and a Redis, each behind a door."""
 
-    bucket: Door
-    redis: Door
+    bucket: TcpProxy
+    redis: TcpProxy
     settings: Mapping[str, str]
 
 
@@ -344,7 +344,7 @@ async def surroundings(folder: Path) -> AsyncGenerator[Surroundings]:
     with moto_server() as endpoint, redis_server(folder) as redis:
         port = urlsplit(endpoint).port
         assert port is not None
-        async with door_to(port) as bucket, door_to(redis.port) as bus:
+        async with proxy_to(port) as bucket, proxy_to(redis.port) as bus:
             media = await asyncio.to_thread(new_bucket, f"http://127.0.0.1:{bucket.port}")
             settings = {
                 "LOOM_MEDIA__URL": media,

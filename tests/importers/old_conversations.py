@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from content.door import GIF, PDF, PNG, WAV
+from content.tiny_media import GIF, PDF, PNG, WAV
 from loom.content.blocks import clean_text
 from strategies import OBJECTS
 

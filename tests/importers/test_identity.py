@@ -21,8 +21,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from content.door import PDF, PNG, WAV
-from content.door import lift as lift_any
+from content.tiny_media import PDF, PNG, WAV
+from content.tiny_media import lift as lift_any
 from loom.compile.policy import DetachedMessage, Policy, Request
 from loom.compile.prepare import Prepared, prepare
 from loom.content.blocks import ContentBlock, DocumentBlock

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from content.door import PNG, WAV, fetch, lift, pdf, png, wav
+from content.tiny_media import PNG, WAV, fetch, lift, pdf, png, wav
 from loom.content.blocks import Opaque, TextBlock, ThinkingBlock, ToolCall, ToolResult, UnknownBlock
 from loom.content.codec import encode_message
 from loom.content.messages import Message, assistant, text_of, tool, user

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from content.conversations import encode_conversation
-from content.door import PNG, fetch, lift
+from content.tiny_media import PNG, fetch, lift
 from importers.old_conversations import Said, non_blank, old_conversations
 from loom.content.blocks import ToolCall, clean_text
 from loom.content.codec import Conversation, decode_conversation, encode_message

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from content.conversations import encode_conversation
-from content.door import PNG, fetch, lift, pdf, png, wav
+from content.tiny_media import PNG, fetch, lift, pdf, png, wav
 from loom.content.blocks import Citation, Opaque, TextBlock, ThinkingBlock, ToolCall, ToolResult, UnknownBlock
 from loom.content.codec import Conversation, decode_conversation
 from loom.content.messages import assistant, broken_pairs, tool, user

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from content.door import fetch, lift
+from content.tiny_media import fetch, lift
 from loom.content.blocks import TextBlock, ToolCall, ToolResult
 from loom.content.messages import assistant, broken_pairs, tool, user
 from loom.errors import ContentError, Newer

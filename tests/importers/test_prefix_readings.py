@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from content.door import lift
+from content.tiny_media import lift
 from loom.content.media import digest_of
 from loom.importers import UpgradedConversation
 from loom.importers.conversation import ConversationReading

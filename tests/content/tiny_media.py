@@ -1,4 +1,4 @@
-"""The two functions that a caller lends to `upgrade`, as small as they can be: the bytes decide, by a real decode."""
+"""The smallest real files of each kind, and a store and a reader for importers: a real decode decides what bytes are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A door in front of a server of the tests: it lets everything through, hangs, or is shut."""
+"""A proxy in front of a server of the tests: it passes everything on, hangs, or refuses connections."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import contextlib
 from collections.abc import AsyncGenerator
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
-DoorState: TypeAlias = Literal["open", "hangs", "shut"]
+ProxyState: TypeAlias = Literal["open", "hangs", "shut"]
 
 
-class Door:
-    """Use `door_to()`. A door that hangs accepts connections and passes nothing on, in either direction; one that is
+class TcpProxy:
+    """Use `proxy_to()`. One that hangs accepts connections and passes nothing on, in either direction; one that is
     shut ends all connections at once."""
 
     def __init__(self, port: int) -> None:
         self.port = 0
         self._behind = port
-        self._state: DoorState = "open"
+        self._state: ProxyState = "open"
         self._is_open = asyncio.Event()
         self._is_open.set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def turn(self, state: DoorState) -> None:
+    def turn(self, state: ProxyState) -> None:
         self._state = state
         if state == "open":
             self._is_open.set()
@@ -98,5 +98,5 @@ async def listening(proxy: ProxyT) -> AsyncGenerator[ProxyT]:
         await proxy.close()
 
 
-def door_to(port: int) -> contextlib.AbstractAsyncContextManager[Door]:
-    return listening(Door(port))
+def proxy_to(port: int) -> contextlib.AbstractAsyncContextManager[TcpProxy]:
+    return listening(TcpProxy(port))
