@@ -1,4 +1,4 @@
-"""The smallest real files of each kind, and a store and a reader for importers: a real decode decides what bytes are."""
+"""The smallest real files of each kind, and a store and a reader for importers that decode them."""
 
 from __future__ import annotations
 
