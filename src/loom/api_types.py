@@ -575,6 +575,8 @@ class SessionUsage(msgspec.Struct, frozen=True, kw_only=True):
 
 class UsageQuery(msgspec.Struct, frozen=True):
     days: Annotated[int, Meta(ge=1, le=366)] = 30
+    tools: bool = False
+    """Whether the use of tools is counted, too, which reads every result of the period."""
 
 
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -598,11 +600,30 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     """The number of answers whose price is not known."""
 
 
+class ToolUsageRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The use of one tool in one session on one day, in the time zone of the server."""
+
+    day: str
+    """`YYYY-MM-DD`."""
+    tool: str
+    """Empty if the name is not known."""
+    session: str
+    title: str
+    calls: int = 0
+    failed: int = 0
+    text_tokens: int = 0
+    """The estimated tokens of the text of the results, which every later request contains until it is trimmed."""
+    media: int = 0
+    """The number of images and other media in the results."""
+
+
 class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
     """The usage of today and the days before it, oldest first."""
 
     days: int
     rows: tuple[UsageRow, ...]
+    tools: tuple[ToolUsageRow, ...] = ()
+    """The use of tools, if it was requested."""
 
 
 class NewHead(msgspec.Struct, frozen=True):

@@ -186,8 +186,9 @@ class Library(Protocol):
         seen; raise `Conflict` if others are there now."""
         ...
 
-    async def usage(self, days: int = 30) -> UsageReport:
-        """Return the usage and cost of answers of the last `days` days, by day, model and session."""
+    async def usage(self, days: int = 30, *, tools: bool = False) -> UsageReport:
+        """Return the usage and cost of answers of the last `days` days, by day, model and session; with `tools`, also
+        the use of tools."""
         ...
 
     async def limits(self) -> ConfigView:

@@ -132,19 +132,21 @@ def test_a_new_user_is_no_admin_and_sees_what_is_shared_with_them(open_client: O
     assert own_daemon.status(f"/v1/sessions/{session}", key) == 404
 
 
-def test_usage_is_plotted_and_listed_by_model_and_session(open_client: OpenClient, own_daemon: Daemon) -> None:
+def test_usage_is_plotted_and_listed_by_model_session_and_tool(open_client: OpenClient, own_daemon: Daemon) -> None:
     client = open_client(on=own_daemon)
     client.send_and_wait("!echo one")
-    client.send_and_wait("!echo two")
+    client.send_and_wait('!tool list_files {"path": "."}')
     client.message_box.fill("/usage")
     client.message_box.press("Enter")
     dialog = client.page.get_by_role("dialog", name="Usage and cost")
-    expect(dialog.locator(".usage-total")).to_contain_text("2 answers")
+    expect(dialog.locator(".usage-total")).to_contain_text("3 answers")
     expect(dialog.get_by_role("img", name=re.compile("^Tokens per day"))).to_be_visible()
     assert dialog.locator(".plot rect").count() == 30
     assert dialog.locator(".plot rect").last.evaluate("(bar) => bar.getBoundingClientRect().height") > 50
     row = dialog.get_by_role("row").filter(has_text="spark")
     expect(row).to_contain_text("free")
+    tools = dialog.get_by_role("group", name="By tool").get_by_role("row").filter(has_text="list_files")
+    assert tools.get_by_role("cell").all_inner_texts()[:3] == ["1", "0", "0"]
     assert violations(client) == []
     dialog.get_by_role("radio", name="7 days").check()
     expect(dialog.locator(".plot rect")).to_have_count(7)

@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "search": "Search conversations, documents and images.",
     "log": "Show a conversation, or with --graph its tree.",
     "tree": "Show a conversation with all its branches.",
+    "replay": "Ask another model the questions of a conversation, and compare.",
     "undo": "Undo what the agent changed in files.",
     "ps": "List background processes of agents.",
     "context": "Show what the next request would contain, for one model or several.",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 import click
 import msgspec
 
-from loom.api_types import UsageRow
+from loom.api_types import ToolUsageRow, UsageReport, UsageRow
 from loom.cli.shared.exit_codes import OK
 from loom.cli.shared.terminal import money_label, one_line, tokens_label
 from loom.models import Usage
@@ -47,23 +48,28 @@ class UsageSum(msgspec.Struct, kw_only=True):
 )
 @click.option(
     "--by",
-    type=click.Choice(("day", "model", "session", "key")),
+    type=click.Choice(("day", "model", "session", "key", "tool")),
     default="day",
     show_default=True,
     help="What is summed; key: a client of the gateway.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON lines: one for each day, model and session.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON lines: one for each day, model (or tool) and session."
+)
 def usage_command(days: int, by: str, as_json: bool) -> int:
-    """Show the tokens and the cost of answers, by day, model, session or key of the gateway.
+    """Show the tokens and the cost of answers, by day, model, session or key of the gateway, or the use of tools.
 
     Answers without a known price are counted, and marked with +. `estimate` is how much more (+) or less (-) was
     estimated for the requests than was billed.
     """
-    rows, clients = asyncio.run(_read(days))
+    report, clients = asyncio.run(_read(days, tools=by == "tool"))
+    rows = report.rows
     if as_json:
-        for row in rows:
+        for row in report.tools if by == "tool" else rows:
             click.echo(msgspec.json.encode(row))
         return OK
+    if by == "tool":
+        return _print_tools(report.tools, days)
     sums: dict[str, UsageSum] = {}
     for row in rows:
         names = {
@@ -87,10 +93,29 @@ def usage_command(days: int, by: str, as_json: bool) -> int:
     return OK
 
 
-async def _read(days: int) -> tuple[tuple[UsageRow, ...], dict[str, str]]:
-    """Return the rows, and the gateway key of each session that has one."""
+async def _read(days: int, *, tools: bool) -> tuple[UsageReport, dict[str, str]]:
+    """Return the usage, and the gateway key of each session that has one."""
     async with Runtime.open() as runtime:
-        return (await runtime.library.usage(days)).rows, await runtime.conversations.records.session_clients()
+        report = await runtime.library.usage(days, tools=tools)
+        return report, await runtime.conversations.records.session_clients()
+
+
+def _print_tools(rows: Sequence[ToolUsageRow], days: int) -> int:
+    """Print the calls of each tool, most used first, and what their results add to requests."""
+    if not rows:
+        click.echo(f"No tool calls in the last {days} days.", err=True)
+        return OK
+    used: dict[str, list[ToolUsageRow]] = {}
+    for row in rows:
+        used.setdefault(row.tool or "unknown", []).append(row)
+    click.echo(f"{'tool':<{_NAME_WIDTH}}{'calls':>8}{'failed':>9}{'media':>9}{'tokens':>10}")
+    for name, found in sorted(used.items(), key=lambda item: -sum(row.calls for row in item[1])):
+        calls, failed, media, tokens = (
+            sum(values) for values in zip(*((r.calls, r.failed, r.media, r.text_tokens) for r in found), strict=True)
+        )
+        words = f"{one_line(name, _NAME_WIDTH - 2):<{_NAME_WIDTH}}"
+        click.echo(f"{words}{calls:>8}{failed:>9}{media:>9}{tokens_label(tokens):>10}")
+    return OK
 
 
 def _line(name: str, found: UsageSum) -> str:

@@ -255,8 +255,8 @@ class RemoteLibrary:
         body = TrustDecisionBody(workspace=workspace, digest=digest, trusted=is_trusted)
         return msgspec.json.decode(await self._link.ask("PUT", "/v1/trust", json=body), type=FolderTrustView)
 
-    async def usage(self, days: int = 30) -> UsageReport:
-        return await self._get("/v1/usage", UsageReport, {"days": days})
+    async def usage(self, days: int = 30, *, tools: bool = False) -> UsageReport:
+        return await self._get("/v1/usage", UsageReport, {"days": days, **({"tools": "true"} if tools else {})})
 
     async def limits(self) -> ConfigView:
         return await self._get("/v1/config", ConfigView)

@@ -173,7 +173,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "GET",
         "/v1/usage",
         settings_routes.usage,
-        "Tokens and price of answers, by day, model and session.",
+        "Tokens and price of answers, by day, model and session, and the use of tools.",
         query=s.UsageQuery,
         answer=s.UsageReport,
     ),

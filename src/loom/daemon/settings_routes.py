@@ -117,9 +117,11 @@ async def decide_trust(call: Call[None, TrustDecisionBody]) -> FolderTrustView:
 
 
 async def usage(call: Call[UsageQuery, None]) -> UsageReport:
-    found = await call.daemon.library.usage(call.query.days)
-    rows = await call.daemon.access.only_readable(call.identity, found.rows, lambda row: row.session)
-    return msgspec.structs.replace(found, rows=rows)
+    found = await call.daemon.library.usage(call.query.days, tools=call.query.tools)
+    readable = call.daemon.access.only_readable
+    rows = await readable(call.identity, found.rows, lambda row: row.session)
+    tools = await readable(call.identity, found.tools, lambda row: row.session)
+    return msgspec.structs.replace(found, rows=rows, tools=tools)
 
 
 async def samples(call: Call[None, None]) -> SampleList:

@@ -471,8 +471,8 @@ class LocalLibrary:
         await asyncio.to_thread(records.decide_about, place, digest, is_trusted=is_trusted)
         return await asyncio.to_thread(config.folder_trust, place)
 
-    async def usage(self, days: int = 30) -> UsageReport:
-        return await usage_report(self._runtime.stores.database, self.usd, days)
+    async def usage(self, days: int = 30, *, tools: bool = False) -> UsageReport:
+        return await usage_report(self._runtime.stores.database, self.usd, days, tools=tools)
 
     async def limits(self) -> ConfigView:
         config = self._runtime.config

@@ -1,4 +1,4 @@
-"""Usage and budgets: the cost of answers by day, model and session, and its limits."""
+"""Usage and budgets: the cost of answers and the use of tools by day and session, and limits of the cost."""
 
 from __future__ import annotations
 
@@ -9,29 +9,54 @@ from typing import Final
 
 import msgspec
 
-from loom.api_types import UsageReport, UsageRow
+from loom.api_types import ToolUsageRow, UsageReport, UsageRow
+from loom.compile.cost import text_tokens
 from loom.config.schema import BudgetSettings
+from loom.content.blocks import TextBlock
 from loom.errors import BudgetSpent
-from loom.models import Usage
+from loom.models import TokenRule, Usage
 from loom.store.database import Database
-from loom.store.usage import AnswerRecord, read_answers
+from loom.store.usage import AnswerRecord, ResultRecord, read_answers, read_results
 
 DAY_SECONDS: Final = 86_400
 AnswerPrice = Callable[[str, Usage], float | None]
 
 
-async def usage_report(database: Database, price: AnswerPrice, days: int) -> UsageReport:
+async def usage_report(database: Database, price: AnswerPrice, days: int, *, tools: bool = False) -> UsageReport:
     """Return the usage of today and the days before it, `days` in total, in the time zone of this machine."""
     since = start_of_day() - (days - 1) * DAY_SECONDS
     answers = await read_answers(database, since)
+    results = await read_results(database, since) if tools else ()
     # In a thread: prices are read from a file the first time.
-    return UsageReport(days=days, rows=await asyncio.to_thread(lambda: _rows(answers, price)))
+    rows = await asyncio.to_thread(lambda: _rows(answers, price))
+    return UsageReport(days=days, rows=rows, tools=await asyncio.to_thread(_tool_rows, results))
 
 
 def start_of_day() -> float:
     """Return the beginning of today, in seconds since the epoch."""
     now = time.localtime()
     return time.mktime((now.tm_year, now.tm_mon, now.tm_mday, 0, 0, 0, 0, 0, -1))
+
+
+def _day(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(seconds))
+
+
+def _tool_rows(results: Iterable[ResultRecord]) -> tuple[ToolUsageRow, ...]:
+    rows: dict[tuple[str, str, str], ToolUsageRow] = {}
+    for record in results:
+        result = record.result
+        key = _day(record.created_at), result.name, record.session
+        found = rows.get(key) or ToolUsageRow(day=key[0], tool=key[1], session=key[2], title=record.title)
+        texts = [block.text for block in result.blocks if isinstance(block, TextBlock)]
+        rows[key] = msgspec.structs.replace(
+            found,
+            calls=found.calls + 1,
+            failed=found.failed + result.is_error,
+            text_tokens=found.text_tokens + sum(text_tokens(text, TokenRule()) for text in texts),
+            media=found.media + len(result.blocks) - len(texts),
+        )
+    return tuple(rows[key] for key in sorted(rows))
 
 
 def _rows(answers: Iterable[AnswerRecord], price: AnswerPrice) -> tuple[UsageRow, ...]:
@@ -41,7 +66,7 @@ def _rows(answers: Iterable[AnswerRecord], price: AnswerPrice) -> tuple[UsageRow
         usage, model = _usage(answer), f"{provider}/{name}" if provider and name else ""
         if usage is None:
             continue
-        day = time.strftime("%Y-%m-%d", time.localtime(answer.created_at))
+        day = _day(answer.created_at)
         usd = price(model, usage) if model else None
         written = answer.meta.get("estimated_tokens")
         estimated = written if isinstance(written, int) and usage.input_tokens else 0

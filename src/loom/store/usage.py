@@ -1,11 +1,16 @@
-"""Usage: the model answers of a period, with their token usage, by session. An answer is counted once."""
+"""Usage: the model answers and the tool results of a period, by session. A message that forks share is counted once."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
 
+from loom.content.blocks import ToolResult
+from loom.content.codec import decode_message
+from loom.errors import LoomError
 from loom.store.database import Database, Row
 
 # Walk up from the ends of each session until a message is older than the period: a parent is never younger.
@@ -16,10 +21,12 @@ _SELECT: Final = (
     " WHERE s.updated_at >= :since AND (:session = '' OR s.id = :session)"
     " UNION SELECT u.session_key, n.parent_key FROM up u JOIN node n ON n.key = u.key"
     " WHERE n.parent_key IS NOT NULL AND n.created_at >= :since)"
-    " SELECT n.key, s.id, s.title, n.meta, n.created_at FROM up u JOIN node n ON n.key = u.key"
+    " SELECT n.key, s.id, s.title, n.{column}, n.created_at FROM up u JOIN node n ON n.key = u.key"
     " JOIN session s ON s.key = u.session_key"
-    " WHERE n.role = 'assistant' AND n.created_at >= :since ORDER BY s.created_at, n.key"
+    " WHERE n.role = '{role}' AND n.created_at >= :since ORDER BY s.created_at, n.key"
 )
+_ANSWERS: Final = _SELECT.format(column="meta", role="assistant")
+_RESULTS: Final = _SELECT.format(column="message", role="tool")
 
 
 class AnswerRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,19 +38,49 @@ class AnswerRecord(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
 
 
+class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a tool call and the oldest session that contains it."""
+
+    session: str
+    title: str
+    result: ToolResult
+    created_at: float
+
+
 async def read_answers(database: Database, since: float, session: str = "") -> tuple[AnswerRecord, ...]:
-    """Return the answers since a time, of all sessions or of one. An answer that forks share is returned once."""
-    rows = await database.read_aside(lambda tx: tx.execute(_SELECT, {"since": since, "session": session}))
+    """Return the answers since a time, of all sessions or of one."""
+    return tuple(_answer(row) for row in await _read(database, _ANSWERS, since, session))
+
+
+async def read_results(database: Database, since: float) -> tuple[ResultRecord, ...]:
+    """Return the results of tool calls since a time."""
+    rows = await _read(database, _RESULTS, since, "")
+    return await asyncio.to_thread(lambda: tuple(record for row in rows for record in _results(row)))
+
+
+async def _read(database: Database, statement: str, since: float, session: str) -> list[Row]:
+    rows = await database.read_aside(lambda tx: tx.execute(statement, {"since": since, "session": session}))
     first: dict[object, Row] = {}
     for row in rows:
         first.setdefault(row[0], row)
-    return tuple(_record(row) for row in first.values())
+    return list(first.values())
 
 
-def _record(row: Row) -> AnswerRecord:
+def _answer(row: Row) -> AnswerRecord:
     _, session, title, meta, created_at = row
     try:
         facts = msgspec.json.decode(str(meta), type=dict[str, Any])
     except msgspec.DecodeError:  # damaged, so its usage is unknown
         facts = {}
     return AnswerRecord(session=str(session), title=str(title), meta=facts, created_at=float(str(created_at)))
+
+
+def _results(row: Row) -> Iterator[ResultRecord]:
+    _, session, title, stored, created_at = row
+    try:
+        message = decode_message(str(stored))
+    except LoomError:  # damaged: the doctor reports it
+        return
+    for block in message.blocks:
+        if isinstance(block, ToolResult):
+            yield ResultRecord(session=str(session), title=str(title), result=block, created_at=float(str(created_at)))

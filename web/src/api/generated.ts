@@ -1123,7 +1123,7 @@ export interface Stopped {
   detail?: string;
 }
 
-/** `is_system` marks words of a system message that stands inside a conversation: its text begins with a label that
+/** `is_system` marks words of a system message inside a conversation: its text begins with a label that
     says so, for models and readers that know no such message. */
 export interface TextBlock {
   type: "text";
@@ -1246,6 +1246,18 @@ export interface ToolStarted {
   call: ToolCall;
 }
 
+/** The use of one tool in one session on one day, in the time zone of the server. */
+export interface ToolUsageRow {
+  day: string;
+  tool: string;
+  session: string;
+  title: string;
+  calls?: number;
+  failed?: number;
+  text_tokens?: number;
+  media?: number;
+}
+
 /** A tool that sessions may use. `parameters` is the JSON Schema of its arguments. */
 export interface ToolView {
   name: string;
@@ -1349,12 +1361,14 @@ export interface Usage {
 
 export interface UsageQuery {
   days?: number;
+  tools?: boolean;
 }
 
 /** The usage of today and the days before it, oldest first. */
 export interface UsageReport {
   days: number;
   rows: UsageRow[];
+  tools?: ToolUsageRow[];
 }
 
 /** Cumulative for the step; the last one counts. */

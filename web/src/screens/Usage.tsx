@@ -1,8 +1,8 @@
-// Tokens and cost by day, model and session, with a plot of the days.
+// Tokens and cost by day, model and session, with a plot of the days; and the use of tools.
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { request } from "../api/http";
-import type { UsageReport, UsageRow } from "../api/types";
+import type { ToolUsageRow, UsageReport, UsageRow } from "../api/types";
 import { Dialog } from "../parts/Dialog";
 import { dialog } from "../state/app";
 import { formatCost, formatTokens, plural, shortModel } from "../state/format";
@@ -39,7 +39,7 @@ export function Usage() {
   const days = useSignal(30);
   const found = useSignal<UsageReport | null>(null);
   useEffect(() => {
-    request<UsageReport>(`/usage?days=${days.value}`).then((usage) => (found.value = usage), report);
+    request<UsageReport>(`/usage?days=${days.value}&tools=true`).then((usage) => (found.value = usage), report);
   }, [days.value]);
   const rows = found.value?.rows ?? [];
   const [total] = sumBy(rows, () => ["total", "Total"]);
@@ -59,8 +59,9 @@ export function Usage() {
             <p class="usage-total"><strong>{cost(total)}</strong> · {plural(total.answers, "answer")} · {formatTokens(total.input)} in · {formatTokens(total.output)} out</p>
             {total.unpriced > 0 && <p class="notice">The price of {plural(total.unpriced, "answer")} is not known.</p>}
             <Plot days={found.value?.days ?? 30} sums={sumBy(rows, (row) => [row.day, row.day])} />
-            <Table title="By model" sums={sumBy(rows, (row) => [row.model, shortModel(row.model) || "unknown"])} />
-            <Table title="By session" sums={sumBy(rows, (row) => [row.session, row.title || "Untitled"])} onOpen={(key) => ((dialog.value = ""), go(key))} />
+            <Sums title="By model" sums={sumBy(rows, (row) => [row.model, shortModel(row.model) || "unknown"])} />
+            <Sums title="By session" sums={sumBy(rows, (row) => [row.session, row.title || "Untitled"])} onOpen={(key) => ((dialog.value = ""), go(key))} />
+            <Tools rows={found.value?.tools ?? []} />
           </>
         )}
       </div>
@@ -100,22 +101,24 @@ function Plot({ days, sums }: { days: number; sums: Sum[] }) {
   );
 }
 
-function Table({ title, sums, onOpen }: { title: string; sums: Sum[]; onOpen?: (key: string) => void }) {
-  const sorted = [...sums].sort((a, b) => b.usd - a.usd || b.input + b.output - a.input - a.output).slice(0, 20);
+interface Line {
+  key: string;
+  label: string;
+  cells: (string | number)[];
+}
+
+function Table({ title, columns, lines, onOpen }: { title: string; columns: string[]; lines: Line[]; onOpen?: (key: string) => void }) {
   return (
     <section>
       <h3>{title}</h3>
       <div class="wide" tabIndex={0} role="group" aria-label={title}>
         <table class="sums">
-          <thead><tr><th scope="col">{title.slice(3)}</th><th scope="col" class="number">answers</th><th scope="col" class="number">in</th><th scope="col" class="number">out</th><th scope="col" class="number">cost</th></tr></thead>
+          <thead><tr><th scope="col">{title.slice(3)}</th>{columns.map((one) => <th key={one} scope="col" class="number">{one}</th>)}</tr></thead>
           <tbody>
-            {sorted.map((one) => (
+            {lines.slice(0, 20).map((one) => (
               <tr key={one.key}>
                 <th scope="row">{onOpen ? <button type="button" class="link" onClick={() => onOpen(one.key)}>{one.label}</button> : one.label}</th>
-                <td class="number">{one.answers}</td>
-                <td class="number">{formatTokens(one.input)}</td>
-                <td class="number">{formatTokens(one.output)}</td>
-                <td class="number">{cost(one)}</td>
+                {one.cells.map((cell, at) => <td key={columns[at]} class="number">{cell}</td>)}
               </tr>
             ))}
           </tbody>
@@ -123,4 +126,27 @@ function Table({ title, sums, onOpen }: { title: string; sums: Sum[]; onOpen?: (
       </div>
     </section>
   );
+}
+
+function Sums({ title, sums, onOpen }: { title: string; sums: Sum[]; onOpen?: (key: string) => void }) {
+  const sorted = [...sums].sort((a, b) => b.usd - a.usd || b.input + b.output - a.input - a.output);
+  const lines = sorted.map((one) => ({ ...one, cells: [one.answers, formatTokens(one.input), formatTokens(one.output), cost(one)] }));
+  return <Table title={title} columns={["answers", "in", "out", "cost"]} lines={lines} onOpen={onOpen} />;
+}
+
+/** The calls of each tool, most used first, and what their results add to requests. */
+function Tools({ rows }: { rows: ToolUsageRow[] }) {
+  const used = new Map<string, { calls: number; failed: number; media: number; tokens: number }>();
+  for (const row of rows) {
+    const found = used.get(row.tool) ?? { calls: 0, failed: 0, media: 0, tokens: 0 };
+    found.calls += row.calls ?? 0;
+    found.failed += row.failed ?? 0;
+    found.media += row.media ?? 0;
+    found.tokens += row.text_tokens ?? 0;
+    used.set(row.tool, found);
+  }
+  if (!used.size) return null;
+  const sorted = [...used].sort(([, a], [, b]) => b.calls - a.calls);
+  const lines = sorted.map(([key, one]) => ({ key, label: key || "unknown", cells: [one.calls, one.failed, one.media, formatTokens(one.tokens)] }));
+  return <Table title="By tool" columns={["calls", "failed", "media", "tokens"]} lines={lines} />;
 }
