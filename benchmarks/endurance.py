@@ -6,20 +6,15 @@ The model is scripted: it forgets everything in its summaries and answers a ques
 tool `recall` gives it. Everything else is real: the store on disk, intake, compilation, aging, automatic compaction.
 With FOLDER the session is kept there and continued where an earlier run stopped.
 
-Measured in one run of 10,000 turns with 2,000 images, on two cores that other work shared (load 15 to 30): turns 500 to
-1,000 beside turns 8,000 to 9,000. A window of 500 turns has one or two summaries, so windows are compared in pairs.
+Measured in one run of 10,000 turns with 2,000 images, on two cores that other work shared: turns 500 to 1,000 beside
+turns 9,500 to 10,000. A window of 500 turns has one or two summaries, so windows are compared in pairs.
 
-    tokens a turn    50,669 and 70,730 beside 52,557 and 68,812
-    messages, media  at most 669 and 67 in a request, beside 667 and 67
-    processor        20 and 25 ms a turn beside 27 and 33 ms
-    memory           68 MB beside 86 MB
-    disk             21 MB beside 55 MB
-
-Of the processor time that grew, most went into choices for the media of earlier summaries, one for each medium, which
-are read with the session. A summary makes one choice for all of its media since: turns 10,100 to 10,200 of the same
-session take 30 ms instead of 36.
-
-An earlier run answered 200 of the 200 facts through `recall`; this one was stopped before it asked for them.
+    tokens a turn    50,542 and 70,393 beside 56,006 and 65,149 (mean 60,468 beside 60,578)
+    messages, media  at most 667 and 67 in a request, beside 665 and 67
+    processor        18 and 23 ms a turn beside 23 and 27 ms
+    memory           68 MB beside 77 MB
+    disk             20 MB beside 58 MB
+    facts            200 of 200 answered through `recall`
 """
 
 from __future__ import annotations

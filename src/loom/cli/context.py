@@ -40,10 +40,10 @@ from loom.content.media import size_label
 from loom.content.messages import Message
 from loom.errors import ConfigError, LoomError
 from loom.models import Model, Usage
-from loom.prompt import Receipt, ReceiptRow
+from loom.prompt import Receipt, ReceiptRow, Rendition
 from loom.providers.http import WIRES
 from loom.providers.media_body import MediaBody, elide_media
-from loom.runtime import Runtime, price
+from loom.runtime import FIRST_CHOICES, Runtime, price
 from loom.runtime.agents import agent_tools, apply_vision, find_agent
 from loom.runtime.attachments import limit_pages
 from loom.runtime.fetched_file import fetch_file
@@ -60,6 +60,8 @@ _CHOICES: Final[tuple[tuple[str, OverrideChoice], ...]] = (
     ("hidden", "omitted"),
     ("restored", "auto"),
 )
+_RANKS: Final[tuple[Rendition, ...]] = ("omitted", "text", "low", "pages", "full")
+"""Renditions, the least first."""
 _WHO = {"user": "you", "assistant": "model", "tool": "tool"}
 
 
@@ -121,7 +123,7 @@ async def print_table(
     turn = sum(placed.message.role == "user" for placed in found.path)
     title = f'next request of "{one_line(found.title, 24)}" (turn {turn})' if found.title else "this request"
     click.echo(table(found, requests, chosen, title=title, reasons=reasons))
-    for line in _keys_needed(chosen, found.config):
+    for line in (*_keys_needed(chosen, found.config), *await _cheaper_models(found, chosen, requests)):
         click.echo(f"  {line}")
     # This notice will not be true once the next message is written.
     told = (
@@ -203,12 +205,50 @@ def _pages(found: CompileSource, row: ReceiptRow) -> str:
 
 
 def _total(receipt: Receipt, model: Model) -> str:
-    usd = price(model, Usage(input_tokens=receipt.totals.tokens))
-    return f"{tokens_label(receipt.totals.tokens)}  {money_label(usd)}"
+    return f"{tokens_label(receipt.totals.tokens)}  {money_label(_request_price(model, receipt))}"
+
+
+def _request_price(model: Model, receipt: Receipt) -> float | None:
+    return price(model, Usage(input_tokens=receipt.totals.tokens))
 
 
 def _line(label: str, cells: Sequence[str]) -> str:
     return f"{clip(label, _LABEL_WIDTH - 1):<{_LABEL_WIDTH}}" + "".join(f"{cell:>{_CELL_WIDTH}}" for cell in cells)
+
+
+async def _cheaper_models(found: CompileSource, chosen: list[Model], requests: list[NextRequest]) -> list[str]:
+    """Return a line about the cheapest other model that has a key and gets no block in a lesser form, if only one model
+    was requested and there is such a model."""
+    (model, *others), (request, *_) = chosen, requests
+    usd = _request_price(model, request.receipt)
+    if others or not usd:
+        return []
+    known = [*found.config.models, *(f"{platform}/{name}" for platform, name in FIRST_CHOICES.items())]
+    offers: list[tuple[float, Model, Receipt]] = []
+    for name in known:
+        other = await found.resolve(name)
+        if other.reference == model.reference or service_without_key(other, found.config):
+            continue
+        receipt = (await found.compile(other)).receipt
+        cost = _request_price(other, receipt)
+        if cost is not None and cost < usd and not _loses_more(request.receipt, receipt):
+            offers.append((cost, other, receipt))
+    if not offers:
+        return []
+    cost, other, receipt = min(offers, key=lambda offer: offer[0])
+    tokens = tokens_label(receipt.totals.tokens)
+    return [f"cheaper: {other.alias or other.reference} costs {money_label(cost)} ({tokens} tokens) and loses nothing"]
+
+
+def _loses_more(one: Receipt, other: Receipt) -> bool:
+    """Return whether `other` has a block in a lesser form than `one`. Thinking is not compared: it belongs to the model
+    that wrote it."""
+    ranks = {(row.message, row.block, row.inner): _RANKS.index(row.rendition) for row in one.rows}
+    return any(
+        _RANKS.index(row.rendition) < ranks.get((row.message, row.block, row.inner), 0)
+        for row in other.rows
+        if row.kind != "thinking"
+    )
 
 
 def _keys_needed(chosen: list[Model], config: Config) -> list[str]:

@@ -1,0 +1,41 @@
+"""`loom context` names a cheaper model, if one has a key and would receive no less."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.loom_command import Loom
+from loom.testing import sample_png
+
+KEY = {"ANTHROPIC_API_KEY": "sk-ant-0123456789"}
+CHEAP = """
+[models.cheap]
+provider = "compatible"
+model = "small"
+base_url = "http://127.0.0.1:9/v1"
+price = {{ input = 0.01, output = 0.01 }}
+capabilities = {{ vision = {vision} }}
+"""
+
+
+@pytest.mark.parametrize("vision", ["true", "false"])
+@pytest.mark.parametrize("with_image", [True, False])
+def test_a_cheaper_model_is_named_only_if_it_receives_as_much(tmp_path: Path, with_image: bool, vision: str):
+    loom = Loom(tmp_path, **KEY)
+    (loom.home / "loom.toml").write_text(CHEAP.format(vision=vision))
+    loom("!echo hello", *([str(loom.file("a.png", sample_png()))] if with_image else []))
+
+    named = "sonnet" if with_image and vision == "false" else "cheap"
+    shown = loom("context", "-m", "anthropic/claude-opus-5").out
+    assert shown.splitlines()[-1].startswith(
+        f"  cheaper: {'anthropic/claude-sonnet-5' if named == 'sonnet' else named} "
+    )
+
+
+def test_where_there_is_nothing_cheaper_none_is_named(tmp_path: Path):
+    loom = Loom(tmp_path, **KEY)
+    loom("!echo hello")
+    for model in ("anthropic/claude-sonnet-5", "loom/spark", "anthropic/claude-opus-5,loom/spark"):
+        assert "cheaper" not in loom("context", "-m", model).out
