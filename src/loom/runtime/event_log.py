@@ -3,7 +3,6 @@ forest, and inserted when the log is read."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
@@ -18,7 +17,6 @@ from loom.store.forest import Forest
 OnEvents: TypeAlias = Callable[[str, int, Sequence[tuple[str, bytes]]], None]
 """Receives the id of a session, the number of the last event, and the events (type and JSON) that are on disk."""
 
-_RECENT_MESSAGES: Final = 256
 _LOOKED_BACK: Final = 1_000
 
 
@@ -27,8 +25,6 @@ class EventLog:
         self._events = events
         self._forest = forest
         self._subscribers: list[OnEvents] = []
-        self._recent: OrderedDict[str, Message] = OrderedDict()
-        """Messages that were just stored, so that subscribers of a session can read them without the forest."""
 
     def subscribe(self, subscriber: OnEvents) -> None:
         """Call `subscriber` with all events that are written in this process."""
@@ -39,11 +35,6 @@ class EventLog:
 
     def publish(self, session_id: str, seq: int, events: Sequence[Event]) -> None:
         """Pass stored events to the subscribers."""
-        for event in events:
-            if isinstance(event, MessageStored):
-                self._recent[event.node] = event.message
-                if len(self._recent) > _RECENT_MESSAGES:
-                    self._recent.popitem(last=False)
         if not events or not self._subscribers:
             return
         encoded = [(event.type, encode_event(event)) for event in events]
@@ -65,7 +56,7 @@ class EventLog:
         }
         if not nodes:
             return stored
-        messages = await self._messages(list(dict.fromkeys(nodes.values())))
+        messages = await self._messages(dict.fromkeys(nodes.values()))
         return tuple(
             _with_message(event, nodes[event.seq], messages.get(nodes[event.seq])) if event.seq in nodes else event
             for event in stored
@@ -94,16 +85,15 @@ class EventLog:
                 return recent[start + len(batch) - 1].seq
         return None
 
-    async def _messages(self, nodes: Sequence[str]) -> dict[str, Message]:
-        found = {node: self._recent[node] for node in nodes if node in self._recent}
+    async def _messages(self, nodes: Iterable[str]) -> dict[str, Message]:
+        found: dict[str, Message] = {}
         for node in nodes:
-            if node not in found:
-                try:
-                    message = (await self._forest.node(node)).message
-                except (Corrupt, NotFound):  # the log has a notice in its place
-                    continue
-                if message is not None:
-                    found[node] = message
+            try:
+                message = (await self._forest.node(node)).message
+            except (Corrupt, NotFound):  # the log has a notice in its place
+                continue
+            if message is not None:
+                found[node] = message
         return found
 
 
