@@ -8,11 +8,10 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from loom.content.messages import Message
-from loom.errors import Corrupt, NotFound
 from loom.events import Event, MessageStored, NoticeRaised, encode_event, stored_node_of
 from loom.store.events import Events, StoredEvent
 from loom.store.forest import Forest
+from loom.store.nodes import Node
 
 OnEvents: TypeAlias = Callable[[str, int, Sequence[tuple[str, bytes]]], None]
 """Receives the id of a session, the number of the last event, and the events (type and JSON) that are on disk."""
@@ -56,9 +55,9 @@ class EventLog:
         }
         if not nodes:
             return stored
-        messages = await self._messages(dict.fromkeys(nodes.values()))
+        found = await self._forest.nodes(set(nodes.values()))
         return tuple(
-            _with_message(event, nodes[event.seq], messages.get(nodes[event.seq])) if event.seq in nodes else event
+            _with_message(event, nodes[event.seq], found.get(nodes[event.seq])) if event.seq in nodes else event
             for event in stored
         )
 
@@ -85,20 +84,9 @@ class EventLog:
                 return recent[start + len(batch) - 1].seq
         return None
 
-    async def _messages(self, nodes: Iterable[str]) -> dict[str, Message]:
-        found: dict[str, Message] = {}
-        for node in nodes:
-            try:
-                message = (await self._forest.node(node)).message
-            except (Corrupt, NotFound):  # the log has a notice in its place
-                continue
-            if message is not None:
-                found[node] = message
-        return found
 
-
-def _with_message(event: StoredEvent, node: str, message: Message | None) -> StoredEvent:
-    if message is None:
+def _with_message(event: StoredEvent, node_id: str, node: Node | None) -> StoredEvent:
+    if node is None or node.message is None:
         lost = NoticeRaised(text="A message that was stored here cannot be read any more.", code="message.lost")
         return msgspec.structs.replace(event, type=lost.type, data=encode_event(lost))
-    return msgspec.structs.replace(event, data=encode_event(MessageStored(node=node, message=message)))
+    return msgspec.structs.replace(event, data=encode_event(MessageStored(node=node_id, message=node.message)))
