@@ -99,11 +99,11 @@ async def daemon_crossings() -> tuple[int, int]:
             daemon = create_app(runtime, auth=Auth("a token")).daemon
             await daemon.start()
             session = await runtime.session(model=MODEL)
-            await daemon.turns.post(session.id, "warm up")
+            await daemon.turns.post(session, "warm up")
             await _idle(daemon.turns)
             with recorder.recording():
                 async with daemon.feeds.watch(session.id):
-                    await daemon.turns.post(session.id, "hello")
+                    await daemon.turns.post(await runtime.library.open(session.id), "hello")
                     await _idle(daemon.turns)
             await daemon.stop()
     return len(recorder.modules), len(recorder.functions)

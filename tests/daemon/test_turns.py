@@ -243,7 +243,7 @@ async def test_a_daemon_that_stops_leaves_approvals_open_and_hands_other_turns_o
         await asyncio.sleep(0.3)
         await daemon.app.daemon.turns.stop(0.1)
         with pytest.raises(Draining):
-            await daemon.app.daemon.turns.post(talking.id, "too late")
+            await daemon.app.daemon.turns.post(await runtime.library.open(talking.id), "too late")
         assert not daemon.app.daemon.turns.active
         assert not await runtime.stores.leases.holder(waiting.id)
         assert (await daemon.runtime.library.info(waiting.id)).state == "waiting"
@@ -268,13 +268,13 @@ async def test_a_short_turn_takes_few_database_jobs(monkeypatch: pytest.MonkeyPa
     async with served() as daemon:
         session = await daemon.runtime.session()
         turns, database = daemon.app.daemon.turns, daemon.runtime.stores.database
-        await turns.post(session.id, "warm up")
+        await turns.post(session, "warm up")
         await idle(daemon, session.id)
         jobs: list[str] = []
         for name in ("write", "read", "select"):
             _count(monkeypatch, database, name, jobs)
         async with daemon.app.daemon.feeds.watch(session.id):
-            await turns.post(session.id, "!echo three short words")
+            await turns.post(await daemon.runtime.library.open(session.id), "!echo three short words")
             await until_true(lambda: _is_idle(turns))
         assert len(jobs) <= 14, jobs
         assert jobs.count("write") <= 5, jobs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -310,3 +311,19 @@ async def test_an_mcp_server_can_be_started_behind_the_same_fence(
         assert int(text_of(answer.blocks[0])) < 20, "it counts its own processes"
         answer = await servers.tools["bad__environment"].run(McpContext(), {})
         assert "PATH" in text_of(answer.blocks[0])
+
+
+async def test_sandboxes_of_one_workspace_share_a_folder_for_temporary_files(
+    state: SandboxState, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon makes a sandbox for each new session; what it leaves behind must not grow with them."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    for _ in range(3):
+        assert await run(tool(state), workspace, "echo words > $TMPDIR/t; cat $TMPDIR/t") == "words"
+    (folder,) = temporary.iterdir()
+    assert (folder / "t").read_text() == "words\n"
+    shutil.rmtree(folder)  # as systems do that empty /tmp
+    assert await run(tool(state), workspace, "test -e $TMPDIR/t || echo words") == "words"
+    assert len(list(temporary.iterdir())) == 1

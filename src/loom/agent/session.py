@@ -537,8 +537,9 @@ class SessionTurns:
         mark = snapshot.watermarks.get(resolved.reference)
         if mark is None or not mark.sent_node:
             return None
+        end = next((at for at, placed in enumerate(snapshot.path, 1) if placed.id == mark.sent_node), 0)
         try:
-            path = (await self._record.snapshot(mark.sent_node)).path
+            path = snapshot.path[:end] if end else (await self._record.snapshot(mark.sent_node)).path
         except NotFound:
             return None
         overrides, alts = overrides_of(msgspec.json.decode(mark.sent_wishes or "{}", type=dict[str, str]))

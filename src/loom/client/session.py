@@ -52,6 +52,8 @@ from loom.work_types import ChangedStep, ChangeList, ProcessList, ProcessView, T
 T = TypeVar("T")
 
 _PAGE: Final = 1_000
+_QUESTION_PAGE: Final = 10
+"""The messages that are read at once to find the question of an answer: a step has two."""
 _BEGIN_SECONDS: Final = 5.0
 """How long the start event of a turn may take after its message has left the queue."""
 
@@ -205,12 +207,12 @@ class RemoteSession:
     ) -> AsyncGenerator[Event]:
         """Post a request and yield the events of its turns."""
         key = secrets.token_hex(16)
-        before = (await self.info()).last_seq
         posting = asyncio.create_task(self._post(route, body, key))
-        turns = _Turns(message, n, before)
+        turns = _Turns(message, n)
         try:
             posted = await asyncio.shield(posting)
-            async with aclosing(turns.of(posted.message, self._link.events(self.id, before))) as events:
+            events_after = self._link.events(self.id, _first_seq(posted))
+            async with aclosing(turns.of(posted.message, events_after)) as events:
                 async for event in events:
                     if event is None:
                         await self._check_waits(route, body, key)
@@ -235,7 +237,7 @@ class RemoteSession:
         try:
             await self._link.ask("DELETE", self._path(f"/queue/{posted.message}"), repeats=False)
         except NotFound:  # it is no longer queued
-            turn = turn or await self._wait_for_turn(posted.message, turns.seen)
+            turn = turn or await self._wait_for_turn(posted.message, turns.seen or _first_seq(posted))
         if turn:
             await self.cancel(turn)
 
@@ -259,17 +261,26 @@ class RemoteSession:
         if not answers:
             raise LoomError(f"the model returned an empty answer (stop: {finished.stop})", hint="Try again.")
         last = answers[-1]
-        receipt = receipt_of(await self.plan_table([model], sent=True), model)
-        path = await self._lines(last.node)
-        question = next((line for line in reversed(path) if line.role == "user"), None)
         return Reply(
             node=last.node,
             message=last.message,
             usage=finished.usage,
             stop=finished.stop,
-            receipt=receipt,
-            parent=(question.parent or "") if question else "",
+            receipt=receipt_of(await self.plan_table([model], sent=True), model),
+            parent=await self._parent_of_question(last.node),
         )
+
+    async def _parent_of_question(self, answer: str) -> str:
+        """Return the node above the question of an answer."""
+        before = ""
+        while True:
+            page = await self.history(before=before, head=answer, limit=_QUESTION_PAGE)
+            for line in reversed(page.messages):
+                if line.role == "user":
+                    return line.parent or ""
+            if not page.more or not page.messages:
+                return ""
+            before = page.messages[0].node
 
     # Look and change -------------------------------------------------------------------------------------------------
 
@@ -478,12 +489,12 @@ def _if_match(rev: int | None) -> dict[str, str]:
 class _Turns:
     """Selects the turns of one message from all events of a session."""
 
-    def __init__(self, message: Message | None, n: int, seen: int) -> None:
+    def __init__(self, message: Message | None, n: int) -> None:
         self.turn = ""
         """The running turn."""
         self.have_begun = False
-        self.seen = seen
-        """The number of the last event."""
+        self.seen = 0
+        """The number of the last event; 0 before the first."""
         self._queued = ""
         self._message = message
         self._left = n
@@ -537,6 +548,11 @@ class _Turns:
             return []
         self._is_announced = True
         return [MessageQueued(message=self._message, id=self._queued)]
+
+
+def _first_seq(posted: PostedMessage) -> int:
+    """Return the number of the event after which those of a posted message begin."""
+    return int(posted.events.rpartition("=")[2])
 
 
 def _queued(posted: PostedMessage, key: str, message: Message | None = None, notices: tuple[str, ...] = ()) -> Queued:

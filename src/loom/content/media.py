@@ -75,7 +75,7 @@ def is_digest(text: str) -> bool:
     return len(text) == _DIGEST_LENGTH and _is_digest(text)
 
 
-@functools.lru_cache(4096)
+@functools.lru_cache(1024)
 def _is_digest(text: str) -> bool:
     """Check a digest. The result is cached, because a path that is loaded again refers to the same media."""
     return _DIGEST.fullmatch(text) is not None
@@ -125,7 +125,19 @@ class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     @property
     def label(self) -> str:
         """The label for a text-only model: `photo.png, 640×480, 24 KB`."""
-        return _label(self)
+        facts = [self.name or self.media_type]
+        if self.width and self.height:
+            facts.append(f"{self.width}×{self.height}")
+        if self.frames and self.frames > 1:
+            facts.append(f"{self.frames} frames")
+        if self.pages:
+            facts.append("1 page" if self.pages == 1 else f"{self.pages} pages")
+        if self.duration_seconds is not None:
+            facts.append(_duration(self.duration_seconds))
+        if self.codec:
+            facts.append(self.codec)
+        facts.append(size_label(self.size_bytes))
+        return ", ".join(facts)
 
 
 def _make_finite(media: Media, seconds: Any) -> None:
@@ -140,23 +152,6 @@ def _make_finite(media: Media, seconds: Any) -> None:
         raise wrong_field(media, "duration_seconds", "a finite number", seconds)
     if type(seconds) is not float:
         msgspec.structs.force_setattr(media, "duration_seconds", plain)
-
-
-@functools.lru_cache(4096)
-def _label(media: Media) -> str:
-    facts = [media.name or media.media_type]
-    if media.width and media.height:
-        facts.append(f"{media.width}×{media.height}")
-    if media.frames and media.frames > 1:
-        facts.append(f"{media.frames} frames")
-    if media.pages:
-        facts.append("1 page" if media.pages == 1 else f"{media.pages} pages")
-    if media.duration_seconds is not None:
-        facts.append(_duration(media.duration_seconds))
-    if media.codec:
-        facts.append(media.codec)
-    facts.append(size_label(media.size_bytes))
-    return ", ".join(facts)
 
 
 def size_label(size_bytes: int) -> str:

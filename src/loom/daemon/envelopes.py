@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Final
 
@@ -37,7 +37,7 @@ from loom.events import (
     decode_event,
     encode_event,
 )
-from loom.runtime.dispatch import Dispatch
+from loom.runtime.dispatch import Dispatch, NodeFacts
 from loom.store.events import StoredEvent
 
 TOOL_CALL: Final = "tool_call"
@@ -86,7 +86,14 @@ class _Delta(msgspec.Struct):
     index: int = 0
 
 
+class _Stored(msgspec.Struct):
+    """The field of a stored message that is needed to read its node."""
+
+    node: str
+
+
 _delta = msgspec.json.Decoder(_Delta)
+_stored = msgspec.json.Decoder(_Stored)
 
 
 class Composer:
@@ -102,14 +109,17 @@ class Composer:
 
     async def compose(self, events: Iterable[StoredEvent]) -> list[EncodedEnvelope]:
         made: list[EncodedEnvelope] = []
-        for run in _runs(_whole(event) for event in events):
+        whole = [_whole(event) for event in events]
+        nodes = [_stored.decode(event.data).node for event in whole if event.type == "message_stored"]
+        facts = await self._dispatch.node_facts(nodes)
+        for run in _runs(whole):
             first, last = run[0], run[-1]
             if len(run) > 1:
                 made.append(
                     EncodedEnvelope(first.seq, last.seq, last.type, self._json(last.seq, last.type, _join(run)))
                 )
             elif last.type in _LOOKED_AT:
-                made.append(await self._looked_at(last))
+                made.append(await self._looked_at(last, facts))
             else:
                 made.append(EncodedEnvelope(last.seq, last.seq, last.type, self._json(last.seq, last.type, last.data)))
         return made
@@ -117,7 +127,7 @@ class Composer:
     def _json(self, seq: int, kind: str, data: bytes) -> bytes:
         return b'{"seq":%d,"type":"%s","session":"%s","data":%s}' % (seq, kind.encode(), self._session.encode(), data)
 
-    async def _looked_at(self, stored: StoredEvent) -> EncodedEnvelope:
+    async def _looked_at(self, stored: StoredEvent, facts: Mapping[str, NodeFacts]) -> EncodedEnvelope:
         kind, data, pictures = stored.type, stored.data, ()
         match decode_event(stored.data):
             case ToolStarted(call=call):
@@ -129,7 +139,9 @@ class Composer:
                 data = _with(stored.data, msgspec.to_builtins(shown))
                 pictures = (added.image.media,)
             case MessageStored() as message:
-                data = _with(stored.data, {"parent": await self._parent_of(message.node)})
+                node = facts.get(message.node, NodeFacts(None))
+                self._model = node.model or self._model  # for the price of its step
+                data = _with(stored.data, {"parent": node.parent})
             case StepStarted(model=model):
                 self._model = model
             case StepFinished() as step:
@@ -171,12 +183,6 @@ class Composer:
             source=media.source or media.name,
             preview=await self._previews.preview(media),
         )
-
-    async def _parent_of(self, node: str) -> str | None:
-        """Return the parent of a node; remember the node's model, for the price of its step."""
-        found = await self._dispatch.node_facts(node)
-        self._model = found.model or self._model
-        return found.parent
 
     def _cost(self, step: StepFinished) -> float | None:
         try:

@@ -115,21 +115,22 @@ async def _post(
     for name in (body.model, *body.models):
         if name:
             daemon.library.check_model(name)
-    view = await (session.change(workspace=body.workspace) if body.workspace else session.info())
-    content, notices = await blocks_of(daemon, call.identity, view.workspace, body.text or body.message, body.blocks)
+    workspace = (await session.change(workspace=body.workspace)).workspace if body.workspace else session.workspace
+    content, notices = await blocks_of(daemon, call.identity, workspace, body.text or body.message, body.blocks)
     for block, said in [*await _images(daemon, body.images), *await _files(daemon, parts)]:
         content, notices = (*content, block), (*notices, *said)
     if not content:
         raise ContentError("The message is empty: send text, blocks, images or files.")
+    if body.tools is not None:
+        session = await daemon.library.open(session.id, tools=body.tools)
     accepted = await daemon.turns.post(
-        session.id,
+        session,
         *content,
         key=key,
         model=body.model,
         models=body.models,
         parent=body.parent,
         n=body.n,
-        tools=body.tools,
         sampling=choices_of(body.thinking, body.options),
         steer=body.steer,
     )

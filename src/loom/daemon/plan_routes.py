@@ -13,8 +13,7 @@ from loom.message_types import PlanRequest, PlanView, WireQuery, WireView
 async def get_plan(call: Call[None, PlanRequest]) -> PlanView:
     body = call.body
     session = await call.daemon.library.open(call.path("session"))
-    workspace = (await session.info()).workspace
-    blocks, _ = await blocks_of(call.daemon, call.identity, workspace, body.text, body.blocks)
+    blocks, _ = await blocks_of(call.daemon, call.identity, session.workspace, body.text, body.blocks)
     view = await session.plan_table(
         body.models,
         content=blocks,

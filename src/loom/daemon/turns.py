@@ -112,20 +112,18 @@ class Turns:
 
     async def post(
         self,
-        session_id: str,
+        session: LocalSession,
         *content: Content,
         key: str = "",
         model: str = "",
         models: Sequence[str] = (),
         parent: str | None = None,
         n: int = 1,
-        tools: Sequence[str] | None = None,
         sampling: Sampling | None = None,
         steer: bool = False,
     ) -> AcceptedMessage:
         """Queue a message and start its turn if no other one runs. A repeated `key` returns the first result."""
         self._check_open()
-        session = await self._runtime.library.open(session_id, tools=tools)
         if steer:
             queued = await session.steer(*content, key=key)
         else:

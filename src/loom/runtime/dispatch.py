@@ -50,13 +50,10 @@ class Dispatch:
         found = await self._stores.sessions.get(session_id)
         return SessionBrief(state_of(found, queued), found.title, found.rev)
 
-    async def node_facts(self, node: str) -> NodeFacts:
-        """Return the parent and the author of a node; both are empty if it was deleted."""
-        try:
-            found = await self._stores.forest.node(node)
-        except NotFound:
-            return NodeFacts(None)
-        return NodeFacts(found.parent_id, model_of(found))
+    async def node_facts(self, nodes: Collection[str]) -> dict[str, NodeFacts]:
+        """Return the parents and the authors of nodes; without those that were deleted."""
+        found = await self._stores.forest.nodes(nodes) if nodes else {}
+        return {node: NodeFacts(facts.parent_id, model_of(facts)) for node, facts in found.items()}
 
     async def find_call(self, session_id: str, call_id: str) -> ToolCall | None:
         """Return a call on the path of a session; None if there is none."""

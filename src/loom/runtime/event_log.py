@@ -3,22 +3,19 @@ forest, and inserted when the log is read."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
 
-from loom.content.messages import Message
-from loom.errors import Corrupt, NotFound
 from loom.events import Event, MessageStored, NoticeRaised, encode_event, stored_node_of
 from loom.store.events import Events, StoredEvent
 from loom.store.forest import Forest
+from loom.store.nodes import Node
 
 OnEvents: TypeAlias = Callable[[str, int, Sequence[tuple[str, bytes]]], None]
 """Receives the id of a session, the number of the last event, and the events (type and JSON) that are on disk."""
 
-_RECENT_MESSAGES: Final = 256
 _LOOKED_BACK: Final = 1_000
 
 
@@ -27,8 +24,6 @@ class EventLog:
         self._events = events
         self._forest = forest
         self._subscribers: list[OnEvents] = []
-        self._recent: OrderedDict[str, Message] = OrderedDict()
-        """Messages that were just stored, so that subscribers of a session can read them without the forest."""
 
     def subscribe(self, subscriber: OnEvents) -> None:
         """Call `subscriber` with all events that are written in this process."""
@@ -39,11 +34,6 @@ class EventLog:
 
     def publish(self, session_id: str, seq: int, events: Sequence[Event]) -> None:
         """Pass stored events to the subscribers."""
-        for event in events:
-            if isinstance(event, MessageStored):
-                self._recent[event.node] = event.message
-                if len(self._recent) > _RECENT_MESSAGES:
-                    self._recent.popitem(last=False)
         if not events or not self._subscribers:
             return
         encoded = [(event.type, encode_event(event)) for event in events]
@@ -65,9 +55,9 @@ class EventLog:
         }
         if not nodes:
             return stored
-        messages = await self._messages(list(dict.fromkeys(nodes.values())))
+        found = await self._forest.nodes(set(nodes.values()))
         return tuple(
-            _with_message(event, nodes[event.seq], messages.get(nodes[event.seq])) if event.seq in nodes else event
+            _with_message(event, nodes[event.seq], found.get(nodes[event.seq])) if event.seq in nodes else event
             for event in stored
         )
 
@@ -94,21 +84,9 @@ class EventLog:
                 return recent[start + len(batch) - 1].seq
         return None
 
-    async def _messages(self, nodes: Sequence[str]) -> dict[str, Message]:
-        found = {node: self._recent[node] for node in nodes if node in self._recent}
-        for node in nodes:
-            if node not in found:
-                try:
-                    message = (await self._forest.node(node)).message
-                except (Corrupt, NotFound):  # the log has a notice in its place
-                    continue
-                if message is not None:
-                    found[node] = message
-        return found
 
-
-def _with_message(event: StoredEvent, node: str, message: Message | None) -> StoredEvent:
-    if message is None:
+def _with_message(event: StoredEvent, node_id: str, node: Node | None) -> StoredEvent:
+    if node is None or node.message is None:
         lost = NoticeRaised(text="A message that was stored here cannot be read any more.", code="message.lost")
         return msgspec.structs.replace(event, type=lost.type, data=encode_event(lost))
-    return msgspec.structs.replace(event, data=encode_event(MessageStored(node=node, message=message)))
+    return msgspec.structs.replace(event, data=encode_event(MessageStored(node=node_id, message=node.message)))

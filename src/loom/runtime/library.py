@@ -239,6 +239,8 @@ class LocalLibrary:
         digests = await stores.sessions.delete(session_id)
         await self._runtime.processes.end(session_id)
         freed = await forget(stores.media, stores.derived, digests, stores.sessions.media_in_use, unless_since=since)
+        self.views.drop(session_id)
+        self.intake.drop(digests)
         self._runtime.settler.drop(digests)
         await self._runtime.upkeep.delete_uploads_of(digests)
         return freed

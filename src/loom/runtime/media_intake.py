@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final, Literal, Protocol, TypeAlias, assert_never
 
@@ -104,6 +105,11 @@ class MediaIntake:
         """Protect stored bytes from the next cleanup; raise `NotFound` if they are not stored."""
         if not is_digest(digest) or not await self._media.refresh(digest):
             raise NotFound("File not found in the store.", hint="Upload it: POST /v1/media.")
+
+    def drop(self, digests: Collection[str]) -> None:
+        """Forget deleted media."""
+        for digest in digests:
+            self._known.pop(digest, None)
 
     async def file(self, workspace: Path, path: str) -> StoredUpload:
         """Store a file of a workspace. Files outside it, and files whose names suggest keys, are refused."""

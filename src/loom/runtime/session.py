@@ -55,12 +55,14 @@ class LocalSession(SessionTurns):
         library: LocalLibrary,
         record: SessionRecord,
         services: Services,
-        settings: Mapping[str, Any],
+        stored: StoredSession,
         *,
         notices: Sequence[str] = (),
         tools: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(record, library.session_services(services, settings), notices=notices, tools=tools)
+        super().__init__(record, library.session_services(services, stored.settings), notices=notices, tools=tools)
+        self.workspace = stored.workspace
+        """The folder of the session when it was opened."""
         self._all_services = services
         self._library = library
         self._stores = library.stores

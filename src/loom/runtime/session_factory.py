@@ -65,7 +65,7 @@ class SessionFactory:
         stored = await self._stores.sessions.get(session_id)
         if agent and stored.settings.get(AGENT) != agent:
             stored = await self._stores.sessions.update(session_id, settings={AGENT: agent})
-        return LocalSession(self._library, self.record(session_id), services, stored.settings, tools=names)
+        return LocalSession(self._library, self.record(session_id), services, stored, tools=names)
 
     async def begin(
         self,
@@ -105,7 +105,7 @@ class SessionFactory:
             self._library,
             self.record(created.id),
             services,
-            settings,
+            created,
             notices=(*found.notices, *unmatched),
             tools=names,
         )

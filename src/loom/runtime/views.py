@@ -29,7 +29,7 @@ from loom.work_types import ProcessView
 
 LABEL_CHARACTERS: Final = 90
 _REMEMBERED: Final = 2_000
-_REMEMBERED_PRICES: Final = 50_000
+_REMEMBERED_PRICES: Final = 10_000
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -47,8 +47,9 @@ class Views:
         self._forest = forest
         self._queue = queue
         self._price = price
-        self._summaries: OrderedDict[str, Summary] = OrderedDict()
-        self._prices: OrderedDict[str, float | None] = OrderedDict()
+        self._summaries: OrderedDict[str, tuple[str, Summary]] = OrderedDict()
+        """The head and its summary, by session."""
+        self._prices: OrderedDict[tuple[str, Usage], float | None] = OrderedDict()
 
     async def queued_sessions(self) -> frozenset[str]:
         """Return the ids of sessions with queued messages. Read them before the sessions: a message leaves the queue
@@ -62,8 +63,12 @@ class Views:
     async def sessions(self, stored: Sequence[StoredSession], queued: Collection[str]) -> tuple[SessionView, ...]:
         """Return the views of several sessions. `queued` are the ids of sessions with queued messages, read before
         `stored`."""
-        summaries = await self._summarise([one.head_id for one in stored])
-        return tuple(self._session(one, summaries[one.head_id], queued) for one in stored)
+        summaries = await self._summarise(stored)
+        return tuple(self._session(one, summaries[one.id], queued) for one in stored)
+
+    def drop(self, session_id: str) -> None:
+        """Forget a deleted session."""
+        self._summaries.pop(session_id, None)
 
     def _session(self, stored: StoredSession, summary: Summary, queued: Collection[str]) -> SessionView:
         return SessionView(
@@ -91,15 +96,16 @@ class Views:
             damage=stored.damage,
         )
 
-    async def _summarise(self, heads: Sequence[str]) -> dict[str, Summary]:
-        found = {head: self._summaries[head] for head in heads if head in self._summaries}
-        unknown = dict.fromkeys(head for head in heads if head not in found)
-        if unknown:
-            latest = await self._forest.latest(unknown)
-            found |= {head: _summary_of(nodes) for head, nodes in latest.items()}
-        for head, summary in found.items():
-            self._summaries[head] = summary
-            self._summaries.move_to_end(head)
+    async def _summarise(self, stored: Sequence[StoredSession]) -> dict[str, Summary]:
+        known = {one.id: self._summaries.get(one.id, ("", Summary())) for one in stored}
+        unknown = dict.fromkeys(one.head_id for one in stored if known[one.id][0] != one.head_id)
+        latest = await self._forest.latest(unknown) if unknown else {}
+        found: dict[str, Summary] = {}
+        for one in stored:
+            head = one.head_id
+            found[one.id] = _summary_of(latest[head]) if head in latest else known[one.id][1]
+            self._summaries[one.id] = head, found[one.id]
+            self._summaries.move_to_end(one.id)
         while len(self._summaries) > _REMEMBERED:
             self._summaries.popitem(last=False)
         return found
@@ -123,7 +129,7 @@ class Views:
             blocks=message.blocks,
             model=model,
             usage=usage,
-            usd=self._usd(node.id, model, usage) if usage else None,
+            usd=self._usd(model, usage) if usage else None,
             stop=str(meta.get("finish_reason") or ""),
             seconds=float(seconds) if isinstance(seconds, int | float) else None,
             created_at=node.created_at,
@@ -132,16 +138,17 @@ class Views:
             siblings=siblings.get(node.id, (node.id,)),
         )
 
-    def _usd(self, node: str, model: str, usage: Usage) -> float | None:
+    def _usd(self, model: str, usage: Usage) -> float | None:
         # Cached, because looking up a price takes longer than the rest of a message.
-        if node not in self._prices:
+        wanted = model, usage
+        if wanted not in self._prices:
             try:
-                self._prices[node] = self._price(model, usage) if model else None
+                self._prices[wanted] = self._price(model, usage) if model else None
             except LoomError:  # the model is no longer configured
-                self._prices[node] = None
+                self._prices[wanted] = None
             if len(self._prices) > _REMEMBERED_PRICES:
                 self._prices.popitem(last=False)
-        return self._prices[node]
+        return self._prices[wanted]
 
 
 def usage_of(messages: Iterable[MessageView], head: str) -> SessionUsage:

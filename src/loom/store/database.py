@@ -113,24 +113,31 @@ class Database(Protocol):
         ...
 
 
-_may_wait: ContextVar[Callable[[], bool] | None] = ContextVar("may_wait", default=None)
+class _Waiting:
+    def __init__(self, may_wait: Callable[[], bool]) -> None:
+        self.may_wait: Callable[[], bool] | None = may_wait
+
+
+_waiting: ContextVar[_Waiting | None] = ContextVar("waiting", default=None)
 
 
 @contextmanager
 def wait_for_database(may_wait: Callable[[], bool]) -> Generator[None]:
     """Within this context, and in tasks started in it, retry work while the database is unreachable and `may_wait()`
     returns True. Work is not retried after a commit whose outcome is unknown: its caller has to find out."""
-    token = _may_wait.set(may_wait)
+    waiting = _Waiting(may_wait)
+    token = _waiting.set(waiting)
     try:
         yield
     finally:
-        _may_wait.reset(token)
+        _waiting.reset(token)
+        waiting.may_wait = None  # timers keep a copy of the context, and `may_wait` the session and its messages
 
 
 def is_waiting_allowed() -> bool:
     """Return whether the current task may wait for an unreachable database."""
-    may_wait = _may_wait.get()
-    return may_wait is not None and may_wait()
+    waiting = _waiting.get()
+    return waiting is not None and waiting.may_wait is not None and waiting.may_wait()
 
 
 _PROBE: Final = (

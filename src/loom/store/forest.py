@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -153,6 +154,20 @@ class Forest:
         """Return a node by its id or by a unique prefix of it (at least eight digits)."""
         row = await self._database.read(lambda tx: read_node(tx, node_id))
         return node_of(row, row.parent_id)
+
+    async def nodes(self, node_ids: Iterable[str]) -> dict[str, Node]:
+        """Return nodes by their full ids; without those that are missing or damaged."""
+        wanted = list(node_ids)
+
+        def work(tx: Transaction) -> dict[str, Node]:
+            found: dict[str, Node] = {}
+            for node_id in wanted:
+                with suppress(Corrupt, NotFound):
+                    row = read_node(tx, node_id)
+                    found[node_id] = node_of(row, row.parent_id)
+            return found
+
+        return await self._database.read(work)
 
     async def path(self, node_id: str) -> tuple[Node, ...]:
         """Return the nodes from the root to this one, both included."""

@@ -311,6 +311,8 @@ class LocalBlobs:
                         if unless_since is not None and _modified_at(found) >= unless_since:
                             return False
                         os.unlink(leaf, dir_fd=directory)
+                        with self._whole_lock:
+                            self._whole.pop(key, None)
                     os.fsync(directory)
             except FileNotFoundError:
                 return False

@@ -44,6 +44,7 @@ _INSERT: Final = (
 _INSERT_MEDIA: Final = "INSERT INTO queued_media (queued_key, digest) VALUES (:key, :digest)"
 _DELETE_OLD: Final = "DELETE FROM queued WHERE session_key = :session_key AND answers_left = 0 AND created_at < :before"
 _UPDATE: Final = "UPDATE queued SET message = :message, node = :node, answers_left = :answers_left WHERE id = :id"
+_SELECT_FIRST_SINCE: Final = "SELECT MIN(seq) FROM event WHERE session_key = :session_key AND created_at >= :since"
 _DELETE_MEDIA: Final = "DELETE FROM queued_media WHERE queued_key = (SELECT key FROM queued WHERE id = :id)"
 
 
@@ -73,8 +74,9 @@ class MessageQueue:
         """Queue a message, and append `events` (called with its id) in the same transaction. Without a `message`,
         request another answer to `options.parent`.
 
-        If `key` was used before, change nothing and return the first result with `is_new` False; raise `KeyReused` if
-        the message or the options differ. Raise `NotFound` if `options.parent` is not part of the session.
+        If `key` was used before, change nothing and return the first result with `is_new` False; its `seq` is not after
+        the first one, so that no event of the message is missed. Raise `KeyReused` if the message or the options
+        differ. Raise `NotFound` if `options.parent` is not part of the session.
         """
         if not 1 <= options.n <= MAX_ANSWERS:
             raise ContentError(f"the number of answers must be 1 to {MAX_ANSWERS}, not {options.n}")
@@ -94,9 +96,11 @@ class MessageQueue:
             session_key, _, _ = lock_session(tx, session_id)
             at = {"session_key": session_key}
             known = tx.execute(_SELECT_KNOWN, {**at, "request_key": values["request_key"]})
-            seq = last_number(tx, session_key)
             if known:
-                return msgspec.structs.replace(_same_request(tx, known[0], values), seq=seq)
+                same = _same_request(tx, known[0], values)
+                ((first,),) = tx.execute(_SELECT_FIRST_SINCE, {**at, "since": same.created_at})
+                return msgspec.structs.replace(same, seq=last_number(tx, session_key) if first is None else first - 1)
+            seq = last_number(tx, session_key)
             parent = ref_of(tx, options.parent) if options.parent else None
             if parent is not None and not keeps(tx, session_key, parent):
                 raise NotFound("That message is not part of this session.", hint="Look at its tree: `loom tree`.")

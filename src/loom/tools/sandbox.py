@@ -50,6 +50,7 @@ _KEPT_CAPABILITIES: Final = ("CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN")
 _PROCESS_LIMIT: Final = "{{ ulimit -u {0} || ulimit -p {0}; }} 2>/dev/null"
 """bash and dash have different options for it. Root has no such limit."""
 _CHECK_SECONDS: Final = 10.0
+_scratch_folders: Final[dict[Path, str]] = {}
 
 
 class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,13 +107,11 @@ def sandbox_state() -> SandboxState:
 
 
 class Sandbox:
-    """Wraps commands. One object for all sessions of a runtime; each workspace has its own folder for temporary
-    files."""
+    """Wraps commands. Each workspace has its own folder for temporary files."""
 
     def __init__(self, settings: SandboxSettings | None = None, *, state: SandboxState | None = None) -> None:
         self.settings = settings or SandboxSettings()
         self._state = state
-        self._scratch: dict[Path, str] = {}
 
     @property
     def state(self) -> SandboxState:
@@ -155,23 +154,11 @@ class Sandbox:
         root = Path(os.path.realpath(folder))
         if not root.is_dir():
             raise ToolError(f"{command[0]} cannot be started: {folder} is not a folder")
-        scratch = self._scratch_of(root)
+        scratch = _scratch_folder(root)
         limited = command if is_server else self._limited(command)
         if self.state.kind == "bubblewrap":
             return self._bubblewrapped(limited, root, scratch, network=network)
         return self._landlocked(limited, root, scratch, network=network)
-
-    def _scratch_of(self, root: Path) -> str:
-        if root not in self._scratch:
-            if not self._scratch:
-                atexit.register(self.close)
-            self._scratch[root] = tempfile.mkdtemp(prefix="loom-commands-")
-        return self._scratch[root]
-
-    def close(self) -> None:
-        """Remove the folders for temporary files."""
-        while self._scratch:
-            shutil.rmtree(self._scratch.popitem()[1], ignore_errors=True)
 
     def _limited(self, command: Sequence[str]) -> tuple[str, ...]:
         settings = self.settings
@@ -242,6 +229,22 @@ class Sandbox:
         descriptor = _open_in_memory(msgspec.json.encode(plan))
         launcher = (sys.executable, "-I", "-S", sandbox_launcher.__file__, str(descriptor))
         return SandboxedCommand(launcher, _private(scratch), (descriptor,))
+
+
+def _scratch_folder(root: Path) -> str:
+    """Return the folder for temporary files of commands in the workspace `root`. It is one for all sandboxes of the
+    process, and created again if it was removed: some systems empty `/tmp` while a daemon runs."""
+    found = _scratch_folders.get(root)
+    if found is None or not os.path.isdir(found):  # noqa: PTH112  a plain string for argv
+        if not _scratch_folders:
+            atexit.register(_remove_scratch_folders)
+        found = _scratch_folders[root] = tempfile.mkdtemp(prefix="loom-commands-")
+    return found
+
+
+def _remove_scratch_folders() -> None:
+    while _scratch_folders:
+        shutil.rmtree(_scratch_folders.popitem()[1], ignore_errors=True)
 
 
 def _open_in_memory(data: bytes) -> int:
