@@ -19,10 +19,9 @@ from loom.compile.request import LearnedLimits, RequestInput, RequestOptions, Sn
 from loom.content.blocks import ContentBlock, Opaque, ThinkingBlock
 from loom.content.json_values import get_object, get_text, parse_json
 from loom.content.messages import Message
-from loom.content.wire_forms import WireForm
 from loom.daemon.gateway.body import GatewayFault
 from loom.daemon.gateway.clients import GatewayClient
-from loom.daemon.gateway.conversation import FORGED, restore_conversation, thinking_at
+from loom.daemon.gateway.conversation import FORGED, RestoredConversation, restore_conversation, thinking_at
 from loom.daemon.gateway.handles import ThinkingHandle, make_handle, read_handle
 from loom.daemon.gateway.protocol import GatewayProtocol, own_fields
 from loom.daemon.gateway.targets import RequestFacts, request_facts, target_models
@@ -59,8 +58,9 @@ class PlacedConversation(msgspec.Struct, frozen=True, kw_only=True):
     system: str
     messages: tuple[Message, ...]
     notices: tuple[str, ...]
-    forms: Mapping[int, WireForm]
-    """Messages in the client's own form, by the position of the first message of each."""
+    earlier: int
+    """The number of messages before those of the request."""
+    restored: RestoredConversation
     head: tuple[Any, ...]
     """System prompts among the messages, in the client's own form."""
 
@@ -133,7 +133,8 @@ class Exchange:
             system=found.system,
             messages=(*before, *own.messages),
             notices=(*found.notices, *self._body.notices, *([FORGED] if own.is_forged else [])),
-            forms={len(before) + position: form for position, form in own.forms.items()},
+            earlier=len(before),
+            restored=own,
             head=found.head,
         )
 
@@ -509,7 +510,8 @@ def _learned(snapshot: Snapshot, answer: ModelAnswer) -> SessionChange | None:
 def _path_as_sent(placed: PlacedConversation, model: Model) -> tuple[Placed, ...]:
     """Return the path with the forms of this request: a client may move its cache marks with each request."""
     path: list[Placed] = [*placed.snapshot.path]
-    for start, form in placed.forms.items():
+    for position, form in placed.restored.forms().items():
+        start = placed.earlier + position
         for at in range(start, min(start + form.messages, len(path))):
             stored, own = path[at], form if at == start else None
             path[at] = DetachedMessage(stored.id, _sign_by(stored.message, model), stored.is_blind, own)
