@@ -47,7 +47,7 @@ class ItemSpan:
         self.form: WireForm | Literal["unbuilt"] | None = "unbuilt"
 
 
-class OriginalForms(msgspec.Struct, frozen=True, eq=False):
+class OriginalForms(msgspec.Struct, frozen=True, eq=False):  # noqa: PLW1641  never a key
     """The items of a conversation, from which the forms of its messages are built when a request for the provider of
     their protocol needs them."""
 

@@ -173,8 +173,9 @@ class ClientConversations:
         now = time.time()
         root = root_node(system, now)
         title, settings = _title(messages), {"origin": "gateway", SYSTEM: system}
-        path = (root, *nodes_of_drafts(root, drafts_of(messages, None, None), now))
-        create = self._sessions.creation(system=system, title=title, model=model, settings=settings, messages=messages)
+        drafts = drafts_of(messages, None, None)
+        path = (root, *nodes_of_drafts(root, drafts, now))
+        create = self._sessions.creation(system=system, title=title, model=model, settings=settings, drafts=drafts)
 
         async def write() -> str:
             try:
