@@ -1,12 +1,17 @@
-"""Usage: the model answers of a period, with their token usage, by session. An answer is counted once."""
+"""Usage: the model answers of a period, with their token usage, by session. An answer is counted once.
+
+An answer to a gateway client that repeats an earlier one is no message of its own, but it was paid for: it is counted
+by its record.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
 from loom.store.database import Database, Row
+from loom.store.gateway import ANSWER_KEY
 
 # Walk up from the ends of each session until a message is older than the period: a parent is never younger.
 _SELECT: Final = (
@@ -19,6 +24,13 @@ _SELECT: Final = (
     " SELECT n.key, s.id, s.title, n.meta, n.created_at FROM up u JOIN node n ON n.key = u.key"
     " JOIN session s ON s.key = u.session_key"
     " WHERE n.role = 'assistant' AND n.created_at >= :since ORDER BY s.created_at, n.key"
+)
+_SELECT_REPEATED: Final = (
+    "SELECT r.id, s.id, s.title, r.receipt, r.created_at FROM ("
+    " SELECT id, session_id, receipt, created_at,"
+    " ROW_NUMBER() OVER (PARTITION BY node_id ORDER BY created_at, id) AS place"
+    " FROM gateway_answer WHERE node_id <> '' AND (:session = '' OR session_id = :session)"
+    ") r JOIN session s ON s.id = r.session_id WHERE r.place > 1 AND r.created_at >= :since ORDER BY r.created_at, r.id"
 )
 
 
@@ -33,17 +45,24 @@ class AnswerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 async def read_answers(database: Database, since: float, session: str = "") -> tuple[AnswerRecord, ...]:
     """Return the answers since a time, of all sessions or of one. An answer that forks share is returned once."""
-    rows = await database.read_aside(lambda tx: tx.execute(_SELECT, {"since": since, "session": session}))
+    params = {"since": since, "session": session}
+    rows, repeated = await database.read_aside(
+        lambda tx: (tx.execute(_SELECT, params), tx.execute(_SELECT_REPEATED, params))
+    )
     first: dict[object, Row] = {}
     for row in rows:
         first.setdefault(row[0], row)
-    return tuple(_record(row) for row in first.values())
+    return (*(_record(row) for row in first.values()), *(_record(row, ANSWER_KEY) for row in repeated))
 
 
-def _record(row: Row) -> AnswerRecord:
+def _record(row: Row, key: str = "") -> AnswerRecord:
+    """Return the record of a row. With `key`, the metadata is the object under this key of the row's JSON."""
     _, session, title, meta, created_at = row
     try:
         facts = msgspec.json.decode(str(meta), type=dict[str, Any])
     except msgspec.DecodeError:  # damaged, so its usage is unknown
         facts = {}
+    if key:
+        inner = facts.get(key)
+        facts = cast("dict[str, Any]", inner) if isinstance(inner, dict) else {}
     return AnswerRecord(session=str(session), title=str(title), meta=facts, created_at=float(str(created_at)))

@@ -34,10 +34,10 @@ from loom.runtime.conversations import INLINE_NOTICE, PlacedHistory
 from loom.runtime.inline_media import InlineMedia, StoredPart
 from loom.sampling import Sampling
 from loom.session import SessionChange
-from loom.store.gateway import GatewayAnswer
+from loom.store.gateway import ANSWER_KEY, GatewayAnswer
 from loom.tools.mcp.input_schema import flatten_root
 from loom.wire.answer import AnswerHead, AnswerWriter
-from loom.wire.answer_errors import AnswerFault, fault_of, make_fault
+from loom.wire.answer_errors import AnswerFault, fault_of, make_fault, unknown_model
 
 if TYPE_CHECKING:
     from loom.daemon.services import Daemon
@@ -171,7 +171,7 @@ class Exchange:
         found = await self._conversations.answer(previous)
         if found is None or not found.node_id or found.client != self._client.name:
             text = f"Response {previous!r} not found. Send the whole conversation instead."
-            raise GatewayFault(make_fault(404, text))
+            raise GatewayFault(make_fault(404, text, code="previous_response_not_found"))
         return await self._conversations.path(found.node_id)
 
     async def _find_thinking(self, text: str) -> ThinkingBlock | None:
@@ -205,7 +205,7 @@ class Exchange:
             try:
                 model = await self._runtime.models.resolve_live(name)
             except LoomError as error:
-                raise GatewayFault(make_fault(404, f"{error.message} {error.hint}".strip())) from None
+                raise GatewayFault(unknown_model(f"{error.message} {error.hint}".strip())) from None
             found.append((model, self._input(placed, model)))
         lacking = [self._lacks_capability(model) for model, _ in found]
         return found[lacking.index(False) :] if False in lacking else found
@@ -462,6 +462,7 @@ class Exchange:
             **msgspec.to_builtins(self.receipt),
             "notices": list(dict.fromkeys(notices)),
             "way": "passed through" if self.is_passed else "compiled",
+            ANSWER_KEY: answer.meta,
         }
         record = GatewayAnswer(
             self.head.id,
