@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Generator
@@ -299,3 +300,28 @@ def test_the_unit_of_the_service_is_one_that_systemd_accepts(tmp_path: Path):
     assert '"serve" "--port" "5777"' in text and "100%% folder" in text
     missing = loom("service", "status", HOME=str(tmp_path))
     assert missing.code == 1 and "not installed" in missing.out
+
+
+def test_the_lines_of_the_gateway_configure_the_sdks_and_are_checked(tmp_path: Path):
+    loom = Loom(tmp_path, LOOM_MODEL="")
+    (loom.home / "loom.toml").write_text('model = "loom/spark"\n')
+    programs = {
+        "anthropic-sdk": "import anthropic; c = anthropic.Anthropic(); m = [{'role': 'user', 'content': 'hi'}];"
+        " print(c.messages.create(model='loom/spark', max_tokens=99, messages=m).content[-1].text)",
+        "openai-sdk": "import openai; c = openai.OpenAI();"
+        " print(c.responses.create(model='loom/spark', input='hi').output_text)",
+    }
+    with serving(loom):
+        for client, program in programs.items():
+            lines = loom("gateway", client).out.replace("$(loom token)", loom("token").out.strip())
+            script = f"{lines}\nexec '{sys.executable}' -c \"{program}\""
+            ran = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
+            assert "loom/spark" in ran.stdout, ran.stderr
+        for client in ("claude-code", "codex", "opencode", "aider", "cline"):
+            assert "loom/spark" in loom("gateway", client).out, "the model is named where the client must be told"
+        checked = loom("gateway", "openai-sdk", "--check")
+        assert (checked.code, checked.out.splitlines()[-1]) == (0, "✔ openai-sdk: /v1/responses, /v1/chat/completions")
+        assert "✔ claude-code: /, /v1/messages" in loom("gateway", "claude-code", "--check").out
+        failed = loom("gateway", "open-webui", "--check", "-m", "nobody/none")
+        assert failed.code == 1
+        assert "✘ open-webui: /v1/chat/completions: 'nobody' is not a known platform" in failed.out

@@ -88,7 +88,9 @@ async def test_unknown_models_keys_and_routes_and_huge_bodies(protocol: str) -> 
         stranger = await door.http.post(PATHS[protocol], json=GOOD[protocol], headers={"Authorization": "Bearer no"})
         assert (stranger.status_code, is_error(protocol, stranger)) == (401, True)
         for path in ("/v1/nothing", "/v1/messages/nothing", "/v1/responses/x/y", "/v1/embeddings"):
-            assert (await door.http.post(path, json={})).status_code in (404, 405)
+            answer = await door.http.post(path, json={})
+            assert answer.status_code in (404, 405)
+            assert answer.json()["error"]["message"], "where both SDKs look for it"
         assert door.far.requests == []
         await idle(door)
 
@@ -180,3 +182,20 @@ async def test_a_refusal_that_nothing_cures_is_not_repeated_by_clients(protocol:
         assert is_error(protocol, answer)
         assert words in answer.json()["error"]["message"]
         assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+async def test_what_is_not_found_is_named_by_its_own_code() -> None:
+    async with gateway("anthropic", "fine") as door:
+        body = {"model": "far", "input": "x", "previous_response_id": "resp_none"}
+        asked = {
+            "model_not_found": door.http.post(
+                "/v1/chat/completions", json={**GOOD["openai_chat"], "model": "nobody/none"}
+            ),
+            "previous_response_not_found": door.http.post("/v1/responses", json=body),
+        }
+        found = {code: await answer for code, answer in asked.items()}
+        for path in ("/v1/files/file_none", "/v1/responses/resp_none", "/v1/receipts/msg_none"):
+            found[path] = await door.http.get(path)
+        for name, answer in found.items():
+            code = "not_found" if name.startswith("/") else name
+            assert (answer.status_code, answer.json()["error"]["code"]) == (404, code)

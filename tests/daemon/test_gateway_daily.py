@@ -16,6 +16,7 @@ from loom.compile.renditions import Renditions
 from loom.content.blocks import UnknownBlock
 from loom.content.recipes import Ocr
 from loom.store.database import Database
+from loom.store.usage import read_answers
 from loom.testing import memory_runtime
 from providers.far_side import Reply, far_side, refusal
 from wire.streams import sse
@@ -235,3 +236,20 @@ async def test_requests_that_begin_one_conversation_together_share_its_session()
         for node in asked:
             (said,) = await forest.children(node.id, session_id=session.id)
             assert said.message is not None and said.message.text == "fine"
+
+
+async def test_an_answer_that_repeats_an_earlier_one_is_counted_like_any_other() -> None:
+    keys = {"keys": {"ci": {"token": "key-of-ci-0123456789"}}}
+    async with gateway("anthropic", lambda _: speak("anthropic", "ok"), gateway=keys) as door:
+        body: dict[str, Any] = {"model": "far", "max_tokens": 9, "messages": ASK}
+        for _ in range(3):
+            await door.http.post("/v1/messages", json=body)
+        for _ in range(2):
+            await door.http.post("/v1/messages", json=body, headers={"Authorization": "Bearer key-of-ci-0123456789"})
+        rows = (await door.runtime.library.usage(1)).rows
+        clients = await door.runtime.conversations.records.session_clients()
+        counted = {clients.get(row.session, ""): (row.answers, row.usage.input_tokens) for row in rows}
+        assert counted == {"": (3, 27), "ci": (2, 18)}
+        assert sum(row.usd for row in rows) > 0
+        one = next(row.session for row in rows if row.session in clients)
+        assert len(await read_answers(door.runtime.stores.database, 0.0, one)) == 2, "also for the session's budget"

@@ -16,13 +16,14 @@ from loom.content.codec import encode_message
 from loom.content.messages import Message, assistant, text_of, tool, user
 from loom.errors import ContentError, Newer
 from loom.importers import UpgradedConversation, upgrade
+from loom.importers.forms import OriginalForms
 
 B64 = base64.b64encode(PNG).decode()
 
 
 def read(data: Any) -> UpgradedConversation:
     """What was read; how it came is the subject of `test_identity`."""
-    return replace(upgrade(data, lift=lift, fetch=fetch), forms={}, head=())
+    return replace(upgrade(data, lift=lift, fetch=fetch), originals=OriginalForms(), head=())
 
 
 def content(*blocks: Any) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ from loom.content.blocks import Citation, Opaque, TextBlock, ThinkingBlock, Tool
 from loom.content.codec import Conversation, decode_conversation
 from loom.content.messages import assistant, broken_pairs, tool, user
 from loom.importers import UpgradedConversation, upgrade
+from loom.importers.forms import OriginalForms
 
 SAMPLES = Path(__file__).parent / "legacy_samples"
 CONVERSATIONS = sorted(path.stem for path in SAMPLES.glob("*.json") if path.stem != "tree")
@@ -26,7 +27,7 @@ def sample(name: str) -> Any:
 
 def upgraded(name: str) -> UpgradedConversation:
     """What was read; how it came is the subject of `test_identity`."""
-    return replace(upgrade(sample(name), lift=lift, fetch=fetch), forms={}, head=())
+    return replace(upgrade(sample(name), lift=lift, fetch=fetch), originals=OriginalForms(), head=())
 
 
 def result(call_id: str, *blocks: Any, **rest: Any) -> ToolResult:

@@ -57,7 +57,6 @@ def read(items: list[Any], protocol: Protocol, readings: PrefixReadings) -> tupl
     reading = ConversationReading(reader, protocol) if found is None else found.copy(reader)
     for at in range(count, len(items)):
         reading.add(named.clean(at))
-    reading.settle_forms()
     readings.keep(named, reading)
     return count, reading.finish()
 

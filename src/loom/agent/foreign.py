@@ -146,7 +146,6 @@ async def read_request(
         reading = ConversationReading(own, protocol, shares_texts=False) if found is None else found.copy(own)
         for at in range(count, len(items.items)):
             reading.add(items.clean(at))
-        reading.settle_forms()
         if intake.has_known_only:
             readings.keep(items, reading)
         return reading.finish(prompts, before.notices)

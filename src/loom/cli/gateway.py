@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Sequence
 from typing import Any, Final
 
 import click
@@ -16,45 +17,71 @@ from loom.config import load_config
 from loom.errors import LoomError
 
 _CODEX: Final = """export LOOM_TOKEN=$(loom token)
-codex -c model_provider=loom -c 'model_providers.loom={{name="loom", base_url="{url}/v1", env_key="LOOM_TOKEN", \
-wire_api="responses"}}'"""
+codex -m {model} -c model_provider=loom -c 'model_providers.loom={{name="loom", base_url="{url}/v1", \
+env_key="LOOM_TOKEN", wire_api="responses"}}'"""
 _OPENCODE: Final = """export LOOM_TOKEN=$(loom token)
 # opencode.json: {{"provider": {{"loom": {{"npm": "@ai-sdk/openai-compatible", "options": {{"baseURL": "{url}/v1", \
 "apiKey": "{{env:LOOM_TOKEN}}"}}, "models": {{"{model}": {{}}}}}}}}}}"""
-CLIENTS: Final = {
-    "claude-code": (
-        "claude",
-        "export ANTHROPIC_BASE_URL={url}\nexport ANTHROPIC_AUTH_TOKEN=$(loom token)",
-    ),
-    "codex": ("codex", _CODEX),
-    "opencode": ("opencode", _OPENCODE),
-    "aider": (
-        "aider",
-        "export OPENAI_API_BASE={url}/v1 OPENAI_API_KEY=$(loom token)\naider --model openai/{model}",
-    ),
-    "cline": ("", "# API provider: OpenAI Compatible. Base URL: {url}/v1\n# API key: the output of `loom token`"),
-    "open-webui": (
-        "",
-        "export OPENAI_API_BASE_URL={url}/v1\nexport OPENAI_API_KEY=$(loom token)",
-    ),
-    "anthropic-sdk": ("", "export ANTHROPIC_BASE_URL={url}\nexport ANTHROPIC_API_KEY=$(loom token)"),
-    "openai-sdk": ("", "export OPENAI_BASE_URL={url}/v1\nexport OPENAI_API_KEY=$(loom token)"),
+_HELLO: Final = [{"role": "user", "content": "Say hello."}]
+_PROBES: Final[dict[str, dict[str, Any]]] = {
+    "/v1/messages": {"max_tokens": 16, "messages": _HELLO},
+    "/v1/responses": {"input": "Say hello.", "store": False},
+    "/v1/chat/completions": {"messages": _HELLO},
 }
-"""The executable of each client, and the two lines that configure it."""
-_PROBES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
-    "Anthropic Messages": (
-        "/v1/messages",
-        {"max_tokens": 16, "messages": [{"role": "user", "content": "Say hello."}]},
+
+
+class _GatewayProgram(msgspec.Struct, frozen=True):
+    """A client: the two lines that configure it, the routes that it uses, and its executable."""
+
+    lines: str
+    posts: tuple[str, ...]
+    """The protocols in which it asks."""
+    executable: str = ""
+    """Empty if it has none by which it can be found."""
+    gets: tuple[str, ...] = ()
+    """What it requests before it asks."""
+
+
+CLIENTS: Final = {
+    "claude-code": _GatewayProgram(
+        "export ANTHROPIC_BASE_URL={url} ANTHROPIC_AUTH_TOKEN=$(loom token)\n"
+        "export ANTHROPIC_MODEL={model} ANTHROPIC_DEFAULT_HAIKU_MODEL={model}",
+        ("/v1/messages",),
+        "claude",
+        ("/",),
     ),
-    "OpenAI Responses": ("/v1/responses", {"input": "Say hello.", "store": False}),
-    "OpenAI Chat Completions": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Say hello."}]}),
+    "codex": _GatewayProgram(_CODEX, ("/v1/responses",), "codex"),
+    "opencode": _GatewayProgram(_OPENCODE, ("/v1/chat/completions",), "opencode"),
+    "aider": _GatewayProgram(
+        "export OPENAI_API_BASE={url}/v1 OPENAI_API_KEY=$(loom token)\naider --model openai/{model}",
+        ("/v1/chat/completions",),
+        "aider",
+    ),
+    "cline": _GatewayProgram(
+        "# API provider: OpenAI Compatible. Base URL: {url}/v1\n"
+        "# API key: the output of `loom token`. Model ID: {model}",
+        ("/v1/chat/completions",),
+        gets=("/v1/models",),
+    ),
+    "open-webui": _GatewayProgram(
+        "export OPENAI_API_BASE_URL={url}/v1\nexport OPENAI_API_KEY=$(loom token)",
+        ("/v1/chat/completions",),
+        gets=("/v1/models",),
+    ),
+    "anthropic-sdk": _GatewayProgram(
+        "export ANTHROPIC_BASE_URL={url}\nexport ANTHROPIC_API_KEY=$(loom token)", ("/v1/messages",)
+    ),
+    "openai-sdk": _GatewayProgram(
+        "export OPENAI_BASE_URL={url}/v1\nexport OPENAI_API_KEY=$(loom token)",
+        ("/v1/responses", "/v1/chat/completions"),
+    ),
 }
 
 
 @click.command("gateway")
 @click.argument("client", required=False, type=click.Choice(list(CLIENTS)), metavar="[CLIENT]")
 @click.option("-m", "--model", default="", help="The model that the lines name. Default: the default model.")
-@click.option("--check", is_flag=True, help="Send a short message through each protocol. Costs what the model costs.")
+@click.option("--check", is_flag=True, help="Send a short message as each client does. Costs what the model costs.")
 def gateway_command(client: str | None, model: str, check: bool) -> int:
     """Show how other programs use any model through Loom.
 
@@ -70,26 +97,41 @@ async def _gateway(client: str | None, model: str, *, check: bool) -> int:
     url = link.url if link is not None else f"http://{config.server.host}:{config.server.port}"
     name = model or config.model or "loom/spark"
     try:
-        present = [name for name, (program, _) in CLIENTS.items() if not program or shutil.which(program)]
-        for found in [client] if client else present:
-            click.echo(f"# {found}\n{CLIENTS[found][1].format(url=url, model=name)}\n")
+        present = [name for name, it in CLIENTS.items() if not it.executable or shutil.which(it.executable)]
+        wanted = [client] if client else present
+        for found in wanted:
+            click.echo(f"# {found}\n{CLIENTS[found].lines.format(url=url, model=name)}\n")
         if link is None:
             click.echo("The daemon is not running. Start it: loom serve", err=True)
             return FAILED if check else OK
-        return await _check(link, name) if check else OK
+        return await _check(link, wanted, name) if check else OK
     finally:
         if link is not None:
             await link.close()
 
 
-async def _check(link: DaemonConnection, model: str) -> int:
+async def _check(link: DaemonConnection, clients: Sequence[str], model: str) -> int:
+    """Print what becomes of the requests of each client. Each request is sent once, even if several clients make it."""
+    outcomes: dict[str, str] = {}
     code = OK
-    for name, (path, body) in _PROBES.items():
-        try:
-            answer = await link.ask("POST", path, json={**body, "model": model}, repeats=False)
-            words = msgspec.json.decode(answer)
-            click.echo(f"✔ {name}: {words['id']}")
-        except LoomError as error:
-            code = FAILED
-            click.echo(f"✘ {name}: {error}")
+    for client in clients:
+        routes = (*CLIENTS[client].gets, *CLIENTS[client].posts)
+        for route in routes:
+            if route not in outcomes:
+                outcomes[route] = await _problem(link, route, model)
+        problems = [f"{route}: {outcomes[route]}" for route in routes if outcomes[route]]
+        code = FAILED if problems else code
+        click.echo(f"✘ {client}: {'; '.join(problems)}" if problems else f"✔ {client}: {', '.join(routes)}")
     return code
+
+
+async def _problem(link: DaemonConnection, route: str, model: str) -> str:
+    """Return why the daemon does not answer a request; empty if it does."""
+    try:
+        if route in _PROBES:
+            await link.ask("POST", route, json={**_PROBES[route], "model": model}, repeats=False)
+        else:
+            await link.ask("GET", route, repeats=False)
+    except LoomError as error:
+        return str(error)
+    return ""

@@ -41,11 +41,6 @@ class Assembly:
         """Whether no draft was added yet."""
         return self._last is None
 
-    @property
-    def complete(self) -> Sequence[Message]:
-        """The messages that no further draft can change."""
-        return self._messages
-
     def copy(self, reading: LegacyReader) -> Assembly:
         """Return a copy that can be continued independently."""
         made = Assembly(reading, self.open_calls)
@@ -110,8 +105,9 @@ class Assembly:
                 block.raw_arguments,
             ):
                 continue
-            call = msgspec.structs.replace(block, id=_free(block.id, calls, numbers))
-            if call.id != block.id:
+            call = block
+            if known is not None:
+                call = msgspec.structs.replace(block, id=_free(block.id, calls, numbers))
                 self._note(f"two calls shared the id {block.id[:80]!r}; the second is now {call.id[:90]!r}")
             calls[call.id] = call
             blocks.append(call)

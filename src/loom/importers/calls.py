@@ -37,7 +37,7 @@ def read_call(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
 def read_arguments(value: Any) -> tuple[dict[str, Any], str | None]:
     """Return the parsed arguments and None, or an empty dict and the raw text if they are not a JSON object."""
     if isinstance(value, dict):
-        return sanitize_json(value), None
+        return _as_arguments(get_object(value)), None
     if value is None or (isinstance(value, str) and not value.strip()):
         return {}, None
     if not isinstance(value, str):
@@ -50,6 +50,13 @@ def read_arguments(value: Any) -> tuple[dict[str, Any], str | None]:
     except ContentError:
         return {}, value
     return (get_object(found), None) if isinstance(found, dict) else ({}, value)
+
+
+def _as_arguments(value: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return check_json(value, "arguments")
+    except ContentError:
+        return sanitize_json(value)
 
 
 def _opaque(block: dict[str, Any], reading: LegacyReader) -> Any:

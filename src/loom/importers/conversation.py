@@ -24,7 +24,7 @@ from loom.content.wire_forms import WireForm
 from loom.errors import ContentError
 from loom.importers.assembly import Assembly
 from loom.importers.blocks import are_encoded_blocks
-from loom.importers.forms import BodyProtocol, ItemSpan, collect_forms, head_item
+from loom.importers.forms import BodyProtocol, ItemSpan, OriginalForms, head_item
 from loom.importers.messages import MessageDraft, as_text, as_user, is_message, read_message
 from loom.importers.reader import FetchLegacyMedia, LegacyReader, StoreLegacyMedia
 from loom.importers.request_body import detect_protocol
@@ -39,10 +39,14 @@ class UpgradedConversation(msgspec.Struct, frozen=True, kw_only=True):
     system: str = ""
     messages: tuple[Message, ...] = ()
     notices: tuple[str, ...] = ()
-    forms: dict[int, WireForm] = {}
-    """The original items, by the position of the first message that they became."""
+    originals: OriginalForms = OriginalForms()
     head: tuple[Any, ...] = ()
     """The original system prompts that precede the first message in the list of messages."""
+
+    @property
+    def forms(self) -> dict[int, WireForm]:
+        """The messages in their original form, by the position of the first message of each form."""
+        return self.originals.build()
 
 
 class ConversationReading:
@@ -57,9 +61,6 @@ class ConversationReading:
         self._prompts: list[str] = []
         self._head: list[Any] = []
         self._spans: list[ItemSpan] = []
-        """The items whose messages further items may still extend."""
-        self._forms: dict[int, WireForm] = {}
-        """The forms of complete messages."""
         self._read = 0
 
     def copy(self, reader: LegacyReader) -> ConversationReading:
@@ -68,8 +69,7 @@ class ConversationReading:
         reader.continue_from(self.reader)
         made._assembly = self._assembly.copy(reader)
         made._prompts, made._head = [*self._prompts], [*self._head]
-        made._spans, made._forms = [*self._spans], {**self._forms}
-        made._read = self._read
+        made._spans, made._read = [*self._spans], self._read
         return made
 
     def add(self, item: Any) -> None:
@@ -91,25 +91,14 @@ class ConversationReading:
     def finish(self, prompts: Sequence[str] = (), notices: Sequence[str] = ()) -> UpgradedConversation:
         """Return the conversation. `prompts` and `notices` come from the request before its items. No item can be added
         afterwards."""
-        self.settle_forms()
         messages = self._assembly.finish()
-        last = collect_forms(self._spans, messages, self.reader.encoded, self._protocol, self._shares_texts)
         return UpgradedConversation(
             system="\n\n".join((*prompts, *self._prompts)),
             messages=messages,
             notices=tuple(dict.fromkeys((*notices, *self.reader.notices))),
-            forms={**self._forms, **last},
+            originals=OriginalForms(self._spans, messages, self.reader.encoded, self._protocol, self._shares_texts),
             head=tuple(self._head),
         )
-
-    def settle_forms(self) -> None:
-        """Build the forms of complete messages, so that copies need not build them again."""
-        complete = self._assembly.complete
-        count = sum(span.messages.stop <= len(complete) for span in self._spans)
-        while 0 < count < len(self._spans) and self._spans[count].messages.start < self._spans[count - 1].messages.stop:
-            count -= 1  # this item shares a message with one that may still be extended
-        done, self._spans = self._spans[:count], self._spans[count:]
-        self._forms |= collect_forms(done, complete, self.reader.encoded, self._protocol, self._shares_texts)
 
 
 def upgrade(

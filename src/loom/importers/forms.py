@@ -35,43 +35,71 @@ _ROLES: Final[dict[str, tuple[str, ...]]] = {
 """The roles of messages that an item of each role may become; an item with other ones cannot be sent back."""
 
 
-class ItemSpan(msgspec.Struct, frozen=True):
-    """An item of a request, and the positions of the messages that it became part of."""
+class ItemSpan:
+    """An item of a request, and the positions of the messages that it became part of. `form` is that of the items that
+    share these messages, if this is the last of them and the form was built before."""
 
-    item: dict[str, Any]
-    messages: range
+    __slots__ = ("form", "item", "messages")
+
+    def __init__(self, item: dict[str, Any], messages: range) -> None:
+        self.item = item
+        self.messages = messages
+        self.form: WireForm | Literal["unbuilt"] | None = "unbuilt"
 
 
-def collect_forms(
-    spans: Sequence[ItemSpan],
-    messages: Sequence[Message],
-    media: Mapping[str, Media],
-    protocol: BodyProtocol | None,
-    shares_texts: bool,
-) -> dict[int, WireForm]:
-    """Return the forms by the position of their first message. Items that share a message share a form."""
-    if protocol is None:
-        return {}
-    groups: list[tuple[range, list[dict[str, Any]]]] = []
-    for span in spans:
-        if groups and span.messages.start < groups[-1][0].stop:
-            covered, items = groups[-1]
-            groups[-1] = (range(covered.start, max(covered.stop, span.messages.stop)), [*items, span.item])
-        else:
-            groups.append((span.messages, [span.item]))
-    found: dict[int, WireForm] = {}
-    for covered, items in groups:
-        members = messages[covered.start : covered.stop]
-        if len(members) != len(covered) or not all(_is_usable(item, members, protocol) for item in items):
-            continue
+class OriginalForms(msgspec.Struct, frozen=True, eq=False):  # noqa: PLW1641  never a key
+    """The items of a conversation, from which the forms of its messages are built when a request for the provider of
+    their protocol needs them."""
+
+    spans: Sequence[ItemSpan] = ()
+    messages: Sequence[Message] = ()
+    media: Mapping[str, Media] = msgspec.field(default_factory=dict[str, Media])
+    protocol: BodyProtocol | None = None
+    shares_texts: bool = True
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OriginalForms) and self.build() == other.build()
+
+    def build(self) -> dict[int, WireForm]:
+        """Return the forms by the position of their first message. Items that share a message share a form. Forms of
+        messages that no further item can change are kept with the items, for conversations that continue this one."""
+        if self.protocol is None:
+            return {}
+        groups: list[list[ItemSpan]] = []
+        end = 0
+        for span in self.spans:
+            if span.messages.start < end:
+                groups[-1].append(span)
+            else:
+                groups.append([span])
+            end = max(end, span.messages.stop)
+        found: dict[int, WireForm] = {}
+        for group in groups:
+            last, is_complete = group[-1], group is not groups[-1]
+            form = last.form if is_complete else "unbuilt"
+            if form == "unbuilt":
+                form = self._build(group, self.protocol)
+            if is_complete:
+                last.form = form
+            if form is not None:
+                found[group[0].messages.start] = form
+        return found
+
+    def _build(self, group: Sequence[ItemSpan], protocol: BodyProtocol) -> WireForm | None:
+        start, stop = group[0].messages.start, max(span.messages.stop for span in group)
+        items = [span.item for span in group]
+        members = self.messages[start:stop]
+        if len(members) != stop - start or not all(_is_usable(item, members, protocol) for item in items):
+            return None
+        texts = texts_of(members) if self.shares_texts else ()
         try:
-            template = [make_template(item, media, texts_of(members) if shares_texts else ()) for item in items]
+            template = [make_template(item, self.media, texts) for item in items]
         except UnusableForm:
-            continue
-        found[covered.start] = WireForm(
-            provider=OWNERS[protocol], wire=protocol, items=template, messages=len(covered), is_plain=template == items
+            return None
+        is_plain = template == items
+        return WireForm(
+            provider=OWNERS[protocol], wire=protocol, items=template, messages=stop - start, is_plain=is_plain
         )
-    return found
 
 
 def head_item(item: dict[str, Any], text: str, protocol: BodyProtocol) -> dict[str, Any]:

@@ -25,6 +25,8 @@ _ROLES: Final[dict[str, DraftRole]] = {
     **dict.fromkeys(("tool", "function", "ipython"), "tool"),
     **dict.fromkeys(("system", "developer"), "system"),
 }
+_CONTENT_ONLY: Final = frozenset(("role", "content"))
+"""The fields of most messages; the others need not be looked for in these."""
 _MODEL_ITEMS: Final = ("reasoning", "function_call", "custom_tool_call")
 _NOT_WORDS: Final = (ThinkingBlock, ToolCall, FoundResult)
 _TOOL_ITEMS: Final = ("function_call_output", "custom_tool_call_output")
@@ -66,8 +68,10 @@ def read_message(item: Any, reading: LegacyReader) -> MessageDraft:
 
 def _unwrap(facts: dict[str, Any]) -> dict[str, Any]:
     """Return the message inside a record, or the record itself if it is the message."""
-    inner = get_object(facts.get("message"))
-    return inner if not get_text(facts.get("role")) and {"role", "content", "parts", "blocks"} & set(inner) else facts
+    if "message" not in facts or get_text(facts.get("role")):
+        return facts
+    inner = get_object(facts["message"])
+    return facts if inner.keys().isdisjoint(("role", "content", "parts", "blocks")) else inner
 
 
 def as_text(draft: MessageDraft, reading: LegacyReader) -> str:
@@ -130,6 +134,8 @@ def _message(facts: dict[str, Any], reading: LegacyReader) -> MessageDraft:
 
 def _blocks(facts: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
     """Return the blocks of a chat message in the order thinking, content, calls."""
+    if facts.keys() <= _CONTENT_ONLY:
+        return read_blocks(facts.get("content"), reading)
     found: list[FoundBlock] = []
     for key in ("reasoning_content", "reasoning", "thinking"):
         fresh = thinking_of(facts.get(key), "", None, reading)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 
@@ -22,19 +22,20 @@ _MAX_SHALLOW: Final = MAX_DATA_DEPTH // 2
 
 
 class ReadItems(msgspec.Struct, frozen=True):
-    """The items of a request, and a hash of each prefix of them. `names` is empty if the items cannot be encoded as
-    JSON; they are not cached then."""
+    """The items of a request, as a JSON decoder returned them, and a hash of each prefix of them. `names` is empty if
+    the items cannot be encoded as JSON; they are not cached then."""
 
     items: Sequence[Any]
     names: Sequence[bytes] = ()
     encoded: Sequence[bytes] = ()
 
     def clean(self, at: int) -> Any:
-        """Return an item without values that JSON cannot represent."""
-        item = self.items[at]
-        if self.encoded and _is_shallow(item, _MAX_SHALLOW) and msgspec.json.decode(self.encoded[at]) == item:
-            return item
-        return sanitize_json(item)
+        """Return an item without values that a block cannot hold: lone surrogates, integers beyond 64 bits, data
+        nested too deeply."""
+        # An item cannot be nested deeper than it has brackets.
+        if self.encoded and self.encoded[at].count(b"{") + self.encoded[at].count(b"[") <= _MAX_SHALLOW:
+            return self.items[at]
+        return sanitize_json(self.items[at])
 
     def count_bytes(self, start: int = 0) -> int:
         return sum(map(len, self.encoded[start:]))
@@ -84,13 +85,3 @@ def name_items(items: Sequence[Any], *context: str) -> ReadItems:
 
 def _refuse(_: bytes, __: str, ___: str) -> None:
     """Store nothing: a cached reading is only copied."""
-
-
-def _is_shallow(value: Any, depth: int) -> bool:
-    if isinstance(value, dict):
-        inner = list(cast("dict[str, Any]", value).values())
-    elif isinstance(value, list):
-        inner = cast("list[Any]", value)
-    else:
-        return True
-    return depth > 0 and all(_is_shallow(item, depth - 1) for item in inner if isinstance(item, dict | list))

@@ -22,9 +22,8 @@ from loom.agent.foreign import KnownMedium, read_request
 from loom.compile.request import Snapshot
 from loom.content.blocks import TextBlock, ThinkingBlock, ToolCall, UnknownBlock
 from loom.content.messages import Message
-from loom.content.wire_forms import WireForm
 from loom.errors import Conflict, MediaError, NotFound
-from loom.importers.forms import BodyProtocol
+from loom.importers.forms import BodyProtocol, OriginalForms
 from loom.importers.prefix_readings import PrefixReadings
 from loom.importers.request_body import attribution_free
 from loom.runtime.inline_media import InlineMedia, InlinePart, StoredPart, token_of
@@ -46,13 +45,12 @@ _MAX_PATHS: Final = 64
 
 
 class ReadConversation(msgspec.Struct, frozen=True, kw_only=True):
-    """A client's conversation as messages. `forms` are the messages in their original form, by the position of the
-    first message of each; `head` are the system prompts among them."""
+    """A client's conversation as messages. `originals` are its items, `head` the system prompts among them."""
 
     system: str
     messages: tuple[Message, ...]
     notices: tuple[str, ...]
-    forms: Mapping[int, WireForm]
+    originals: OriginalForms
     head: tuple[Any, ...]
 
 
@@ -131,7 +129,7 @@ class ClientConversations:
             system=found.system,
             messages=found.messages,
             notices=found.notices,
-            forms=found.forms,
+            originals=found.originals,
             head=found.head,
         )
 
@@ -175,8 +173,9 @@ class ClientConversations:
         now = time.time()
         root = root_node(system, now)
         title, settings = _title(messages), {"origin": "gateway", SYSTEM: system}
-        path = (root, *nodes_of_drafts(root, drafts_of(messages, None, None), now))
-        create = self._sessions.creation(system=system, title=title, model=model, settings=settings, messages=messages)
+        drafts = drafts_of(messages, None, None)
+        path = (root, *nodes_of_drafts(root, drafts, now))
+        create = self._sessions.creation(system=system, title=title, model=model, settings=settings, drafts=drafts)
 
         async def write() -> str:
             try:

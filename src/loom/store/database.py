@@ -51,8 +51,8 @@ class Transaction(Protocol):
 
     def execute(self, sql: str, params: Params = NO_PARAMS) -> list[Row]: ...
 
-    def executemany(self, sql: str, params: Sequence[Params]) -> None:
-        """Execute a statement once for each item of `params`."""
+    def executemany(self, sql: str, params: Sequence[Params]) -> int:
+        """Execute a statement once for each item of `params`. Return the number of rows that were changed."""
         ...
 
     def lock(self, name: str) -> None:

@@ -17,6 +17,8 @@ from loom.store.session_rows import StoredSession
 
 MAX_ANSWERS: Final = 20_000
 """Receipts and answers beyond this number are deleted, oldest first."""
+ANSWER_KEY: Final = "answer"
+"""The key of a receipt that holds the metadata of its answer: the model, the usage, the duration."""
 _COLUMNS: Final = "id, session_id, node_id, client, model, usd, receipt, response, created_at, system_digest"
 _FILE_COLUMNS: Final = "id, client, digest, name, media_type, size_bytes, purpose, created_at"
 

@@ -205,6 +205,16 @@ _INSERT_NODE: Final = (
     " VALUES (:id, :parent_key, :root_key, :depth, :role, :message, :source, :meta, :tags, :bookmark, :now)"
     " ON CONFLICT (id) DO NOTHING RETURNING key"
 )
+_INSERT_BELOW: Final = (
+    "INSERT INTO node"
+    " (id, parent_key, root_key, depth, role, message, source, meta, tags, bookmark, created_at)"
+    " SELECT :id, p.key, :root_key, :depth, :role, :message, :source, :meta, :tags, :bookmark, :now"
+    " FROM node p WHERE p.id = :parent_id ON CONFLICT (id) DO NOTHING"
+)
+_INSERT_MEDIA: Final = (
+    "INSERT INTO node_media (node_key, digest) SELECT n.key, :digest FROM node n WHERE n.id = :id"
+    " ON CONFLICT DO NOTHING"
+)
 _NO_MARKS: Final = {"meta": "{}", "tags": "[]", "bookmark": ""}
 
 
@@ -258,25 +268,54 @@ def insert_path(
     tx: Transaction, parent: NodeRef, drafts: Sequence[NodeDraft], now: float
 ) -> tuple[tuple[Node, ...], NodeRef, bool]:
     """Write drafts below `parent`. Return their nodes, a reference to the last, and whether all of them are new."""
+    if len(drafts) > 1 and (written := _insert_new_path(tx, parent, drafts, now)) is not None:
+        return *written, True
     nodes: list[Node] = []
     all_new = True
     for draft in drafts:
-        params: dict[str, Any] = {
-            **_params(parent, draft.message.role, draft.stored, draft.source),
-            **_NO_MARKS,
-            "meta": draft.meta_stored,
-            "now": now,
-        }
-        node_id: str = params["id"]
+        params = _params(parent, draft.message.role, draft.stored, draft.source)
+        params |= {**_NO_MARKS, "meta": draft.meta_stored, "now": now}
         ref, is_new = _insert(tx, params)
         if is_new:
             _insert_digests(tx, ref, draft.digests)
-            nodes.append(_new_node(node_id, parent.id, parent.depth + 1, draft, now))
+            nodes.append(_new_node(ref.id, parent.id, ref.depth, draft, now))
         else:
-            nodes.append(node_of(read_node(tx, node_id), parent.id))
+            nodes.append(node_of(read_node(tx, ref.id), parent.id))
         parent = ref
         all_new = all_new and is_new
     return tuple(nodes), parent, all_new
+
+
+def _insert_new_path(
+    tx: Transaction, parent: NodeRef, drafts: Sequence[NodeDraft], now: float
+) -> tuple[tuple[Node, ...], NodeRef] | None:
+    """Write drafts below `parent` with one statement for all. Return None if some of them exist already; those that do
+    not are written then."""
+    nodes = nodes_of_drafts(parent, drafts, now)
+    if tx.execute(_SELECT_REF, {"id": nodes[0].id}):
+        return None  # a node exists only below its parent: if the first is new, so are the others
+    shared = {"root_key": parent.tree, **_NO_MARKS, "now": now}
+    rows = [
+        {
+            **shared,
+            "id": node.id,
+            "parent_id": node.parent_id,
+            "depth": node.depth,
+            "role": draft.message.role,
+            "message": draft.stored,
+            "source": draft.source,
+            "meta": draft.meta_stored,
+        }
+        for node, draft in zip(nodes, drafts, strict=True)
+    ]
+    written = tx.executemany(_INSERT_BELOW, rows)
+    media = [
+        {"id": node.id, "digest": digest} for node, draft in zip(nodes, drafts, strict=True) for digest in draft.digests
+    ]
+    if media:
+        tx.executemany(_INSERT_MEDIA, media)
+    # Another process may have written the same path meanwhile.
+    return (nodes, _ref(tx.execute(_SELECT_REF, {"id": nodes[-1].id}))) if written == len(rows) else None
 
 
 def root_node(system: str, now: float) -> Node:
@@ -295,13 +334,14 @@ def root_node(system: str, now: float) -> Node:
     )
 
 
-def nodes_of_drafts(parent: Node, drafts: Sequence[NodeDraft], now: float) -> tuple[Node, ...]:
+def nodes_of_drafts(parent: Node | NodeRef, drafts: Sequence[NodeDraft], now: float) -> tuple[Node, ...]:
     """Return the nodes that drafts become below `parent`: a message and its place decide the id, before any row is
     written."""
     nodes: list[Node] = []
     for draft in drafts:
-        parent = _new_node(node_id_of(parent.id, draft.stored), parent.id, parent.depth + 1, draft, now)
-        nodes.append(parent)
+        node = _new_node(node_id_of(parent.id, draft.stored), parent.id, parent.depth + 1, draft, now)
+        nodes.append(node)
+        parent = node
     return tuple(nodes)
 
 

@@ -64,9 +64,10 @@ class PostgresTransaction:
         cursor = self._connection.execute(_translate_sql(sql), params or None)
         return cursor.fetchall() if cursor.description is not None else []
 
-    def executemany(self, sql: str, params: Sequence[Params]) -> None:
+    def executemany(self, sql: str, params: Sequence[Params]) -> int:
         with self._connection.cursor() as cursor:
             cursor.executemany(_translate_sql(sql), params)
+            return cursor.rowcount
 
     def lock(self, name: str) -> None:
         self.execute("SELECT pg_advisory_xact_lock(hashtext(:name))", {"name": f"loom:{name}"})

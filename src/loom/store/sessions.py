@@ -20,7 +20,7 @@ from loom.store.database import Database, Transaction, Work, checked_limit
 from loom.store.forest import Clock
 from loom.store.media_references import SELECT_REFERENCED, referenced_media, tracked_digests
 from loom.store.media_text import forget_texts
-from loom.store.nodes import Node, RowSource, drafts_of, insert_root, plain_json, plain_text, ref_at, ref_of
+from loom.store.nodes import Node, NodeDraft, RowSource, drafts_of, insert_root, plain_json, plain_text, ref_at, ref_of
 from loom.store.session_rows import (
     PRUNE,
     SELECT_BEFORE,
@@ -83,11 +83,10 @@ class Sessions:
         model: str = "",
         workspace: str = "",
         settings: Mapping[str, Any] | None = None,
-        messages: Sequence[Message] = (),
+        drafts: Sequence[NodeDraft] = (),
     ) -> Work[StoredSession]:
         """Return what creates a session with its first messages inside a transaction."""
         now = self._clock()
-        drafts = drafts_of(messages, None, None)
         values = {
             "id": new_session_id(now),
             "title": one_line(title),

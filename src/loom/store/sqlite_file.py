@@ -83,8 +83,8 @@ class SqliteTransaction:
         finally:
             self._connection.text_factory = str
 
-    def executemany(self, sql: str, params: Sequence[Params]) -> None:
-        self._cursor.executemany(_spelled(sql), params)
+    def executemany(self, sql: str, params: Sequence[Params]) -> int:
+        return self._cursor.executemany(_spelled(sql), params).rowcount
 
     def lock(self, name: str) -> None:
         """Do nothing: SQLite has one writing transaction at a time."""

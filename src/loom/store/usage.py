@@ -1,10 +1,14 @@
-"""Usage: the model answers and the tool results of a period, by session. A message that forks share is counted once."""
+"""Usage: the model answers and the tool results of a period, by session. A message that forks share is counted once.
+
+An answer to a gateway client that repeats an earlier one is no message of its own, but it was paid for: it is counted
+by its record.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -12,6 +16,7 @@ from loom.content.blocks import ToolResult
 from loom.content.codec import decode_message
 from loom.errors import LoomError
 from loom.store.database import Database, Row
+from loom.store.gateway import ANSWER_KEY
 
 # Walk up from the ends of each session until a message is older than the period: a parent is never younger.
 _SELECT: Final = (
@@ -27,6 +32,13 @@ _SELECT: Final = (
 )
 _ANSWERS: Final = _SELECT.format(column="meta", role="assistant")
 _RESULTS: Final = _SELECT.format(column="message", role="tool")
+_REPEATED_ANSWERS: Final = (
+    "SELECT r.id, s.id, s.title, r.receipt, r.created_at FROM ("
+    " SELECT id, session_id, receipt, created_at,"
+    " ROW_NUMBER() OVER (PARTITION BY node_id ORDER BY created_at, id) AS place"
+    " FROM gateway_answer WHERE node_id <> '' AND (:session = '' OR session_id = :session)"
+    ") r JOIN session s ON s.id = r.session_id WHERE r.place > 1 AND r.created_at >= :since ORDER BY r.created_at, r.id"
+)
 
 
 class AnswerRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,29 +61,37 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 async def read_answers(database: Database, since: float, session: str = "") -> tuple[AnswerRecord, ...]:
     """Return the answers since a time, of all sessions or of one."""
-    return tuple(_answer(row) for row in await _read(database, _ANSWERS, since, session))
+    params = {"since": since, "session": session}
+    rows, repeated = await database.read_aside(
+        lambda tx: (tx.execute(_ANSWERS, params), tx.execute(_REPEATED_ANSWERS, params))
+    )
+    return (*(_answer(row) for row in _first_of_each(rows)), *(_answer(row, ANSWER_KEY) for row in repeated))
 
 
 async def read_results(database: Database, since: float) -> tuple[ResultRecord, ...]:
     """Return the results of tool calls since a time."""
-    rows = await _read(database, _RESULTS, since, "")
-    return await asyncio.to_thread(lambda: tuple(record for row in rows for record in _results(row)))
+    rows = await database.read_aside(lambda tx: tx.execute(_RESULTS, {"since": since, "session": ""}))
+    return await asyncio.to_thread(lambda: tuple(found for row in _first_of_each(rows) for found in _results(row)))
 
 
-async def _read(database: Database, statement: str, since: float, session: str) -> list[Row]:
-    rows = await database.read_aside(lambda tx: tx.execute(statement, {"since": since, "session": session}))
+def _first_of_each(rows: list[Row]) -> list[Row]:
+    """Return the first row of each message."""
     first: dict[object, Row] = {}
     for row in rows:
         first.setdefault(row[0], row)
     return list(first.values())
 
 
-def _answer(row: Row) -> AnswerRecord:
+def _answer(row: Row, key: str = "") -> AnswerRecord:
+    """Return the record of a row. With `key`, the metadata is the object under this key of the row's JSON."""
     _, session, title, meta, created_at = row
     try:
         facts = msgspec.json.decode(str(meta), type=dict[str, Any])
     except msgspec.DecodeError:  # damaged, so its usage is unknown
         facts = {}
+    if key:
+        inner = facts.get(key)
+        facts = cast("dict[str, Any]", inner) if isinstance(inner, dict) else {}
     return AnswerRecord(session=str(session), title=str(title), meta=facts, created_at=float(str(created_at)))
 
 

@@ -39,7 +39,7 @@ _KINDS: Final = {
     400: ("invalid_request_error", "invalid_request_error"),
     401: ("authentication_error", "invalid_api_key"),
     403: ("permission_error", "permission_denied"),
-    404: ("not_found_error", "model_not_found"),
+    404: ("not_found_error", "not_found"),
     405: ("invalid_request_error", "method_not_allowed"),
     413: ("request_too_large", "request_too_large"),
     429: ("rate_limit_error", "rate_limit_exceeded"),
@@ -51,9 +51,14 @@ _KINDS: Final = {
 }
 
 
-def make_fault(status: int, text: str, *, retry_after: float | None = None) -> AnswerFault:
-    kind, code = _KINDS.get(status, ("api_error", "server_error"))
-    return AnswerFault(status=status, kind=kind, code=code, text=text, retry_after=retry_after)
+def make_fault(status: int, text: str, *, code: str = "", retry_after: float | None = None) -> AnswerFault:
+    """Return the fault of a status. `code` is OpenAI's code where that of the status is not exact."""
+    kind, usual = _KINDS.get(status, ("api_error", "server_error"))
+    return AnswerFault(status=status, kind=kind, code=code or usual, text=text, retry_after=retry_after)
+
+
+def unknown_model(text: str) -> AnswerFault:
+    return make_fault(404, text, code="model_not_found")
 
 
 def fault_of(error: LoomError) -> AnswerFault:
@@ -69,11 +74,11 @@ def fault_of(error: LoomError) -> AnswerFault:
         case TooManyBytes():
             return make_fault(413, text)
         case ContextOverflow():
-            return msgspec.structs.replace(make_fault(413, text), code="context_length_exceeded")
+            return make_fault(413, text, code="context_length_exceeded")
         case Unavailable():
             return make_fault(503, text, retry_after=error.retry_after)
         case Refused() | MediaRefused() | CapabilityMissing():
-            return make_fault(404 if error.status == 404 else 400, text)
+            return unknown_model(text) if error.status == 404 else make_fault(400, text)
         case ProviderError():
             return make_fault(502, text)
         case _:

@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 import msgspec
 from starlette.requests import Request
 
+from loom.content.json_values import MAX_INPUT_DEPTH, sanitize_json
 from loom.content.media import DIGEST_TAG
 from loom.daemon.uploads import MemoryBudget, UploadSpool, chunks
 from loom.runtime.inline_media import InlineMedia
@@ -132,22 +133,9 @@ def _decode(data: bytes) -> Any:
         if b"\\ud" not in data.lower():
             raise
     try:
-        return _whole_characters(json.loads(data))
+        return sanitize_json(json.loads(data), MAX_INPUT_DEPTH)
     except ValueError as error:
         raise msgspec.DecodeError(str(error)) from None
-
-
-def _whole_characters(value: Any) -> Any:
-    match value:
-        case str():
-            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        case dict():
-            fields = cast("dict[str, Any]", value)
-            return {_whole_characters(key): _whole_characters(item) for key, item in fields.items()}
-        case list():
-            return [_whole_characters(item) for item in cast("list[Any]", value)]
-        case _:
-            return value
 
 
 @asynccontextmanager

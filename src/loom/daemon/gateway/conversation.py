@@ -11,6 +11,7 @@ from loom.content.blocks import Block, Opaque, ThinkingBlock
 from loom.content.messages import Message
 from loom.content.wire_forms import WireForm
 from loom.daemon.gateway.handles import is_handle
+from loom.importers.forms import OriginalForms
 from loom.runtime.conversations import ReadConversation, has_notice
 
 FORGED: Final = "a thinking signature that Loom did not make was left out"
@@ -20,20 +21,30 @@ FindThinking: TypeAlias = Callable[[str], Awaitable[ThinkingBlock | None]]
 
 
 class RestoredConversation(msgspec.Struct, frozen=True, kw_only=True):
-    """A client's conversation with stored thinking in place of handles. `forms` are those of messages that contain
-    nothing that Loom added."""
+    """A client's conversation with stored thinking in place of handles."""
 
     messages: tuple[Message, ...]
-    forms: Mapping[int, WireForm]
+    originals: OriginalForms
+    kept: Mapping[int, int]
+    """Maps positions in the client's conversation to positions in `messages`, for messages that contain nothing that
+    Loom added."""
     is_forged: bool
     """Whether a forged handle was left out."""
+
+    def forms(self) -> dict[int, WireForm]:
+        """Return the messages that are the client's own in their original form, by the position of the first message of
+        each form."""
+        return {
+            self.kept[position]: form
+            for position, form in self.originals.build().items()
+            if all(at in self.kept for at in range(position, position + form.messages))
+        }
 
 
 async def restore_conversation(found: ReadConversation, find: FindThinking) -> RestoredConversation:
     restored: list[Message] = []
     is_forged = False
     kept: dict[int, int] = {}
-    """Maps positions in the client's conversation to positions in the result, for messages that are unchanged."""
     for position, message in enumerate(found.messages):
         if not any(map(_handle_of, message.blocks)):
             if not has_notice(message):
@@ -54,12 +65,7 @@ async def restore_conversation(found: ReadConversation, find: FindThinking) -> R
                 blocks.append(msgspec.structs.replace(block, opaque=None, redacted=False))
         if blocks:
             restored.append(Message(message.role, tuple(blocks)))
-    forms = {
-        kept[position]: form
-        for position, form in found.forms.items()
-        if all(at in kept for at in range(position, position + form.messages))
-    }
-    return RestoredConversation(messages=tuple(restored), forms=forms, is_forged=is_forged)
+    return RestoredConversation(messages=tuple(restored), originals=found.originals, kept=kept, is_forged=is_forged)
 
 
 def thinking_at(message: Message, place: int) -> ThinkingBlock | None:

@@ -19,10 +19,9 @@ from loom.compile.request import LearnedLimits, RequestInput, RequestOptions, Sn
 from loom.content.blocks import ContentBlock, Opaque, ThinkingBlock
 from loom.content.json_values import get_object, get_text, parse_json
 from loom.content.messages import Message
-from loom.content.wire_forms import WireForm
 from loom.daemon.gateway.body import GatewayFault
 from loom.daemon.gateway.clients import GatewayClient
-from loom.daemon.gateway.conversation import FORGED, restore_conversation, thinking_at
+from loom.daemon.gateway.conversation import FORGED, RestoredConversation, restore_conversation, thinking_at
 from loom.daemon.gateway.handles import ThinkingHandle, make_handle, read_handle
 from loom.daemon.gateway.protocol import GatewayProtocol, own_fields
 from loom.daemon.gateway.targets import RequestFacts, request_facts, target_models
@@ -35,10 +34,10 @@ from loom.runtime.conversations import INLINE_NOTICE, PlacedHistory
 from loom.runtime.inline_media import InlineMedia, StoredPart
 from loom.sampling import Sampling
 from loom.session import SessionChange
-from loom.store.gateway import GatewayAnswer
+from loom.store.gateway import ANSWER_KEY, GatewayAnswer
 from loom.tools.mcp.input_schema import flatten_root
 from loom.wire.answer import AnswerHead, AnswerWriter
-from loom.wire.answer_errors import AnswerFault, fault_of, make_fault
+from loom.wire.answer_errors import AnswerFault, fault_of, make_fault, unknown_model
 
 if TYPE_CHECKING:
     from loom.daemon.services import Daemon
@@ -59,8 +58,9 @@ class PlacedConversation(msgspec.Struct, frozen=True, kw_only=True):
     system: str
     messages: tuple[Message, ...]
     notices: tuple[str, ...]
-    forms: Mapping[int, WireForm]
-    """Messages in the client's own form, by the position of the first message of each."""
+    earlier: int
+    """The number of messages before those of the request."""
+    restored: RestoredConversation
     head: tuple[Any, ...]
     """System prompts among the messages, in the client's own form."""
 
@@ -133,7 +133,8 @@ class Exchange:
             system=found.system,
             messages=(*before, *own.messages),
             notices=(*found.notices, *self._body.notices, *([FORGED] if own.is_forged else [])),
-            forms={len(before) + position: form for position, form in own.forms.items()},
+            earlier=len(before),
+            restored=own,
             head=found.head,
         )
 
@@ -170,7 +171,7 @@ class Exchange:
         found = await self._conversations.answer(previous)
         if found is None or not found.node_id or found.client != self._client.name:
             text = f"Response {previous!r} not found. Send the whole conversation instead."
-            raise GatewayFault(make_fault(404, text))
+            raise GatewayFault(make_fault(404, text, code="previous_response_not_found"))
         return await self._conversations.path(found.node_id)
 
     async def _find_thinking(self, text: str) -> ThinkingBlock | None:
@@ -204,7 +205,7 @@ class Exchange:
             try:
                 model = await self._runtime.models.resolve_live(name)
             except LoomError as error:
-                raise GatewayFault(make_fault(404, f"{error.message} {error.hint}".strip())) from None
+                raise GatewayFault(unknown_model(f"{error.message} {error.hint}".strip())) from None
             found.append((model, self._input(placed, model)))
         lacking = [self._lacks_capability(model) for model, _ in found]
         return found[lacking.index(False) :] if False in lacking else found
@@ -461,6 +462,7 @@ class Exchange:
             **msgspec.to_builtins(self.receipt),
             "notices": list(dict.fromkeys(notices)),
             "way": "passed through" if self.is_passed else "compiled",
+            ANSWER_KEY: answer.meta,
         }
         record = GatewayAnswer(
             self.head.id,
@@ -509,7 +511,8 @@ def _learned(snapshot: Snapshot, answer: ModelAnswer) -> SessionChange | None:
 def _path_as_sent(placed: PlacedConversation, model: Model) -> tuple[Placed, ...]:
     """Return the path with the forms of this request: a client may move its cache marks with each request."""
     path: list[Placed] = [*placed.snapshot.path]
-    for start, form in placed.forms.items():
+    for position, form in placed.restored.forms().items():
+        start = placed.earlier + position
         for at in range(start, min(start + form.messages, len(path))):
             stored, own = path[at], form if at == start else None
             path[at] = DetachedMessage(stored.id, _sign_by(stored.message, model), stored.is_blind, own)

@@ -22,7 +22,7 @@ from loom.daemon.gateway.targets import RequestFacts, target_models
 from loom.daemon.problems import Forbidden, RequestError, status_of
 from loom.errors import LoomError, TooLarge
 from loom.importers.request_body import read_request_body
-from loom.wire.answer_errors import AnswerFault, fault_of, make_fault
+from loom.wire.answer_errors import AnswerFault, fault_of, make_fault, unknown_model
 
 _GONE: Final = 499
 _log = logging.getLogger(__name__)
@@ -172,7 +172,7 @@ async def _model(call: Call[None, None], _: GatewayProtocol, __: GatewayClient) 
     try:
         call.daemon.runtime.models.resolve(targets[0])
     except LoomError as error:
-        raise GatewayFault(make_fault(404, f"{error.message} {error.hint}".strip())) from None
+        raise GatewayFault(unknown_model(f"{error.message} {error.hint}".strip())) from None
     return json_response(gateway_model(name))
 
 
