@@ -33,7 +33,7 @@ from loom.config import load_config
 from loom.content.messages import assistant, user
 from loom.events import StepStarted, TextDelta, TurnStarted
 from loom.runtime import Runtime
-from loom.tui.app import LoomApp, OpenedLibrary
+from loom.tui.app import AskTrust, LoomApp, OpenedLibrary
 from loom.tui.chat_library import ChatLibrary
 from loom.tui.chat_screen import ChatScreen
 
@@ -65,6 +65,7 @@ def first_paint(home: str) -> Took:
     ioctl(slave, TIOCSWINSZ, struct.pack("HHHH", 34, 100, 0, 0))
     loom = {"LOOM_HOME": home, "LOOM_MODEL": "loom/spark", "LOOM_OFFLINE": "1", "TERM": "xterm-256color"}
     environ = {**os.environ, **loom}
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program has its bytecode; the first round writes it
     began = time.perf_counter()
     command = [sys.executable, "-m", "loom.cli.main"]
     process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environ, start_new_session=True)
@@ -93,7 +94,7 @@ async def in_app(folder: Path) -> dict[str, Took]:
     runtime = await stack.enter_async_context(Runtime.open(config, tools="all"))
     library = ChatLibrary(runtime.library, config, close=stack.aclose)
 
-    async def connect() -> OpenedLibrary:
+    async def connect(_: AskTrust) -> OpenedLibrary:
         return OpenedLibrary(library=library, model="loom/spark")
 
     app = LoomApp(connect, protocol="off")

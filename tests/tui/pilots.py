@@ -16,7 +16,7 @@ from loom.config import load_config
 from loom.runtime import Runtime
 from loom.sampling import Sampling
 from loom.testing import FakeModel, ScriptedAnswer
-from loom.tui.app import LoomApp, OpenedLibrary
+from loom.tui.app import AskTrust, LoomApp, OpenedLibrary
 from loom.tui.chat_library import ChatLibrary
 from loom.tui.chat_screen import ChatScreen
 from loom.tui.glyphs import UNICODE, Glyphs
@@ -130,7 +130,7 @@ async def _driven(
     runtime = await stack.enter_async_context(opening)
     library = ChatLibrary(runtime.library, config, workspace=str(Path.cwd()), close=stack.aclose)
 
-    async def connect() -> OpenedLibrary:
+    async def connect(_: AskTrust) -> OpenedLibrary:
         chosen = model or ("fake" if fake is not None else "loom/spark")
         history_file = folder / "history.jsonl"
         return OpenedLibrary(

@@ -14,13 +14,28 @@ from loom.testing import sample_png
 from loom.tui.welcome import SampleLine
 
 
-@pytest.mark.parametrize("keys", [("tab", "enter"), ("tab", "tab", "tab", "enter"), ("tab", "shift+tab", "h", "i")])
-async def test_keys_that_come_at_once_do_what_they_do_one_by_one(tmp_path: Path, keys: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("first", "keys"),
+    [
+        ("", ("tab", "enter")),
+        ("", ("tab", "tab", "tab", "enter")),
+        ("", ("tab", "shift+tab", "h", "i")),
+        ("", ("h", "i", "enter", "y", "o", "u")),
+        ("/mod", ("tab", "a", "b")),
+        ("/", ("down", "down", "tab", "a", "b")),
+        ("/exp", ("escape", "a", "b")),
+    ],
+)
+async def test_keys_that_come_at_once_do_what_they_do_one_by_one(
+    tmp_path: Path, first: str, keys: tuple[str, ...]
+) -> None:
     async def state_after(name: str, *, at_once: bool) -> tuple[str, str, str]:
         folder = tmp_path / name
         folder.mkdir()
         async with driven(folder, answers=["fine"]) as screen:
             await screen.wait(lambda: screen.chat.query(SampleLine), "the samples")
+            await screen.press(*first)
+            await screen.wait(lambda: screen.chat.composer.is_completing == bool(first), "the list of commands")
             if at_once:
                 for key in keys:
                     screen.app.post_message(events.Key(key, key if len(key) == 1 else None))

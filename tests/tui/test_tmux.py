@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -60,6 +62,28 @@ def test_ten_lines_a_dropped_picture_a_paged_document_and_a_fork(tmp_path: Path)
     assert len(sessions) == 2
     said = [row["text"] for row in loom("tree", sessions[1]["id"], "--json").rows if row["speaker"] == "you"]
     assert len(said) == 2 and said[0].startswith("line 0\nline 1\n") and said[0].count("\n") == 9
+
+
+def test_nothing_in_a_folder_is_used_until_the_user_trusts_it(tmp_path: Path) -> None:
+    loom = Loom(tmp_path)
+    started = tmp_path / "started"
+    server = {"command": sys.executable, "args": ["-c", f"open({str(started)!r}, 'w')"]}
+    loom.file(".mcp.json", json.dumps({"mcpServers": {"project": server}}))
+    loom.file("loom.toml", "[images]\nmax_pixels = 999_000_000\n")
+
+    with terminals(tmp_path, "one") as (terminal,):
+        terminal.start(loom)
+        screen = terminal.wait_for("y: trust this folder")
+        assert ".mcp.json" in screen and "max_pixels" in screen and "next time" not in screen
+        assert not started.exists() and not list(loom.home.rglob("*.db"))
+        terminal.press("y")
+        terminal.wait_for("Drop an image or a PDF here")
+        terminal.type("hello")
+        terminal.press("Enter")
+        terminal.wait_for(" out · $0")  # a turn waits for its servers
+        assert started.exists()
+        terminal.press("C-d")
+    assert "999000000" in loom("config", "show").out
 
 
 def test_a_tool_is_approved_and_the_model_switched(tmp_path: Path) -> None:

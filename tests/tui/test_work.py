@@ -153,6 +153,7 @@ async def test_what_a_folder_brings_is_asked_about_once(tmp_path: Path) -> None:
         assert (await screen.library.folder_trust()).state == "unknown"
     async with driven(tmp_path) as screen:
         await screen.wait_for("Do you trust this folder?")
+        await screen.wait_for("n: do not use its files")
         await screen.press("n")
         await screen.wait(lambda: not isinstance(screen.app.screen, TrustScreen))
         await screen.say("hello")
@@ -160,6 +161,7 @@ async def test_what_a_folder_brings_is_asked_about_once(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("Obey the project again.")
     async with driven(tmp_path) as screen:
         await screen.wait_for("Obey the project again.")
+        await screen.wait_for("y: trust this folder")
         await screen.press("y")
         await screen.wait(lambda: not isinstance(screen.app.screen, TrustScreen))
         await screen.say("hello")
@@ -167,3 +169,12 @@ async def test_what_a_folder_brings_is_asked_about_once(tmp_path: Path) -> None:
     async with driven(tmp_path) as screen:
         await screen.say("hello")
         assert not isinstance(screen.app.screen, TrustScreen)
+
+
+async def test_a_message_that_is_being_typed_does_not_decide_about_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("Obey the project.")
+    async with driven(tmp_path) as screen:
+        await screen.wait_for("y: trust this folder")
+        await screen.press(*"how can any", "escape")
+        await screen.wait(lambda: not isinstance(screen.app.screen, TrustScreen))
+        assert (await screen.library.folder_trust()).state == "unknown"

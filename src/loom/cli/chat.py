@@ -7,6 +7,8 @@ Nothing heavy is imported here: the first screen is drawn before the runtime is 
 from __future__ import annotations
 
 import asyncio
+import gc
+import importlib
 import os
 import sys
 from collections.abc import Callable
@@ -19,12 +21,11 @@ import click
 
 from loom.cli.shared.options import MessageOptions, message_options, message_options_from
 from loom.cli.shared.terminal import PLAIN, is_plain
-from loom.cli.trust import ask_about_folder
 from loom.errors import ConfigError, LoomError
 
 if TYPE_CHECKING:
     from loom.config import Config
-    from loom.tui.app import OpenedLibrary
+    from loom.tui.app import AskTrust, Connect, OpenedLibrary
 
 
 @click.command("chat")
@@ -33,10 +34,11 @@ def chat_command(**given: Any) -> int:
     """Start an interactive chat in the terminal. F1 lists keys and commands. With --plain, a line interface for screen
     readers and simple terminals."""
     options = MessageOptions(**message_options_from(given))
-    ask_about_folder()
     if options.plain:
         from loom.cli.line_chat import run_line_chat
+        from loom.cli.trust import ask_about_folder
 
+        ask_about_folder()
         return run_line_chat(options)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError(
@@ -123,33 +125,50 @@ HISTORY_FILE = "input-history.jsonl"
 
 
 def _run_screen_chat(options: MessageOptions) -> int:
-    """Run the terminal UI; the store is opened after its first paint."""
-    from loom.tui.app import LoomApp, run_app
+    """Run the terminal UI. After its first paint, ask about the folder, then open the store."""
 
-    async def connect() -> OpenedLibrary:
-        load_config = await asyncio.to_thread(_import_runtime)  # in a thread, so that keys are handled meanwhile
-        return await open_library(options, load_config(flags=options.flags))
+    async def connect(ask: AskTrust) -> OpenedLibrary:  # in threads, so that keys are handled meanwhile
+        config = await asyncio.to_thread(_load_config, options)
+        folder = Path.cwd()
+        found = await asyncio.to_thread(config.folder_trust, folder)
+        is_trusted = await ask(found)
+        if is_trusted is not None:
+            config.trust_records(folder).decide_about(folder, found.digest, is_trusted=is_trusted)
+            config = await asyncio.to_thread(_load_config, options)
+        await asyncio.to_thread(importlib.import_module, "loom.runtime")
+        return await open_library(options, config)
 
-    return run_app(LoomApp(connect))
+    return _run_screen(connect)
 
 
-def _import_runtime() -> Callable[..., Config]:
-    import loom.runtime
+def _load_config(options: MessageOptions) -> Config:
     from loom.config import load_config
 
-    assert loom.runtime.Runtime
-    return load_config
+    return load_config(flags=options.flags)
+
+
+def _run_screen(connect: Connect) -> int:
+    """Run the terminal UI. Collect no garbage before the first paint: what is loaded until then is kept."""
+    gc.disable()
+    from loom.tui.app import LoomApp, run_app
+
+    async def connect_after_paint(ask: AskTrust) -> OpenedLibrary:
+        gc.freeze()
+        gc.enable()
+        return await connect(ask)
+
+    return run_app(LoomApp(connect_after_paint))
 
 
 def _run_screen_attach(url: str, token: str, *, last: bool, session: str, model: str) -> int:
-    """Run the terminal UI on a daemon."""
-    from loom.tui.app import LoomApp, OpenedLibrary, run_app
-    from loom.tui.chat_library import ChatLibrary
+    """Run the terminal UI on a daemon, whose folders it asks about once it is connected."""
 
-    async def connect() -> OpenedLibrary:
+    async def connect(_: AskTrust) -> OpenedLibrary:
         from loom.cli.shared.daemon_lookup import reach_daemon
         from loom.cli.shared.session_options import attached_session
         from loom.config import load_config
+        from loom.tui.app import OpenedLibrary
+        from loom.tui.chat_library import ChatLibrary
 
         config = load_config()
         library = await reach_daemon(config, url, token)
@@ -163,7 +182,7 @@ def _run_screen_attach(url: str, token: str, *, last: bool, session: str, model:
         history_file = config.state_folder() / HISTORY_FILE
         return OpenedLibrary(library=found, session=chosen, model=name, history_file=history_file)
 
-    return run_app(LoomApp(connect))
+    return _run_screen(connect)
 
 
 def _apply_template(options: MessageOptions, words: str) -> tuple[str, str]:

@@ -28,6 +28,7 @@ from loom.tui.themes import DEFAULT, THEMES, VARIABLES
 if TYPE_CHECKING:
     from textual.command import Provider
 
+    from loom.api_types import FolderTrustView
     from loom.tui.chat_library import ChatLibrary
 
 
@@ -49,7 +50,9 @@ class OpenedLibrary(msgspec.Struct, frozen=True, kw_only=True):
     """The file with the messages that were sent on this machine; None keeps only those of this run."""
 
 
-Connect: TypeAlias = Callable[[], Awaitable[OpenedLibrary]]
+AskTrust: TypeAlias = Callable[["FolderTrustView"], Awaitable[bool | None]]
+"""Asks whether the files of a folder may be used, if that needs a decision, and returns it."""
+Connect: TypeAlias = Callable[[AskTrust], Awaitable[OpenedLibrary]]
 
 
 def _slash_commands() -> type[Provider]:
@@ -59,7 +62,8 @@ def _slash_commands() -> type[Provider]:
 
 
 class LoomApp(App[int]):
-    """The application. `connect` opens the store or connects to the daemon; it runs after the first paint."""
+    """The application. `connect` opens the store or connects to the daemon; it runs after the first paint, and asks
+    about the folder before it uses anything in it."""
 
     TITLE = "Loom"
     COMMANDS: ClassVar = {_slash_commands}
@@ -105,17 +109,20 @@ class LoomApp(App[int]):
         found = [self._no_color if isinstance(it, Monochrome) else it for it in super().get_line_filters()]
         return [*found, self._ascii] if self._ascii.enabled else found
 
-    def on_mount(self) -> None:
-        screen = ChatScreen(self)
-        self.push_screen(screen)
-        self.call_after_refresh(self._begin, screen)
+    def get_default_screen(self) -> ChatScreen:
+        """Return the chat as the first screen: an empty one below it would be laid out and drawn before it."""
+        return ChatScreen(self)
 
-    def _begin(self, screen: ChatScreen) -> None:
+    def on_mount(self) -> None:
+        self.call_after_refresh(self._begin)
+
+    def _begin(self) -> None:
+        (screen,) = (it for it in self.screen_stack if isinstance(it, ChatScreen))
         self.run_worker(self._connect(screen), name="connect")
 
     async def _connect(self, screen: ChatScreen) -> None:
         try:
-            opened = await self.connect()
+            opened = await self.connect(screen.ask_at_start)
             self.library = opened.library
             screen.sampling = opened.sampling
             screen.set_state(permission=opened.permission, thinking=opened.sampling.thinking)

@@ -63,27 +63,25 @@ class ChatComposing(ChatTurns):
 
     async def on_message_editor_submitted(self, event: MessageEditor.Submitted) -> None:
         text = event.text.strip()
-        if text.startswith("/") and "\n" not in text and await self._run_command(text):
+        if text.startswith("/") and "\n" not in text and await self._run_command(event):
             return
         if text.startswith("!") and len(text) > 1 and "\n" not in text:
-            self.composer.take()
             self.run_worker(self.run_shell(text[1:].strip()))
             return
-        message, chips = self.composer.take()
         if self.library is None:
-            self._unsent.append((message, chips))
+            self._unsent.append((event.text, event.chips))
             return
-        self.run_worker(self._send(message, chips, is_queued=event.is_queued), group=_SENDING)
+        self.run_worker(self._send(event.text, event.chips, is_queued=event.is_queued), group=_SENDING)
 
-    async def _run_command(self, text: str) -> bool:
-        name, _, rest = text[1:].partition(" ")
+    async def _run_command(self, event: MessageEditor.Submitted) -> bool:
+        name, _, rest = event.text.strip()[1:].partition(" ")
         command = find_command(name)
         if command is None:
             if "/" in name or name in [it.name for it in await self.message_commands()]:
                 return False  # a path that begins a sentence, or a command that the session expands
             self.notify(f"Unknown command /{one_line(name, 40)}. F1 lists the commands.", severity="warning")
+            self.composer.put_back(event.text + self.composer.text, {**event.chips, **self.composer.chips})
             return True
-        self.composer.take()
         run: Callable[[str], Awaitable[None]] = getattr(self, f"command_{command.action}")
         self.run_worker(self.guard(run(rest.strip())))
         return True
@@ -303,9 +301,9 @@ class ChatComposing(ChatTurns):
                 shown.hide()
         self.composer.is_completing = shown.display
 
-    def on_message_editor_completion_key(self, event: MessageEditor.CompletionKey) -> None:
+    def handle_completion_key(self, key: str) -> None:
         shown = self.query_one(CompletionList)
-        match event.key:
+        match key:
             case "up":
                 shown.move(-1)
             case "down":
@@ -314,7 +312,7 @@ class ChatComposing(ChatTurns):
                 shown.hide()
                 self.composer.is_completing = False
             case _:
-                self._complete(shown, is_enter=event.key == "enter")
+                self._complete(shown, is_enter=key == "enter")
 
     def _complete(self, shown: CompletionList, *, is_enter: bool) -> None:
         chosen = shown.choice

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -139,13 +140,19 @@ class ChatState(Screen[None]):
         yield CompletionList()
         with Horizontal(id="compose"):
             yield Static(self.glyphs.prompt, classes="prompt")
-            yield MessageEditor(placeholder="Message; paste or drop files, @ for files")
+            yield MessageEditor(
+                placeholder="Message; paste or drop files, @ for files", on_completion_key=self.handle_completion_key
+            )
         yield StatusLine(self.glyphs)
         yield KeyHints(self.glyphs.return_key)
 
     def on_mount(self) -> None:
         self.composer.focus()
         self.show_state()
+
+    @abstractmethod
+    def handle_completion_key(self, key: str) -> None:
+        """Let the open completion list handle a key of the message."""
 
     @property
     def is_busy(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -37,6 +37,9 @@ from loom.tui.status_line import ActivityLine
 from loom.tui.text_content import one_line, plain_text
 from loom.tui.usage_log import UsageLog
 from loom.tui.work_pane import WorkPane
+
+if TYPE_CHECKING:  # not imported before the first paint
+    from loom.api_types import FolderTrustView
 
 _TICK_SECONDS: Final = 1 / 8
 _WORK_SECONDS: Final = 2
@@ -112,14 +115,22 @@ class ChatTurns(ChatState):
             found = await library.folder_trust(workspace)
         except LoomError:  # the folder is gone, or the daemon's key does not permit trust decisions
             return
+        is_trusted = await self._ask_once(found, are_settings_in_use=True)
+        if is_trusted is not None:
+            await library.library.decide_trust(found.folder, found.digest, is_trusted=is_trusted)
+
+    async def ask_at_start(self, found: FolderTrustView) -> bool | None:
+        """Ask whether the instructions and settings in a folder may be used, before any of them is. Return None if the
+        user does not need to decide, or decides later."""
+        return await self._ask_once(found, are_settings_in_use=False)
+
+    async def _ask_once(self, found: FolderTrustView, *, are_settings_in_use: bool) -> bool | None:
         if not found.needs_decision or found.folder in self._asked_folders:
-            return
+            return None
         self._asked_folders.add(found.folder)
         from loom.tui.trust_screen import TrustScreen
 
-        is_trusted = await self.app.push_screen_wait(TrustScreen(found))
-        if is_trusted is not None:
-            await library.library.decide_trust(found.folder, found.digest, is_trusted=is_trusted)
+        return await self.app.push_screen_wait(TrustScreen(found, are_settings_in_use=are_settings_in_use))
 
     async def _adopt(self, conversation: OpenConversation) -> None:
         self.conversation = conversation

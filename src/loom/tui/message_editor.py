@@ -32,16 +32,15 @@ class MessageEditor(TextArea):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("alt+v", "paste", "Paste", show=False),
         Binding("ctrl+g", "edit_outside", "Editor", show=False),
-        Binding("up", "history_or_up", show=False),
-        Binding("down", "history_or_down", show=False),
     ]
 
     class Submitted(WidgetMessage):
-        """The user sent a text that is not empty."""
+        """The user sent a text that is not empty. It has left the editor: later keys begin the next message."""
 
-        def __init__(self, text: str, *, is_queued: bool = False) -> None:
+        def __init__(self, text: str, chips: dict[str, Chip], *, is_queued: bool = False) -> None:
             super().__init__()
             self.text = text
+            self.chips = chips
             self.is_queued = is_queued
             """Whether the message waits for a turn of its own instead of the next step of the running one."""
 
@@ -76,20 +75,15 @@ class MessageEditor(TextArea):
             self.trigger = trigger
             self.word = word
 
-    class CompletionKey(WidgetMessage):
-        """A key for the open completion list."""
-
-        def __init__(self, key: str) -> None:
-            super().__init__()
-            self.key = key
-
-    def __init__(self, *, placeholder: str) -> None:
+    def __init__(self, *, placeholder: str, on_completion_key: Callable[[str], None]) -> None:
         super().__init__(
             soft_wrap=True, show_line_numbers=False, tab_behavior="focus", compact=True, placeholder=placeholder
         )
         self.chips: dict[str, Chip] = {}
         self.is_completing = False
         """Whether a completion list is open, which then receives the arrow keys, Tab, Enter and Escape."""
+        self._on_completion_key = on_completion_key
+        """Handles such a key at once: a message would be handled after the letters that follow the key."""
         self.has_queued = False
         """Whether there are queued messages, which Up brings back."""
         self.is_answering = False
@@ -172,15 +166,15 @@ class MessageEditor(TextArea):
 
     def action_submit(self) -> None:
         if self.is_completing:
-            self.post_message(self.CompletionKey("enter"))
+            self._on_completion_key("enter")
         elif self.text.strip():
-            self.post_message(self.Submitted(self.text))
+            self.post_message(self.Submitted(*self.take()))
 
     def action_complete(self) -> None:
         if self.is_completing:
-            self.post_message(self.CompletionKey("tab"))
+            self._on_completion_key("tab")
         elif self.is_answering and self.text.strip():
-            self.post_message(self.Submitted(self.text, is_queued=True))
+            self.post_message(self.Submitted(*self.take(), is_queued=True))
         else:
             self.screen.focus_next()
 
@@ -190,9 +184,9 @@ class MessageEditor(TextArea):
     def action_edit_outside(self) -> None:
         self.post_message(self.EditorWanted())
 
-    def action_history_or_up(self) -> None:
+    def _go_up(self) -> None:
         if self.is_completing:
-            self.post_message(self.CompletionKey("up"))
+            self._on_completion_key("up")
         elif self.cursor_location[0] > 0 or self._is_wrapped_above():
             self.action_cursor_up()
         elif self.has_queued and not self.text:
@@ -200,9 +194,9 @@ class MessageEditor(TextArea):
         elif (text := self._history.older(self.text)) is not None:
             self._show_history(text)
 
-    def action_history_or_down(self) -> None:
+    def _go_down(self) -> None:
         if self.is_completing:
-            self.post_message(self.CompletionKey("down"))
+            self._on_completion_key("down")
         elif self.cursor_location[0] < self.document.line_count - 1:
             self.action_cursor_down()
         elif (text := self._history.newer()) is not None:
@@ -218,8 +212,8 @@ class MessageEditor(TextArea):
         self.move_cursor(self.document.end)
 
     async def _on_key(self, event: events.Key) -> None:
-        """Handle these keys here rather than as bindings of the screen, so that they take effect after an earlier
-        paste."""
+        """Handle these keys here rather than as bindings, so that they take effect between the keys and pastes before
+        and after them."""
         focused = self.app.focused  # pyright: ignore[reportUnknownMemberType]  declared so by Textual
         if focused is not None and focused is not self:  # the previous key moved the focus
             event.stop()
@@ -233,8 +227,12 @@ class MessageEditor(TextArea):
                 self.insert("\n")
             case "tab":
                 self.action_complete()
+            case "up":
+                self._go_up()
+            case "down":
+                self._go_down()
             case "escape" if self.is_completing:
-                self.post_message(self.CompletionKey("escape"))
+                self._on_completion_key("escape")
             case _:
                 await super()._on_key(event)
                 return

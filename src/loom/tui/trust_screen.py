@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
@@ -17,11 +18,14 @@ from loom.tui.text_content import plain_text
 if TYPE_CHECKING:
     from loom.api_types import FolderTrustView
 
-_LATER = ("settings", "MCP servers")
+_LATER: Final = ("settings", "MCP servers")
+_PAUSE_SECONDS: Final = 0.4
+"""The pause before a key can decide. The question may appear while the user types a message."""
 
 
 class TrustScreen(ModalScreen[bool | None]):
-    """Dismissed with the decision; None leaves it open."""
+    """Dismissed with the decision; None leaves it open. `are_settings_in_use` says that settings were read before the
+    question, so that a decision about them takes effect at the next start."""
 
     DEFAULT_CSS = """
     TrustScreen { align: center middle; background: $background 60%; }
@@ -39,9 +43,11 @@ class TrustScreen(ModalScreen[bool | None]):
         Binding("escape", "dismiss", "Later", show=False, priority=True),
     ]
 
-    def __init__(self, found: FolderTrustView) -> None:
+    def __init__(self, found: FolderTrustView, *, are_settings_in_use: bool) -> None:
         super().__init__()
         self._found = found
+        self._are_settings_in_use = are_settings_in_use
+        self._is_typing = True
 
     def compose(self) -> ComposeResult:
         found = self._found
@@ -57,14 +63,28 @@ class TrustScreen(ModalScreen[bool | None]):
                 if found.more:
                     yield Static(plain_text(f"and {found.more} more"))
             later = [kind for kind in found.kinds if kind in _LATER]
-            if later:
+            if later and self._are_settings_in_use:
                 text = f"Its {' and '.join(later)} take effect the next time Loom starts in this folder."
                 yield Static(plain_text(text), classes="dim")
-            keys = "y: trust this folder   n: do not use its files   Esc: decide later"
-            yield Static(plain_text(keys), classes="dim")
+            self._keys = Static(plain_text("y: trust this folder   n: do not use its files   Esc: decide later"))
+            self._keys.add_class("dim")
+            self._keys.visible = False
+            yield self._keys
 
     def on_mount(self) -> None:
         self.query_one(VerticalScroll).focus()
+        self._pause = self.set_timer(_PAUSE_SECONDS, self._show_keys)
+
+    def _show_keys(self) -> None:
+        self._keys.visible = True
+
+    def on_key(self, event: events.Key) -> None:
+        """Note whether the key belongs to a message: only the first one after a pause can decide."""
+        if event.is_printable:
+            self._is_typing, self._keys.visible = not self._keys.visible, False
+            self._pause.stop()
+            self._pause = self.set_timer(_PAUSE_SECONDS, self._show_keys)
 
     def action_decide(self, is_trusted: bool) -> None:
-        self.dismiss(is_trusted)
+        if not self._is_typing:
+            self.dismiss(is_trusted)
