@@ -53,6 +53,25 @@ def test_rapidocr_reads_the_columns_one_after_the_other():
     ]
 
 
+def test_a_page_that_was_scanned_upside_down_is_read_from_its_top():
+    turned = made("note-turned.png", lambda path: run(made_pdfs.CONVERT, note(), "-rotate", "180", path))
+
+    assert ocr.read_picture(turned.read_bytes(), LIMITS) == ocr.read_picture(note().read_bytes(), LIMITS)
+
+
+@pytest.mark.parametrize("size", ["40x20", "30x400", "4000x24"])
+def test_an_image_of_an_extreme_shape_is_read(size):
+    """The engine's input has multiples of 32 pixels on each side; a narrow image must not become an empty one."""
+    path = made(
+        f"extreme-{size}.png",
+        lambda path: run(
+            made_pdfs.CONVERT, "-size", size, "xc:white", "-pointsize", "16", "-annotate", "+4+16", "Hi", path
+        ),
+    )
+
+    assert ocr.read_picture(path.read_bytes(), LIMITS) in ("Hi", "")
+
+
 def test_a_scanned_page_of_a_pdf_is_read_from_its_picture():
     data = made_pdfs.scanned_pages().read_bytes()
     media = Media(digest=digest_of(data), media_type="application/pdf", size_bytes=len(data))

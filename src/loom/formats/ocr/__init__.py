@@ -1,8 +1,8 @@
 """The text in an image, read by an OCR engine in its own worker process.
 
-rapidocr (the extra `ocr`) gives the best results; tesseract, if installed, is the second choice. An engine takes
-seconds and most of a gigabyte to load, so one process loads it once and keeps it. The texts of the last images are
-cached too: a prompt, the search index and the built-in model need the same ones.
+rapidocr (the extra `ocr`) gives the best results; tesseract, if installed, is the second choice. An engine needs
+most of a gigabyte, so one process loads it once and keeps it. The texts of the last images are cached too: a prompt,
+the search index and the built-in model need the same ones.
 """
 
 from __future__ import annotations

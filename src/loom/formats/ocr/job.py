@@ -14,11 +14,11 @@ from typing import Any, Final
 import msgspec
 
 from loom.errors import TooLarge, Unreadable
+from loom.formats.ocr.line_reader import LineReader, ReadLine
 from loom.formats.ocr.reading_order import in_reading_order, straighten
 from loom.formats.worker.loop import Task, serve
 
 _MAX_SIDE_PX: Final = 4000
-_THREADS: Final = max(1, min(4, (os.cpu_count() or 1) // 2))
 _SURE: Final = 0.5
 _DOUBTFUL: Final = 0.75
 """A page whose lines are read with a lower average confidence may be upside down."""
@@ -67,32 +67,22 @@ def _decode(data: bytes, max_pixels: int) -> Any:
 @cache
 def _rapidocr() -> Callable[[Any], str]:
     numpy: Any = importlib.import_module("numpy")
-    engine: Any = importlib.import_module("rapidocr").RapidOCR(
-        params={
-            "Global.log_level": "error",
-            "EngineConfig.onnxruntime.intra_op_num_threads": _THREADS,
-            "EngineConfig.onnxruntime.inter_op_num_threads": 1,
-            "Rec.rec_batch_num": 1,  # a batch pads lines to the longest; alone they take a third less
-        }
-    )
+    reader = LineReader()
 
     def read(image: Any) -> str:
-        pixels = numpy.asarray(image)[:, :, ::-1]
-        # No detection of upside-down lines: it is often wrong for long ones.
-        found = engine(pixels, use_cls=False)
-        if found.boxes is not None and sum(found.scores) < _DOUBTFUL * len(found.scores):
-            turned = engine(pixels, use_cls=True)
-            found = turned if turned.boxes is not None and sum(turned.scores) > sum(found.scores) else found
-        if found.boxes is None:
-            return ""
-        pieces = [
-            (text, corners.tolist())
-            for corners, text, score in zip(found.boxes, found.txts, found.scores, strict=True)
-            if score >= _SURE and text.strip()
-        ]
+        pixels = numpy.ascontiguousarray(numpy.asarray(image)[:, :, ::-1])
+        lines = reader.read(pixels)
+        if lines and _confidence(lines) < _DOUBTFUL:  # upside down?
+            turned = reader.read(numpy.ascontiguousarray(pixels[::-1, ::-1]))
+            lines = max(lines, turned, key=_confidence)
+        pieces = [(line.text, line.corners) for line in lines if line.score >= _SURE and line.text.strip()]
         return in_reading_order(straighten(pieces))
 
     return read
+
+
+def _confidence(lines: list[ReadLine]) -> float:
+    return sum(line.score for line in lines) / len(lines) if lines else 0.0
 
 
 def _tesseract(image: Any) -> str:

@@ -192,7 +192,9 @@ class OdfContent:
 
     def _words(self, text: str) -> None:
         """Add text. White space in the file is one space; longer runs and breaks are separate elements."""
-        self._frames[-1].pieces.append(_WHITE.sub(" ", text))
+        if not text.isascii() or "  " in text or "\n" in text or "\t" in text or "\r" in text:
+            text = _WHITE.sub(" ", text)
+        self._frames[-1].pieces.append(text)
 
     def _start_style(self, attributes: Attributes) -> None:
         self._style = value(attributes, _STYLE_NAME)

@@ -33,6 +33,17 @@ _NUMBER: Final = re.compile(
 _VALUE: Final = re.compile(rb' office:(?:value|date-value|time-value|currency)="([^"]*)"| calcext:value-type="[^"]*"')
 _PLAIN_VALUE: Final = re.compile(rb' office:value="(-?[0-9]{12,21})"')
 _BARE: Final = re.compile(rb"-?[0-9.]+(?:E[+-]?[0-9]+)?")
+_KINDS: Final = (b"float", b"percentage", b"currency", b"date", b"time")
+_VALUES: Final = (b"value", b"date-value", b"time-value")
+_UNUSUAL: Final = (
+    re.compile(
+        rb' office:value-type="(?:float|percentage|currency|date|time)"[^>]*+'
+        rb"(?:(?<=/)>|>(?!<text:p(?: [^>]*+)?>[^<]++</text:p>))"
+    ),
+    re.compile(rb">[^<]*+office:[dtv]"),
+    re.compile(rb' office:value="-?[0-9]{12}'),
+)
+"""A cell with a number but without a plain displayed text; the name of an attribute within text; a long integer."""
 _EXTRAS: Final = (b"<office:annotation", b"<draw:object", b"<text:a ")
 _TOO_LARGE: Final = "[comments, links and charts of a workbook as large as this one are not shown]"
 _ROWS_REPEATED: Final = keys("table:number-rows-repeated")
@@ -46,7 +57,7 @@ def prepare_for_calamine(data: bytes, package: Package) -> bytes:
     if _CONTENT not in package.archive:
         return data
     content = package.archive.read(_CONTENT)
-    ready = _NUMBER.sub(_displayed, _SPAN.sub(_span, content.replace(_ERROR, _SHOWN_ERROR)))
+    ready = displayed_numbers(_SPAN.sub(_span, content.replace(_ERROR, _SHOWN_ERROR)))
     if ready == content:
         return data
     buffer = io.BytesIO()
@@ -56,6 +67,33 @@ def prepare_for_calamine(data: bytes, package: Package) -> bytes:
                 archive.writestr(part, package.archive.read(part))
         archive.writestr(_CONTENT, ready)
     return buffer.getvalue()
+
+
+def displayed_numbers(content: bytes) -> bytes:
+    """Return the content with each number that has a displayed text as that text."""
+    is_usual = not any(pattern.search(content) for pattern in _UNUSUAL)
+    return _all_displayed(content) if is_usual else displayed_one_by_one(content)
+
+
+def displayed_one_by_one(content: bytes) -> bytes:
+    return _NUMBER.sub(_displayed, content)
+
+
+def _all_displayed(content: bytes) -> bytes:
+    """Return all numbers as text without looking at each: for content in which nothing is `_UNUSUAL`.
+
+    An attribute that calamine does not know takes the place of the value.
+    """
+    content = content.replace(
+        b' office:value-type="float" office:value="', b' office:value-type="string" hidden:value="'
+    )
+    for kind in _KINDS:
+        if (typed := b' office:value-type="%b"' % kind) in content:
+            content = content.replace(typed, b' office:value-type="string"')
+    for name in _VALUES:
+        if (named := b' office:%b="' % name) in content:
+            content = content.replace(named, b' hidden:%b="' % name)
+    return content
 
 
 def _displayed(found: re.Match[bytes]) -> bytes:

@@ -82,18 +82,24 @@ class SparkReader:
         )
 
     async def describe_image(self, data: bytes, prefix: str = "") -> AsyncIterator[TextPart]:
-        """Yield a description of an image's pixels, then the text in it, which takes longer."""
-        facts = await asyncio.to_thread(describe, data)
-        yield TextPart(prefix + image_sentence(facts))
-        if not self._reads_text or facts.kind == "plain image":
-            return
-        if not ocr.is_available():
-            yield TextPart(NO_ENGINE)
-            return
-        words = await ocr.run_in_ocr_thread(ocr.read_picture, data, _OCR_LIMITS)
-        lines = [" ".join(line.split()) for line in words.splitlines() if line.strip()]
-        if lines:
-            yield TextPart(f"{prefix}Text I can read: {' · '.join(lines)[:2000]}")
+        """Yield a description of an image's pixels, then the text in it, which takes longer: both begin at once."""
+        engine = ocr.is_available() if self._reads_text else ""
+        reading = asyncio.create_task(ocr.run_in_ocr_thread(ocr.read_picture, data, _OCR_LIMITS)) if engine else None
+        try:
+            facts = await asyncio.to_thread(describe, data)
+            yield TextPart(prefix + image_sentence(facts))
+            if not self._reads_text or facts.kind == "plain image":
+                return
+            if reading is None:
+                yield TextPart(NO_ENGINE)
+                return
+            lines = [" ".join(line.split()) for line in (await reading).splitlines() if line.strip()]
+            if lines:
+                yield TextPart(f"{prefix}Text I can read: {' · '.join(lines)[:2000]}")
+        finally:
+            if reading is not None:
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)  # reported above if its text was needed
 
 
 async def _text_of(data: bytes, media_type: str, name: str) -> str:
