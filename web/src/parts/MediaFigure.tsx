@@ -40,7 +40,7 @@ function TextFileFigure({ name, content }: { name: string; content: string }) {
         <FileIcon />
         <span class="fold-title">{name}</span>
         <span class="clip dim fold-peek">{content.slice(0, 200).trim().split("\n")[0]}</span>
-        <span class="dim fold-end">{plural(content.split("\n").length, "line")} · {formatBytes(new Blob([content]).size)}</span>
+        <span class="dim fold-end">{plural(content.replace(/\n$/, "").split("\n").length, "line")} · {formatBytes(new Blob([content]).size)}</span>
       </summary>
       <pre class="plain" tabIndex={0}>{content.length > SHOWN_CHARS ? `${content.slice(0, SHOWN_CHARS)}\n…` : content}</pre>
     </details>
