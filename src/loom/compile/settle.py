@@ -147,7 +147,7 @@ class Settler:
 
     async def _check_missing(self, job: _Job) -> None:
         """Check whether missing bytes are available again: attached again, or in a store that is back."""
-        for digest in job.request.digests & self._missing:
+        for digest in job.request.digests & self._missing if self._missing else ():
             if await self._is_readable(digest):
                 self._missing.discard(digest)
             else:

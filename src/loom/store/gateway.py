@@ -61,7 +61,7 @@ class GatewayRecords:
     async def session_of(self, key: str) -> str:
         """Return the session that continues a conversation; empty if there is none, or it was deleted."""
         sql = "SELECT g.session_id FROM gateway_session g JOIN session s ON s.id = g.session_id WHERE g.key = :key"
-        rows = await self._database.read(lambda tx: tx.execute(sql, {"key": plain_text(key, "a key")}))
+        rows = await self._database.select(sql, {"key": plain_text(key, "a key")})
         return str(rows[0][0]) if rows else ""
 
     async def begin_session(self, key: str, create: Work[StoredSession]) -> str:
@@ -119,12 +119,12 @@ class GatewayRecords:
     async def system(self, digest: str) -> str:
         """Return a system prompt by the digest that an answer names; empty if there is none."""
         sql = "SELECT system FROM gateway_system WHERE digest = :digest"
-        rows = await self._database.read(lambda tx: tx.execute(sql, {"digest": digest}))
+        rows = await self._database.select(sql, {"digest": digest})
         return str(rows[0][0]) if rows else ""
 
     async def answer(self, answer_id: str) -> GatewayAnswer | None:
         sql = f"SELECT {_COLUMNS} FROM gateway_answer WHERE id = :id"  # noqa: S608  constants only
-        rows = await self._database.read(lambda tx: tx.execute(sql, {"id": plain_text(answer_id, "an id")}))
+        rows = await self._database.select(sql, {"id": plain_text(answer_id, "an id")})
         return row_as(rows[0], GatewayAnswer, "The record of a gateway answer") if rows else None
 
     async def delete_response(self, answer_id: str) -> bool:
@@ -136,13 +136,13 @@ class GatewayRecords:
     async def spent_usd(self, client: str, since: float) -> float:
         """Return the cost of a client's answers since a time; answers with an unknown price count as 0."""
         sql = "SELECT COALESCE(SUM(usd), 0) FROM gateway_answer WHERE client = :client AND created_at >= :since"
-        rows = await self._database.read(lambda tx: tx.execute(sql, {"client": client, "since": since}))
+        rows = await self._database.select(sql, {"client": client, "since": since})
         return float(rows[0][0])
 
     async def session_clients(self) -> dict[str, str]:
         """Return the client of each session; sessions of the owner are left out."""
         sql = "SELECT DISTINCT session_id, client FROM gateway_answer WHERE client <> ''"
-        rows = await self._database.read(lambda tx: tx.execute(sql))
+        rows = await self._database.select(sql)
         return {str(session): str(client) for session, client in rows}
 
     async def secret(self) -> bytes:
@@ -173,7 +173,7 @@ class GatewayRecords:
         """Return a file that this client uploaded; None if there is none."""
         sql = f"SELECT {_FILE_COLUMNS} FROM gateway_file WHERE id = :id AND client = :client"  # noqa: S608  constants only
         values: Params = {"id": plain_text(file_id, "an id"), "client": client}
-        rows = await self._database.read(lambda tx: tx.execute(sql, values))
+        rows = await self._database.select(sql, values)
         return _file(rows[0]) if rows else None
 
     async def files(self, client: str, *, limit: int, after: GatewayFile | None = None) -> tuple[GatewayFile, ...]:
@@ -186,7 +186,7 @@ class GatewayRecords:
         values: Params = {"client": client, "limit": limit}
         if after is not None:
             values = {**values, "at": after.created_at, "id": after.id}
-        rows = await self._database.read(lambda tx: tx.execute(sql, values))
+        rows = await self._database.select(sql, values)
         return tuple(map(_file, rows))
 
     async def delete_file(self, client: str, file_id: str) -> bool:

@@ -43,7 +43,7 @@ class ModelFacts:
         """Return the facts of a model. `model` is a reference such as `ollama/llava`; the same reference at another
         `base_url` is another model."""
         sql = "SELECT origin, facts, at FROM learned WHERE model = :model AND base_url = :base_url ORDER BY origin"
-        rows = await self._database.read(lambda tx: tx.execute(sql, {"model": model, "base_url": base_url}))
+        rows = await self._database.select(sql, {"model": model, "base_url": base_url})
         return tuple(_fact_from_row(row) for row in rows)
 
     async def list_by_origin(self, origin: str) -> dict[str, Mapping[str, Any]]:

@@ -92,6 +92,8 @@ class Exchange:
         self._facts = RequestFacts()
         self._places: dict[int, int] = {}
         self._storing: asyncio.Task[None] | None = None
+        self._first_sent = asyncio.Event()
+        """Set when the start of the answer was sent: the rest of what the model has sent waits for it."""
         self.head: AnswerHead | None = None
         self.answer: ModelAnswer | None = None
         self.writer: AnswerWriter | None = None
@@ -288,11 +290,13 @@ class Exchange:
                         raise GatewayFault(fault_of(last))
                 await self.finish_storing()
                 yield self._start(writer) + (first or b"")
+                self._first_sent.set()
                 async for data in self._rest(asking, queue):
                     yield data
                 yield await self._finish(asking, writer)
                 return
             finally:
+                self._first_sent.set()
                 # The task stores the partial answer itself, because this generator may be cancelled several times.
                 asking.cancel()
         raise GatewayFault(fault_of(last) if last is not None else make_fault(500, "No model is configured."))
@@ -311,6 +315,7 @@ class Exchange:
         async def emit(event: Event) -> None:
             if is_model_event(event) and (data := writer.write(event)):
                 queue.put_nowait(data)
+                await self._first_sent.wait()
 
         async def announce(_: Sequence[str]) -> None:
             """Do nothing: notices are in the receipt."""
