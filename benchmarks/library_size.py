@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import io
 import os
 import random
@@ -174,6 +175,7 @@ async def measure(runtime: Runtime, count: int, server: int) -> bool:
     library = runtime.library
     made = await prepare(runtime, count)
     await library.models()
+    gc.freeze()  # as the daemon does
     typical, long, mixed = [await library.open(made[name]) for name in ("typical", "long", "mixed")]
 
     async def plan(models: tuple[str, ...]) -> bytes:

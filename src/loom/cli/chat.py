@@ -136,6 +136,7 @@ def _run_screen_chat(options: MessageOptions) -> int:
             config.trust_records(folder).decide_about(folder, found.digest, is_trusted=is_trusted)
             config = await asyncio.to_thread(_load_config, options)
         await asyncio.to_thread(importlib.import_module, "loom.runtime")
+        gc.freeze()  # garbage collections skip what stays, and take no time from keys
         return await open_library(options, config)
 
     return _run_screen(connect)
@@ -148,12 +149,11 @@ def _load_config(options: MessageOptions) -> Config:
 
 
 def _run_screen(connect: Connect) -> int:
-    """Run the terminal UI. Collect no garbage before the first paint: what is loaded until then is kept."""
+    """Run the terminal UI. Collect no garbage before the first paint: what is loaded until then stays."""
     gc.disable()
     from loom.tui.app import LoomApp, run_app
 
     async def connect_after_paint(ask: AskTrust) -> OpenedLibrary:
-        gc.freeze()
         gc.enable()
         return await connect(ask)
 

@@ -36,6 +36,8 @@ ESTIMATED: Final = (
 PREPARING: Final = "Images are being prepared; until then their size is an estimate."
 _ROUNDS: Final = 48
 """The maximum number of rounds. Each one renders what the last one lacked; the longest known history needed six."""
+_QUIET_SECONDS: Final = 0.3
+"""How long background work waits after an estimate began."""
 _MADE_FOR_ESTIMATE: Final = 4
 """How many renditions an estimate waits for; a draft with a few new files is exact."""
 _WANTED: Final = ("wanted",)
@@ -71,6 +73,7 @@ class Settler:
         """Renditions and descriptions that are still in progress for requests that did not wait for them, by name."""
         self._wanted: dict[tuple[str, str], Need] = {}
         """Renditions that an estimate did not wait for, made in the background."""
+        self._estimated_at = -_QUIET_SECONDS
 
     def with_renditions(self, renditions: Renditions[Any]) -> Settler:
         """Return a settler that reads media from another store, for a conversation that is not stored."""
@@ -90,17 +93,20 @@ class Settler:
         describer = self._describer()
         _start_describing(job, describer)
         await self._check_missing(job)
+        if mode == "estimate":
+            self._estimated_at = self._clock()
+        prepared = await _prepare(request, job.working)
         for _ in range(_ROUNDS):
-            prepared = await _prepare(request, job.working)
             needs = [need for need in prepared.needs if job.lacks(need)]
+            is_known = True
             if needs:
-                await self._make_all(job, needs)
+                is_known = await self._make_all(job, needs)
             elif prepared.undescribed and describer is not None and job.working.describes:
                 await self._describe(job, describer, prepared.undescribed)
             else:
                 break
-        else:
-            prepared = await _prepare(request, job.working)
+            if is_known:
+                prepared = await _prepare(request, job.working)
         return await self._finish(job, prepared)
 
     async def recheck(self, prompt: Prompt) -> frozenset[str]:
@@ -173,9 +179,10 @@ class Settler:
             _log.warning("the media store cannot be read (%s); media are sent as text for now", error.code)
         self._away_until = self._clock() + _AWAY_SECONDS
 
-    async def _make_all(self, job: _Job, needs: Sequence[Need]) -> None:
-        """Render what is missing. An estimate that lacks many renditions leaves them to the background, so that a
-        preview of hundreds of photographs does not wait until all are decoded."""
+    async def _make_all(self, job: _Job, needs: Sequence[Need]) -> bool:
+        """Render what is missing; return whether more is known than before. An estimate that lacks many renditions
+        leaves them to the background, so that a preview of hundreds of photographs does not wait until all are
+        decoded."""
         learned: Mapping[tuple[str, str], Any] = {}
         if len(needs) > 1 and not self._is_away():
             with suppress(StoreError):  # each of them then reports the error
@@ -191,10 +198,15 @@ class Settler:
         if self._wanted and _WANTED not in self._late:
             self._late[_WANTED] = task = asyncio.ensure_future(self._make_wanted())
             task.add_done_callback(lambda done: self._end_late(_WANTED, done))
+        return bool(named)
 
     async def _make_wanted(self) -> None:
-        """Render what estimates left out, one at a time, so that requests that are sent do not queue behind them."""
+        """Render what estimates left out, one at a time, so that requests that are sent do not queue behind them, and
+        after the estimates for other models that the user waits for at the same time."""
         while self._wanted:
+            await asyncio.sleep(max(0.0, self._estimated_at + _QUIET_SECONDS - self._clock()))
+            if not self._wanted:
+                break
             need = self._wanted.pop(next(iter(self._wanted)))
             with suppress(LoomError):  # the request that needs it reports the error
                 await self._renditions.get_quick(need.digest, need.media_type, need.recipe)

@@ -32,10 +32,10 @@ def add_rows(rows: dict[tuple[int, int, int], PlanRow], request: NextRequest, re
     path = request.input.full_path
     for row in request.receipt.rows:
         place = (row.message, row.block, -1 if row.inner is None else row.inner)
-        placed = path[row.message]
-        known = rows.setdefault(
-            place,
-            PlanRow(
+        known = rows.get(place)
+        if known is None:
+            placed = path[row.message]
+            known = rows[place] = PlanRow(
                 key=override_key(placed.id, row.block, row.inner),
                 node=placed.id,
                 message=row.message,
@@ -47,8 +47,7 @@ def add_rows(rows: dict[tuple[int, int, int], PlanRow], request: NextRequest, re
                 digest=row.digest,
                 alt=request.input.alts.get(row.digest, ""),
                 by_model={},
-            ),
-        )
+            )
         known.by_model[reference] = PlanCell(
             rendition=row.rendition, tokens=row.tokens, bytes=row.wire_bytes, reason=row.reason, detail=row.detail
         )

@@ -463,14 +463,25 @@ def nodes_below(parent_id: str, rows: Sequence[StoredNode]) -> tuple[Node, ...]:
     row."""
     texts = [row.message for row in rows]
     ids = [row.id for row in rows]
-    parents = [parent_id, *ids[:-1]]
+    parents = [parent_id, *ids][: len(ids)]
     try:
-        messages = list(map(decode_message, texts)) if list(map(node_id_of, parents, texts)) == ids else []
+        messages = [decode_message(text) for text in texts] if _are_true(ids, parents, texts) else []
     except ContentError:
         messages = []
     if len(messages) < len(rows):
         return tuple(map(node_of, rows, parents))  # raises, and names the damaged row
     return tuple(map(_node, rows, parents, messages))
+
+
+def _are_true(ids: list[str], parents: list[str], texts: list[str]) -> bool:
+    """Return whether each id is that of the text below the parent, as `node_id_of` computes it."""
+    try:
+        return ids == [
+            NODE_TAG + sha256(f"loom.node.1\n{parent}\n{text}".encode()).hexdigest()
+            for parent, text in zip(parents, texts, strict=True)
+        ]
+    except UnicodeError:  # damaged text
+        return False
 
 
 def _node(row: StoredNode, parent_id: str | None, message: Message | None, system: str | None = None) -> Node:

@@ -121,7 +121,7 @@ function Share({ main }: { main: PlanModel }) {
       <div class="meter-bar big" aria-hidden="true">
         {ORDER.map((one) => <span key={one} class={`seg ${one}`} style={{ width: `${Math.min(100, ((main.rendition_tokens?.[one] ?? 0) / whole) * 100)}%` }} />)}
       </div>
-      <p class="dim">{main.tokens.exact ? "" : "≈ "}{formatTokens(main.tokens.in)} of {formatTokens(whole)} · free {formatTokens(Math.max(0, whole - main.tokens.in))}</p>
+      <p class="dim">{main.tokens.exact ? "" : "≈ "}{formatTokens(main.tokens.in)} of {formatTokens(whole)} · {formatTokens(Math.max(0, whole - main.tokens.in))} left</p>
       {main.calibration && <p class="dim">Estimates corrected × {main.calibration.ratio.toFixed(2)}, from {plural(main.calibration.answers, "billed answer")}</p>}
     </div>
   );

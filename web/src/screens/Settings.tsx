@@ -65,7 +65,7 @@ function Notifications() {
     <section>
       <h3>Notifications</h3>
       <label class="choice">
-        <input type="checkbox" checked={notifies.value} disabled={!canNotify} onChange={(event) => void change(event.currentTarget.checked)} /> Notify me when an answer is finished or an approval is pending
+        <input type="checkbox" checked={notifies.value} disabled={!canNotify} onChange={(event) => void change(event.currentTarget.checked)} /> <span>Notify me when an answer is finished or an approval is pending</span>
       </label>
       {!canNotify && <p class="dim">This browser allows notifications only over https or on this computer.</p>}
       {isDenied.value && <p class="danger" role="alert">The browser blocks notifications for this page. Allow them in the site settings.</p>}
@@ -138,7 +138,7 @@ function Logins() {
       <ul class="keys">
         {logins.value.map((one) => (
           <li key={one.id}>
-            <Row name={browserName(one.agent)} note={`${one.user} · ${one.address} · last seen ${formatMoment(one.seen_at)}`}>
+            <Row name={browserName(one.agent)} note={`${one.user} · ${one.address} · ${one.current ? "this browser" : `last seen ${formatMoment(one.seen_at)}`}`}>
               {one.current
                 ? <button type="button" class="chip" onClick={signOut}>Sign out</button>
                 : <button type="button" class="chip danger" aria-label={`Sign out ${browserName(one.agent)} at ${one.address}`} onClick={() => close(one.id)}>Sign out</button>}
