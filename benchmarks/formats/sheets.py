@@ -11,6 +11,10 @@ with what LibreOffice writes when it exports each sheet as CSV "as shown". A cel
   time of day, one second apart, because Excel rounds and LibreOffice cuts; an error that LibreOffice names in its own
   way (`Err:502`), or a value that is stored in the file and that LibreOffice cannot calculate again (`#NAME?`); columns
   behind the 512th, which Loom counts and does not show;
+- calculated, where the cell has a formula and LibreOffice does not show the value that is stored in the file: it
+  calculates volatile functions, .xlsb files and files of programs that it does not know again; of a formula without a
+  stored value Loom shows the formula. Workbooks with differences are exported once more with their formulas to know;
+- in a pivot table, whose cells LibreOffice makes anew from its source (Loom shows the cells of the file);
 - other, else. Every kind of difference is printed with examples; `--all` prints all of them.
 """
 
@@ -34,12 +38,16 @@ import msgspec
 from loom.content.recipes import Text
 from loom.errors import MediaError
 from loom.formats import inspect, render
+from loom.formats.facts import IntakeLimits
 from loom.formats.office import text_marks
+from loom.formats.office.ooxml import Package
 from loom.formats.office.sheet_rows import SEPARATOR
+from loom.formats.office.xlsx_cells import sheet_parts
 
 SHARES = {".xlsx": 46, ".xls": 16, ".xlsb": 8, ".ods": 8, ".xlsm": 2}
 MAX_BYTES = 400_000
 AS_SHOWN = "csv:Text - txt - csv (StarCalc):44,34,76,1,,1033,false,true,true,false,false,-1"
+AS_FORMULAS = "csv:Text - txt - csv (StarCalc):44,34,76,1,,1033,false,true,true,true,false,-1"
 EXAMPLES = 12
 _HEAD = re.compile(r"\[sheet (\d+): (.*?)(?:, (?:hidden|chart|dialog|macros))*\](?: ([A-Z]+)(\d+):[A-Z]+\d+| empty)?")
 _GAP = re.compile(r"\[(\d+) empty rows\]")
@@ -65,12 +73,23 @@ _FIRST_DAYS = (dt.date(1899, 12, 29), dt.date(1900, 3, 1))
 Grid = dict[tuple[int, int], str]
 
 
+class Difference(msgspec.Struct, frozen=True):
+    file: Path
+    sheet: Path
+    """The CSV of the sheet."""
+    place: tuple[int, int]
+    kind: str
+    shown: str
+
+
 class Tally(msgspec.Struct):
     files: int = 0
     whole: int = 0
     equal: int = 0
     digits: int = 0
     design: int = 0
+    calculated: int = 0
+    pivot: int = 0
     other: int = 0
     refused: int = 0
 
@@ -85,10 +104,10 @@ def choose(folders: list[str]) -> list[Path]:
     return chosen
 
 
-def shown_by_libreoffice(files: list[Path], folder: Path) -> None:
+def shown_by_libreoffice(files: list[Path], folder: Path, form: str = AS_SHOWN) -> None:
     """Write a CSV for each sheet of each workbook, all of them in one start."""
     profile = f"-env:UserInstallation={(folder / 'profile').as_uri()}"
-    command = ["soffice", "--headless", "--norestore", profile, "--convert-to", AS_SHOWN, "--outdir", str(folder)]
+    command = ["soffice", "--headless", "--norestore", profile, "--convert-to", form, "--outdir", str(folder)]
     for at in range(0, len(files), 40):
         subprocess.run([*command, *map(str, files[at : at + 40])], check=False, capture_output=True, timeout=900)
 
@@ -117,6 +136,16 @@ def grids_of_loom(file: Path) -> dict[str, Grid] | None:
                     grid[row, column + at] = cell
             row += 1
     return grids
+
+
+def sheets_with_pivots(file: Path) -> set[str]:
+    """The names of the sheets of an .xlsx file that contain a pivot table."""
+    if file.suffix not in (".xlsx", ".xlsm"):
+        return set()
+    package = Package(file.read_bytes(), name=file.name, limits=IntakeLimits())
+    return {
+        part.name for part in sheet_parts(package)[0] if part.part and package.related_parts(part.part, "pivotTable")
+    }
 
 
 def _number(letters: str) -> int:
@@ -189,6 +218,8 @@ def _seconds(text: str) -> int | None:
 def main() -> None:
     tallies: dict[str, Tally] = defaultdict(Tally)
     differences: dict[str, list[str]] = defaultdict(list)
+    found: list[Difference] = []
+    read: list[Path] = []
     seconds = 0.0
     with tempfile.TemporaryDirectory() as name:
         copies: dict[Path, Path] = {}
@@ -210,32 +241,60 @@ def main() -> None:
                 tally.refused += 1
                 differences["refused by Loom"].append(file.name)
                 continue
-            before = tally.other
+            read.append(file)
+            pivots = sheets_with_pivots(file)
             for sheet in sheets:
                 title = sheet.stem.removeprefix(f"{copy.stem}-")
                 theirs = grid_of_csv(sheet)
                 if title in grids:
-                    for kind, shown in compare(grids[title], theirs, tally):
-                        differences[f"{file.suffix} {kind}"].append(f"{file.name} {title} {shown}")
+                    other = [
+                        Difference(file, sheet, place, kind, shown)
+                        for place, kind, shown in compare(grids[title], theirs, tally)
+                    ]
+                    if title in pivots:
+                        tally.pivot += len(other)
+                    else:
+                        found += other
                 elif theirs:
                     differences["sheets that Loom names otherwise (not compared)"].append(f"{file.name} {title}")
-            tally.whole += tally.other == before
-    print("kind   files  no difference  cells equal  more digits  by design  other  refused")
+        formulas = Path(name, "formulas")
+        shown_by_libreoffice([copies[file] for file in dict.fromkeys(one.file for one in found)], formulas, AS_FORMULAS)
+        grids_of_formulas = {one.sheet: grid_of_csv(formulas / one.sheet.name) for one in found}
+    unexplained: set[Path] = set()
+    for one in found:
+        tally = tallies[one.file.suffix]
+        if grids_of_formulas[one.sheet].get(one.place, "").startswith(("=", "{=")):
+            tally.calculated += 1
+            continue
+        tally.other += 1
+        unexplained.add(one.file)
+        title = one.sheet.stem.partition("-")[2]
+        differences[f"{one.file.suffix} {one.kind}"].append(f"{one.file.name} {title} {one.place}: {one.shown}")
+    for file in read:
+        tallies[file.suffix].whole += file not in unexplained
+    report(tallies, differences, seconds)
+
+
+def report(tallies: dict[str, Tally], differences: dict[str, list[str]], seconds: float) -> None:
+    print("kind   files  no difference  cells equal  more digits  by design  calculated  in pivots  other  refused")
     for suffix, tally in tallies.items():
         print(
-            f"{suffix:6} {tally.files:5} {tally.whole:14} {tally.equal:12} {tally.digits:12} "
-            f"{tally.design:10} {tally.other:6} {tally.refused:8}"
+            f"{suffix:6} {tally.files:5} {tally.whole:14} {tally.equal:12} {tally.digits:12} {tally.design:10} "
+            f"{tally.calculated:11} {tally.pivot:10} {tally.other:6} {tally.refused:8}"
         )
     count = sum(tally.files for tally in tallies.values())
-    print(f"{count} workbooks, {seconds / max(1, count) * 1000:.0f} ms each")
-    for kind, found in differences.items():
-        print(f"{len(found):6} {kind}, for instance")
-        for line in found if "--all" in sys.argv else random.Random(4).sample(found, min(EXAMPLES, len(found))):
+    whole = sum(tally.whole for tally in tallies.values())
+    print(
+        f"{whole} of {count} workbooks without an unexplained difference, {seconds / max(1, count) * 1000:.0f} ms each"
+    )
+    for kind, lines in differences.items():
+        print(f"{len(lines):6} {kind}, for instance")
+        for line in lines if "--all" in sys.argv else random.Random(4).sample(lines, min(EXAMPLES, len(lines))):
             print(f"           {line}")
 
 
-def compare(ours: Grid, theirs: Grid, tally: Tally) -> Iterator[tuple[str, str]]:
-    """Count the cells of a sheet; yield the kind of each difference, and both strings."""
+def compare(ours: Grid, theirs: Grid, tally: Tally) -> Iterator[tuple[tuple[int, int], str, str]]:
+    """Count the cells of a sheet; yield the place and the kind of each other difference, and both strings."""
     for place in sorted(ours.keys() | theirs.keys()):
         if place[1] >= _MAX_COLUMNS:
             tally.design += 1
@@ -248,9 +307,8 @@ def compare(ours: Grid, theirs: Grid, tally: Tally) -> Iterator[tuple[str, str]]
         elif is_by_design(mine, yours):
             tally.design += 1
         else:
-            tally.other += 1
             kind = "empty in Loom" if not mine else "empty in LibreOffice" if not yours else "other text"
-            yield kind, f"{place}: {mine!r} / {yours!r}"
+            yield place, kind, f"{mine!r} / {yours!r}"
 
 
 if __name__ == "__main__":

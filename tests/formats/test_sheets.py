@@ -7,6 +7,7 @@ import io
 import re
 import struct
 import zipfile
+from collections.abc import Callable
 from typing import Any
 
 import openpyxl
@@ -138,6 +139,56 @@ def test_errors_and_formulas_without_a_stored_value_are_shown() -> None:
         "[2 empty rows]",
         " |  | #N/A",
     ]
+
+
+def rewritten_sheet(data: bytes, change: Callable[[str], str]) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    name = "xl/worksheets/sheet1.xml"
+    return container(parts | {name: change(parts[name].decode()).encode()})
+
+
+def with_prefix(xml: str) -> str:
+    return re.sub(r"<(/?)(?=[a-zA-Z])", r"<\1x:", xml).replace("xmlns=", "xmlns:x=")
+
+
+def without_addresses(xml: str) -> str:
+    return re.sub(r'(<(?:c|row)) r="[A-Z]*\d+"', r"\1", xml)
+
+
+@pytest.mark.parametrize("change", [with_prefix, without_addresses])
+def test_a_sheet_reads_the_same_however_a_program_writes_it(change: Callable[[str], str]) -> None:
+    """The OpenXML SDK gives every element a prefix; addresses of cells may be left out."""
+    workbook = openpyxl.Workbook()
+    sheet = workbook.worksheets[0]
+    sheet.append(["word", 0.25, dt.date(2023, 3, 15), 7])
+    sheet.append(["more", 0.5, dt.date(2024, 1, 31), 8])
+    sheet["B1"].number_format = sheet["B2"].number_format = "0.0%"
+    sheet["C1"].number_format = sheet["C2"].number_format = "mmm-yy"
+    for has_formula in (False, True):
+        if has_formula:
+            sheet.append(["=B1+B2", "x"])
+        data = saved(workbook)
+
+        lines = text_of(rewritten_sheet(data, change), XLSX).splitlines()
+
+        assert lines == text_of(data, XLSX).splitlines()
+        assert "word | 25.0% | Mar-23 | 7" in lines
+
+
+def test_empty_rows_above_the_first_value_are_counted_if_the_area_has_them() -> None:
+    """A cell with an empty text begins the area; the first line must not seem to be its first row."""
+    workbook = openpyxl.Workbook()
+    sheet = workbook.worksheets[0]
+    sheet["B1"] = "here"
+    sheet["A5"], sheet["B5"] = 1, 2
+    data = rewritten_sheet(
+        saved(workbook), lambda xml: re.sub(r'<c r="B1".*?</c>', '<c r="B1" t="inlineStr"><is><t></t></is></c>', xml)
+    )
+
+    lines = text_of(data, XLSX).splitlines()
+
+    assert lines in (["[sheet 1: Sheet] A1:B5", "[4 empty rows]", "1 | 2"], ["[sheet 1: Sheet] A5:B5", "1 | 2"])
 
 
 def test_an_error_that_calamine_does_not_know_spoils_no_workbook() -> None:

@@ -88,8 +88,8 @@ def _text(
     if sheet.start is None or sheet.end is None:
         return SheetText()
     where = area(sheet.start, sheet.end)
-    lines = RowLines(job.max_rows, job.max_characters)
     first = max(job.first_row, sheet.start[0])
+    lines = RowLines(job.max_rows, job.max_characters, first)
     rows = _rows_from(sheet, first)
     shown: dict[int, list[tuple[int, str]]] = {}
     for row, column, text in displayed:

@@ -26,6 +26,8 @@ _MIDNIGHT: Final = dt.time()
 
 
 def _words(value: str) -> str:
+    if "\0" in value:  # calamine reads UTF-16 in some old workbooks as single bytes
+        value = value.replace("\0", "")
     return value if value.isprintable() and "|" not in value else text_marks.cell(value)
 
 
@@ -42,14 +44,14 @@ def _hours(value: dt.timedelta) -> str:
 
 
 class RowLines:
-    """Lines of text, up to a maximum number of rows and of characters."""
+    """Lines of text from row `first` on (from 0), up to a maximum number of rows and of characters."""
 
-    def __init__(self, max_rows: int, max_characters: int) -> None:
+    def __init__(self, max_rows: int, max_characters: int, first: int) -> None:
         self.lines: list[str] = []
         self.rows = 0
         self._left_rows = max_rows
         self._left_characters = max_characters
-        self._last = -1
+        self._last = first - 1
 
     @property
     def is_full(self) -> bool:
@@ -64,7 +66,7 @@ class RowLines:
         if not line:
             return
         gap = number - self._last - 1
-        if gap and self.lines:
+        if gap:
             self.lines.append("" if gap == 1 else f"[{gap} empty rows]")
         self.lines.append(line)
         self.rows += 1

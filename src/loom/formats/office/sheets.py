@@ -176,7 +176,7 @@ def _sheet_text(workbook: Workbook, sheet: SheetPart, job: ReadSheets) -> SheetT
     if corners is None:
         return SheetText()
     top, low, bottom, high = corners
-    lines = RowLines(job.max_rows, job.max_characters)
+    lines = RowLines(job.max_rows, job.max_characters, max(job.first_row, top))
     next_row: int | None = None
     for found in rows:
         if lines.is_full:

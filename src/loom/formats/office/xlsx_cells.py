@@ -20,6 +20,11 @@ from loom.formats.office.sheet_rows import MAX_COLUMNS, Cell
 from loom.formats.office.xml_names import Attributes, value
 from loom.formats.office.xml_reader import XmlReader, whole_number
 
+_PREFIX: Final = re.compile(rb"<([A-Za-z]\w*):worksheet[\s>]")
+"""As the OpenXML SDK writes a sheet: `<x:worksheet>`."""
+_LONGEST_HEAD: Final = 4096
+_FIRST_CELL: Final = re.compile(rb"<c[\s/>][^<]*")
+_ADDRESS: Final = re.compile(rb"""\sr=["']""")
 _ERROR: Final = b't="e"'
 _FORMULA: Final = b"<f"
 _WITHOUT_VALUE: Final = re.compile(rb"/f>(?:</c>|<v/>|<v></v>|<v />)")
@@ -76,8 +81,12 @@ def sheet_parts(package: Package) -> tuple[list[SheetPart], bool]:
 
 
 def needs_care(package: Package, part: str) -> bool:
-    """Return whether a sheet has errors or formulas without a stored value."""
+    """Return whether a sheet has errors, formulas without a stored value, or cells without an address."""
     data = package.archive.read(part)
+    if (prefix := _PREFIX.search(data, 0, _LONGEST_HEAD)) is not None:
+        data = data.replace(b"<%b:" % prefix[1], b"<").replace(b"</%b:" % prefix[1], b"</")
+    if (cell := _FIRST_CELL.search(data)) is not None and _ADDRESS.search(cell[0]) is None:
+        return True
     return _ERROR in data or (_FORMULA in data and _has_formula_alone(data))
 
 
