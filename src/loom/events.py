@@ -405,8 +405,10 @@ class Fold:
         self._drafts: dict[int, _Draft] = {}
         self._usage = Usage()
         self._stop: StopReason | None = None
+        self._result: Folded | None = None
 
     def add(self, event: ModelEvent) -> None:
+        self._result = None
         match event:
             case TextDelta():
                 self._draft(event.index, "text").pieces.append(event.text)
@@ -439,6 +441,8 @@ class Fold:
                 assert_never(event)
 
     def result(self) -> Folded:
+        if self._result is not None:
+            return self._result
         blocks: list[Block] = []
         cut: list[str] = []
         seen: set[str] = set()
@@ -451,7 +455,8 @@ class Fold:
             if block is not None:
                 blocks.append(block)
         message = Message("assistant", tuple(blocks)) if blocks else None
-        return Folded(message=message, usage=self._usage, stop=self._stop, cut_calls=tuple(cut))
+        self._result = Folded(message=message, usage=self._usage, stop=self._stop, cut_calls=tuple(cut))
+        return self._result
 
     def _draft(self, index: int, kind: str) -> _Draft:
         draft = self._drafts.get(index)

@@ -268,5 +268,5 @@ def test_the_documented_pattern_for_mcp_tools_matches_them_and_rules_for_nothing
         cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)}, flags={"approval": {"default": "allow", "rules": rules}}
     )
     policy = ApprovalPolicy(config.approval, config.project_approval)
-    assert policy.unmatched_rules(["run_command", "srv__get"]) == ["github__*", "run_comand"]
-    assert policy.unmatched_rules(["run_command"]) == ["mcp_*", "github__*", "run_comand"]
+    assert policy.unmatched_rules(lambda: ["run_command", "srv__get"]) == ["github__*", "run_comand"]
+    assert policy.unmatched_rules(lambda: ["run_command"]) == ["mcp_*", "github__*", "run_comand"]

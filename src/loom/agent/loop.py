@@ -19,16 +19,16 @@ async def run_steps(turn: Turn) -> None:
     steps sees the same names again.
     """
     for step in count(1):
-        answered = await turn.engine.run(f"answer-{step}", partial(answer_step, turn, step))
+        answered = await turn.services.steps.run(f"answer-{step}", partial(answer_step, turn, step))
         if not answered.calls and not answered.continues:
             return
-        await turn.engine.run(f"calls-{step}", partial(calls_step, turn, step))
+        await turn.services.steps.run(f"calls-{step}", partial(calls_step, turn, step))
 
 
 async def answer_step(turn: Turn, step: int) -> StepValue:
     """Request an answer from the model and store it. An answer without calls ends the turn, unless the provider paused
     it or it does not match its schema."""
-    if step <= turn.steps:
+    if step <= turn.checkpoint.steps:
         return StepValue(continues=True)  # a turn that is still running continued after every stored step
     await turn.check_limits()
     return await turn.ask(step)
@@ -37,6 +37,6 @@ async def answer_step(turn: Turn, step: int) -> StepValue:
 async def calls_step(turn: Turn, step: int) -> StepValue:
     """Run the calls of the last answer and store their results."""
     calls = turn.open_calls
-    if step < turn.steps or not calls:
+    if step < turn.checkpoint.steps or not calls:
         return StepValue()
     return await turn.run_calls(calls)

@@ -230,6 +230,8 @@ class TrackedFiles:
         still sees."""
         self._fresh.clear()  # left by a turn that ended before it stored its message
         asked = list(asked)
+        if not (asked or globs or self.view):
+            return FileNews((), ())
         named, matched, notice = await asyncio.to_thread(_find_files, workspace, asked, globs)
         names = list(dict.fromkeys([*named, *self.view, *matched]))
         own = {name for name, seen in self.view.items() if seen.is_own}

@@ -34,7 +34,7 @@ from loom.agent.repeats import mark_repeats
 from loom.agent.services import Services
 from loom.agent.sink import EventSink
 from loom.agent.step import ModelAnswer, StepOutput, ask_model, pause_before_retry, words_of
-from loom.agent.steps import Steps, StepValue
+from loom.agent.steps import StepValue
 from loom.agent.tracked_files import TrackedFiles
 from loom.compile.policy import DetachedMessage
 from loom.compile.request import RequestInput, Snapshot
@@ -52,7 +52,6 @@ from loom.events import (
     TurnFailed,
     TurnFinished,
 )
-from loom.models import Usage
 from loom.prompt import CONTINUE_ANSWER, Receipt
 from loom.session import LeaseWish, NewNode, SessionChange
 from loom.tools.base import Tool
@@ -218,26 +217,25 @@ class Turn:
 
     async def _run_start_hooks(self) -> None:
         """Run the user's hooks once per turn; raise `ToolError` if one of them refuses it."""
-        if self.steps or self.open_calls:
+        if self.checkpoint.steps or self.open_calls:
             return
         for text in self.hooks.notices:
             await self._show_hook(text)
         moment: HookMoment = "before_compact" if self._is_compacting else "turn_start"
-        if refused := await self.hooks.run_moment(moment, self._hook_facts(), self._show_hook):
+        if self.hooks.moments.get(moment) and (
+            refused := await self.hooks.run_moment(moment, self._hook_facts(), self._show_hook)
+        ):
             raise ToolError(f"your hook refused it: {refused}")
 
     async def _run_end_hooks(self) -> None:
         """Run the user's hooks for a turn that is over. Their output is not stored, because another process may hold
         the lease."""
-        if not self.is_over or self.state == "lost":
+        moment: HookMoment = "after_compact" if self._is_compacting else "turn_end"
+        ends = ("finished",) if self._is_compacting else ("finished", "failed", "interrupted")
+        if not self.hooks.moments.get(moment) or self.state not in ends:
             return
-        moments: list[HookMoment] = ["turn_end"]
-        if self._is_compacting:
-            moments = ["after_compact"] if self.state == "finished" else []
-        for moment in moments:
-            said = await self.hooks.run_moment(moment, self._hook_facts(), self._show_hook)
-            if said:
-                await self._show_hook(said)
+        if said := await self.hooks.run_moment(moment, self._hook_facts(), self._show_hook):
+            await self._show_hook(said)
 
     def _hook_facts(self) -> dict[str, str]:
         path = self.input.path if self.input is not None else self.snapshot.path
@@ -262,7 +260,7 @@ class Turn:
         deadline = self.approvals.deadline = asyncio.timeout(max(0.0, limit - self.checkpoint.seconds))
         try:
             async with deadline:
-                await self.engine.run_turn(self.engine_key, partial(run_steps, self))
+                await self.services.steps.run_turn(self.engine_key, partial(run_steps, self))
         except TimeoutError:
             if not deadline.expired():
                 raise
@@ -336,7 +334,7 @@ class Turn:
             change = msgspec.structs.replace(change, move_to=self.checkpoint.previous_head)
         self._answer = None
         await self.commit(change, before=denied, after=[end], is_last=True)
-        await self.engine.end_turn(self.engine_key)
+        await self.services.steps.end_turn(self.engine_key)
 
     # Operations that the loop calls ----------------------------------------------------------------------------------
 
@@ -350,22 +348,9 @@ class Turn:
         return self.checkpoint.question
 
     @property
-    def engine(self) -> Steps:
-        return self.services.steps
-
-    @property
     def engine_key(self) -> str:
         """The id of this turn in the engine."""
         return f"{self.record.id}/{self.id}"
-
-    @property
-    def steps(self) -> int:
-        """The number of steps whose answer is stored."""
-        return self.checkpoint.steps
-
-    @property
-    def usage(self) -> Usage:
-        return self.checkpoint.usage
 
     @property
     def request(self) -> RequestInput:
@@ -394,9 +379,11 @@ class Turn:
         if self._yields:
             raise HandOver
         limits = self.services.turn_limits
-        if limits.usd is not None and (self.services.price(self.request.model, self.usage) or 0.0) > limits.usd:
-            raise TurnLimitReached(f"${limits.usd:g}")
-        if self.steps >= limits.steps:
+        if limits.usd is not None:
+            spent = self.services.price(self.request.model, self.checkpoint.usage) or 0.0
+            if spent > limits.usd:
+                raise TurnLimitReached(f"${limits.usd:g}")
+        if self.checkpoint.steps >= limits.steps:
             raise TurnLimitReached("1 step" if limits.steps == 1 else f"{limits.steps} steps")
         await self.services.check_user_budget(self.record.id)
 
@@ -525,7 +512,7 @@ class Turn:
             raise AssertionError("a complete answer has a fold and a prompt")
         self.receipt = prepared.receipt
         self.checkpoint = msgspec.structs.replace(
-            self.checkpoint, steps=step, deaths=0, usage=self.usage + folded.usage, seconds=self._seconds()
+            self.checkpoint, steps=step, deaths=0, usage=self.checkpoint.usage + folded.usage, seconds=self._seconds()
         )
         calls = folded.message.calls if folded.message is not None else ()
         repair, notices = self._check_output(folded, calls)
@@ -615,7 +602,7 @@ class Turn:
         folded = answer.result
         words = words_of(folded.message) if folded is not None else None
         if folded is not None:
-            self.checkpoint = msgspec.structs.replace(self.checkpoint, usage=self.usage + folded.usage)
+            self.checkpoint = msgspec.structs.replace(self.checkpoint, usage=self.checkpoint.usage + folded.usage)
         nodes = () if words is None or self._is_compacting else (NewNode(message=words, meta=answer.meta),)
         self._answer = None
         why = answer.error.message if answer.error is not None else "the connection ended"

@@ -233,10 +233,10 @@ async def _is_answered(turn: Turn, snapshot: Snapshot) -> bool:
 
 
 async def _finish_stored_answer(turn: Turn, snapshot: Snapshot) -> None:
-    over = TurnFinished(turn=turn.id, node=snapshot.path[-1].id, stop="end", usage=turn.usage)
+    over = TurnFinished(turn=turn.id, node=snapshot.path[-1].id, stop="end", usage=turn.checkpoint.usage)
     events = () if await turn.record.has_ended(turn.id) else (over,)
     await turn.sink.commit(SessionChange(settings={"running": None}), lambda _: Completion(events=events))
-    await turn.engine.end_turn(turn.engine_key)
+    await turn.services.steps.end_turn(turn.engine_key)
     turn.state = "finished"
 
 
@@ -264,7 +264,7 @@ async def close_left_turn(turn: Turn, checkpoint: TurnCheckpoint) -> bool:
     await _recall(turn, turn.snapshot)
     if await turn.record.has_ended(checkpoint.turn):  # its process ended between the two writes
         await turn.sink.commit(SessionChange(settings={"running": None}))
-        await turn.engine.end_turn(turn.engine_key)
+        await turn.services.steps.end_turn(turn.engine_key)
         turn.state = "finished"
         return False
     await _end_commands(turn)

@@ -589,7 +589,7 @@ class DaemonHost:
         assert isinstance(session, RemoteSession)
         return (await session.info()).model
 
-    async def cost(self, session: Session, usage: Usage) -> float | None:
+    def cost(self, model: str, usage: Usage) -> float | None:
         return None
 
     def follow_renditions(self, show: Callable[[str], None] | None) -> None:

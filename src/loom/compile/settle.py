@@ -87,12 +87,15 @@ class Settler:
         With `patience_seconds`, OCR and descriptions that take longer in total continue in the background, for a later
         request. The receipt has a notice about them.
         """
-        job = _Job(request, mode, WorkingSet.of(self._facts, request.digests))
+        digests = request.digests
+        job = _Job(request, mode, WorkingSet.of(self._facts, digests))
         if patience_seconds is not None:
             job.deadline = self._clock() + patience_seconds
-        describer = self._describer()
-        _start_describing(job, describer)
-        await self._check_missing(job)
+        describer = self._describer() if digests else None
+        if describer is not None:
+            _start_describing(job, describer)
+        if missing := digests & self._missing:
+            await self._check_missing(job, missing)
         if mode == "estimate":
             self._estimated_at = self._clock()
         prepared = await _prepare(request, job.working)
@@ -107,7 +110,11 @@ class Settler:
                 break
             if is_known:
                 prepared = await _prepare(request, job.working)
-        return await self._finish(job, prepared)
+        if digests and self._uploads is not None:
+            prompt = await self._uploads.apply(prepared.prompt, upload=mode == "send")
+            receipt = _without_uploaded_bytes(prepared.receipt, prompt)
+            prepared = msgspec.structs.replace(prepared, prompt=prompt, receipt=receipt)
+        return _with_notices(job, prepared)
 
     async def recheck(self, prompt: Prompt) -> frozenset[str]:
         """Forget the facts about the media of a prompt that could not be read. Return the media that are gone."""
@@ -151,9 +158,9 @@ class Settler:
 
     # Renditions ------------------------------------------------------------------------------------------------------
 
-    async def _check_missing(self, job: _Job) -> None:
+    async def _check_missing(self, job: _Job, digests: Collection[str]) -> None:
         """Check whether missing bytes are available again: attached again, or in a store that is back."""
-        for digest in job.request.digests & self._missing if self._missing else ():
+        for digest in digests:
             if await self._is_readable(digest):
                 self._missing.discard(digest)
             else:
@@ -294,30 +301,6 @@ class Settler:
 
     # Finish ----------------------------------------------------------------------------------------------------------
 
-    async def _finish(self, job: _Job, prepared: Prepared) -> Prepared:
-        notices = [*job.notices]
-        if job.away:
-            count = "1 attachment is" if len(job.away) == 1 else f"{len(job.away)} attachments are"
-            notices.append(f"The media store cannot be reached: {count} sent as text this time.")
-        if job.late:
-            notices.append(LATE.format("an image" if job.late == 1 else f"{job.late} images"))
-        elif job.is_preparing:
-            notices.append(PREPARING)
-        elif job.estimated:
-            notices.append(ESTIMATED)
-        if job.mode != "send" and job.undescribed and job.working.author:
-            images = "1 image" if job.undescribed == 1 else f"{job.undescribed} images"
-            notices.append(f"{job.working.author} describes {images} when the request is sent.")
-        if self._uploads is not None:
-            prompt = await self._uploads.apply(prepared.prompt, upload=job.mode == "send")
-            prepared = msgspec.structs.replace(
-                prepared, prompt=prompt, receipt=_without_uploaded_bytes(prepared.receipt, prompt)
-            )
-        if not notices:
-            return prepared
-        receipt = msgspec.structs.replace(prepared.receipt, notices=(*prepared.receipt.notices, *notices))
-        return msgspec.structs.replace(prepared, receipt=receipt)
-
 
 class _Job:
     """The state of one request while it is settled."""
@@ -349,9 +332,7 @@ class _Job:
         self.away.add(digest)
 
 
-def _start_describing(job: _Job, describer: Describer | None) -> None:
-    if describer is None:
-        return
+def _start_describing(job: _Job, describer: Describer) -> None:
     author, problem = describer.author()
     if problem:
         job.notices.append(problem)
@@ -366,6 +347,27 @@ async def _prepare(request: RequestInput, working: WorkingSet) -> Prepared:
     prepared = request.prepare(known)
     await asyncio.sleep(0)
     return prepared
+
+
+def _with_notices(job: _Job, prepared: Prepared) -> Prepared:
+    """Return what was prepared, with notices about what the work on the request found out."""
+    notices = [*job.notices]
+    if job.away:
+        count = "1 attachment is" if len(job.away) == 1 else f"{len(job.away)} attachments are"
+        notices.append(f"The media store cannot be reached: {count} sent as text this time.")
+    if job.late:
+        notices.append(LATE.format("an image" if job.late == 1 else f"{job.late} images"))
+    elif job.is_preparing:
+        notices.append(PREPARING)
+    elif job.estimated:
+        notices.append(ESTIMATED)
+    if job.mode != "send" and job.undescribed and job.working.author:
+        images = "1 image" if job.undescribed == 1 else f"{job.undescribed} images"
+        notices.append(f"{job.working.author} describes {images} when the request is sent.")
+    if not notices:
+        return prepared
+    receipt = msgspec.structs.replace(prepared.receipt, notices=(*prepared.receipt.notices, *notices))
+    return msgspec.structs.replace(prepared, receipt=receipt)
 
 
 def _without_uploaded_bytes(receipt: Receipt, prompt: Prompt) -> Receipt:

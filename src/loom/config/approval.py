@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -50,10 +50,11 @@ class ApprovalPolicy:
         rules = (rule for several in self._narrow for rule in several)
         return any(rule.action != "allow" and names_tool(rule, tool) for rule in rules)
 
-    def unmatched_rules(self, tools: Iterable[str]) -> list[str]:
-        """Return the tool patterns of rules that match none of `tools` and so have no effect."""
-        known = tuple(tools)
+    def unmatched_rules(self, tools: Callable[[], Iterable[str]]) -> list[str]:
+        """Return the tool patterns of rules that match none of `tools` and so have no effect. `tools` is called only if
+        there are rules: making all tools takes time."""
         rules = (*self._user.rules, *self._project.rules)
+        known = tuple(tools()) if rules else ()
         return list(dict.fromkeys(rule.tool for rule in rules if not any(names_tool(rule, tool) for tool in known)))
 
 

@@ -347,7 +347,7 @@ class Runtime:
 
     async def charge(self, session_id: str, model: Model, usage: Usage) -> None:
         """Add the cost of an answer to what the owners of a session have spent."""
-        await self.user_costs.charge(session_id, self.models.cost(model, usage) or 0.0)
+        await self.user_costs.charge(session_id, price(model, usage) or 0.0)
 
     def nudge(self, session_id: str) -> None:
         """Wake the turn of a session, because another process has sent it a command."""

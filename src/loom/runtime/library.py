@@ -135,7 +135,7 @@ class LocalLibrary:
         return await self.views.session(await self.stores.sessions.get(session_id), queued)
 
     async def open(self, session_id: str, *, tools: Sequence[str] | None = None) -> LocalSession:
-        return await self._runtime.session(session_id, tools=tools)
+        return await self._runtime.sessions.open(session_id, tools=tools)
 
     async def find(self, text: str = LATEST, *, workspace: str = "") -> SessionView:
         queued = await self.views.queued_sessions()

@@ -141,7 +141,7 @@ class SessionFactory:
     def unmatched_rules(self, services: Services | None = None) -> list[str]:
         """Return the tool patterns of approval rules that match no tool and therefore have no effect."""
         rule = (services or self._services(None, None)).rule
-        return rule.unmatched_rules(self._toolbox.all_names()) if isinstance(rule, ApprovalPolicy) else []
+        return rule.unmatched_rules(self._toolbox.all_names) if isinstance(rule, ApprovalPolicy) else []
 
 
 def _workspace(written: str) -> Path:

@@ -118,10 +118,12 @@ def _places(config: Config, workspace: Path, kinds: Sequence[str]) -> Iterator[P
     roots = [user_folder(environ, workspace)]
     if home := environ.get("HOME", ""):
         roots += [Path(home) / name for name in HOME_FOLDERS]
-    if config.may_instruct(workspace):
-        roots += [workspace / name for name in SHARED_FOLDERS]
     for root in roots:
         yield from (root / kind for kind in reversed(kinds))
+    brought = [workspace / name / kind for name in SHARED_FOLDERS for kind in reversed(kinds)]
+    brought = [place for place in brought if place.is_dir()]
+    if brought and config.may_instruct(workspace):
+        yield from brought
 
 
 def _entries(place: Path) -> list[Path]:

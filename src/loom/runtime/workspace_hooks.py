@@ -7,19 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from loom.agent.hooks import HookMoment, HookProgram, ToolHooks
+from loom.agent.hooks import HookProgram, ToolHooks
 from loom.config import Config
 from loom.config.claude_settings import PROJECT_SETTINGS, SETTINGS, ClaudeEvent, ClaudeHook, read_hooks
-from loom.config.schema import Hook, TurnHook
+from loom.config.schema import Hook, HookSettings, TurnHook
 
 CHANGED: Final = (
     "Hooks in {} have changed since Loom started, and run as they were. Restart Loom to run them as they are now."
 )
-_MOMENTS: Final[dict[ClaudeEvent, HookMoment]] = {
-    "UserPromptSubmit": "turn_start",
-    "Stop": "turn_end",
-    "PreCompact": "before_compact",
-}
 
 
 class WorkspaceHooks:
@@ -45,18 +40,17 @@ class WorkspaceHooks:
             home = config.provenance.environ.get("HOME", "")
             brought, notices = self._brought(config, workspace) if str(workspace) != home else ((), ())
             claude = [*(read_hooks(Path(home) / SETTINGS) if home else ()), *brought]
-        moments: dict[HookMoment, tuple[HookProgram, ...]] = {
-            "turn_start": _of_turns(settings.turn_start),
-            "turn_end": _of_turns(settings.turn_end),
-            "before_compact": _of_turns(settings.before_compact),
-            "after_compact": _of_turns(settings.after_compact),
-        }
-        for event, moment in _MOMENTS.items():
-            moments[moment] += _of_claude(claude, event)
+        if not claude and settings == HookSettings(claude_code=settings.claude_code):
+            return ToolHooks(notices=notices)
         return ToolHooks(
-            before=(*_of_tools(settings.before_tool), *_of_claude(claude, "PreToolUse")),
-            after=(*_of_tools(settings.after_tool), *_of_claude(claude, "PostToolUse")),
-            moments=moments,
+            before=_programs(settings.before_tool, claude, "PreToolUse"),
+            after=_programs(settings.after_tool, claude, "PostToolUse"),
+            moments={
+                "turn_start": _programs(settings.turn_start, claude, "UserPromptSubmit"),
+                "turn_end": _programs(settings.turn_end, claude, "Stop"),
+                "before_compact": _programs(settings.before_compact, claude, "PreCompact"),
+                "after_compact": _programs(settings.after_compact, (), "PreCompact"),
+            },
             notices=notices,
         )
 
@@ -69,17 +63,21 @@ class WorkspaceHooks:
         return first, () if first == found else (CHANGED.format(workspace / SETTINGS),)
 
 
-def _of_tools(hooks: Sequence[Hook]) -> tuple[HookProgram, ...]:
-    return tuple(HookProgram(tool=it.tool, command=it.command, timeout_seconds=it.timeout_seconds) for it in hooks)
-
-
-def _of_turns(hooks: Sequence[TurnHook]) -> tuple[HookProgram, ...]:
-    return tuple(HookProgram(tool="*", command=it.command, timeout_seconds=it.timeout_seconds) for it in hooks)
-
-
-def _of_claude(hooks: Sequence[ClaudeHook], event: ClaudeEvent) -> tuple[HookProgram, ...]:
-    return tuple(
-        HookProgram(tool=it.matcher, command=it.command, timeout_seconds=it.timeout_seconds, is_claude=True)
-        for it in hooks
-        if it.event == event
+def _programs(
+    own: Sequence[Hook | TurnHook], claude: Sequence[ClaudeHook], event: ClaudeEvent
+) -> tuple[HookProgram, ...]:
+    """Return the programs of the configuration, then those of Claude Code for `event`."""
+    configured = [
+        HookProgram(
+            tool=it.tool if isinstance(it, Hook) else "*", command=it.command, timeout_seconds=it.timeout_seconds
+        )
+        for it in own
+    ]
+    return (
+        *configured,
+        *(
+            HookProgram(tool=it.matcher, command=it.command, timeout_seconds=it.timeout_seconds, is_claude=True)
+            for it in claude
+            if it.event == event
+        ),
     )

@@ -82,13 +82,15 @@ class MessageQueue:
             raise ContentError(f"the number of answers must be 1 to {MAX_ANSWERS}, not {options.n}")
         if message is None and not options.parent:
             raise ContentError("another answer needs `parent`, the message to answer")
+        queued_id, now = secrets.token_hex(16), self._clock()
+        request_key = plain_text(key, "a key") or secrets.token_hex(16)
         values: dict[str, object] = {
-            "id": secrets.token_hex(16),
-            "request_key": plain_text(key, "a key") or secrets.token_hex(16),
+            "id": queued_id,
+            "request_key": request_key,
             "message": "" if message is None else encode_stored(message),
             "options": plain_json(msgspec.json.decode(msgspec.json.encode(options)), "options"),
             "answers_left": options.n,
-            "now": self._clock(),
+            "now": now,
         }
         digests = digests_of(message) if message is not None else frozenset[str]()
 
@@ -106,12 +108,20 @@ class MessageQueue:
                 raise NotFound("That message is not part of this session.", hint="Look at its tree: `loom tree`.")
             tx.execute(_DELETE_OLD, {**at, "before": self._clock() - _REMEMBERED_SECONDS})
             node = parent.id if parent is not None and message is None else ""
-            (row,) = tx.execute(_INSERT, {**values, **at, "node": node})
-            tx.executemany(_INSERT_MEDIA, [{"key": row[0], "digest": digest} for digest in sorted(digests)])
-            (stored,) = tx.execute(_SELECT_KNOWN, {**at, "request_key": values["request_key"]})
-            queued = msgspec.structs.replace(_queued_from_row(stored), seq=seq)
-            append_events(tx, session_key, events(queued.id), self._clock())
-            return queued
+            ((key_of_row,),) = tx.execute(_INSERT, {**values, **at, "node": node})
+            if digests:
+                tx.executemany(_INSERT_MEDIA, [{"key": key_of_row, "digest": digest} for digest in sorted(digests)])
+            append_events(tx, session_key, events(queued_id), now)
+            return Queued(
+                id=queued_id,
+                key=request_key,
+                message=message,
+                options=options,
+                node=node,
+                answers_left=options.n,
+                created_at=now,
+                seq=seq,
+            )
 
         return await self._database.write(work)
 

@@ -36,7 +36,7 @@ from loom.events import (
     TurnFailed,
     TurnFinished,
 )
-from loom.models import Model, Usage
+from loom.models import Usage
 from loom.runtime import Runtime
 from loom.runtime.session import LocalSession
 from loom.session import EventIterator, Session
@@ -49,8 +49,8 @@ class TurnHost(Protocol):
         """Return the reference of the model that the session uses now."""
         ...
 
-    async def cost(self, session: Session, usage: Usage) -> float | None:
-        """Return the price in US dollars with the session's model, None if it is unknown."""
+    def cost(self, model: str, usage: Usage) -> float | None:
+        """Return the price in US dollars, None if it is unknown."""
         ...
 
     def follow_renditions(self, show: Callable[[str], None] | None) -> None:
@@ -65,13 +65,10 @@ class RuntimeHost:
         self._runtime = runtime
 
     async def model_of(self, session: Session) -> str:
-        return (await self._model(session)).reference
+        return self._runtime.models.resolve((await session.info()).model).reference
 
-    async def cost(self, session: Session, usage: Usage) -> float | None:
-        return self._runtime.models.cost(await self._model(session), usage)
-
-    async def _model(self, session: Session) -> Model:
-        return self._runtime.models.resolve((await session.info()).model)
+    def cost(self, model: str, usage: Usage) -> float | None:
+        return self._runtime.models.cost_by_name(model, usage)
 
     def follow_renditions(self, show: Callable[[str], None] | None) -> None:
         self._runtime.library.follow_renditions(show)
@@ -160,7 +157,7 @@ async def run_turn(
     finally:
         host.follow_renditions(None)
         progress.clear()
-    outcome = await _outcome(host, session, seen, time.monotonic() - began, priced=priced)
+    outcome = await _outcome(host, session, model, seen, time.monotonic() - began, priced=priced)
     if advise is not None:
         outcome = msgspec.structs.replace(outcome, advice=tuple(await advise(outcome)))
     await renderer.finish(outcome)
@@ -183,8 +180,9 @@ def _follow(progress: ProgressLine, event: Event, model: str, *, shows_reasoning
             pass
 
 
-async def _outcome(host: TurnHost, session: Session, seen: _TurnLog, seconds: float, *, priced: bool) -> TurnOutcome:
-    model = await host.model_of(session)
+async def _outcome(
+    host: TurnHost, session: Session, model: str, seen: _TurnLog, seconds: float, *, priced: bool
+) -> TurnOutcome:
     outcome = TurnOutcome(
         session=session.id,
         model=model,
@@ -195,7 +193,7 @@ async def _outcome(host: TurnHost, session: Session, seen: _TurnLog, seconds: fl
         ),
         usage=seen.usage,
         estimated_tokens=seen.estimated_tokens,
-        usd=await host.cost(session, seen.usage) if priced and seen.usage != Usage() else None,
+        usd=host.cost(model, seen.usage) if priced and seen.usage != Usage() else None,
         seconds=seconds,
         tool_calls=seen.tool_calls,
         notices=tuple(seen.notices),
