@@ -6,7 +6,7 @@ if [ ${#wanted[@]} -eq 0 ]; then
   wanted=(
     postgresql redis-server # the second database, and the bus between daemons
     libreoffice-writer libreoffice-impress libreoffice-calc # office files by another program, and conversion
-    imagemagick webp libheif-examples libavif-bin ffmpeg    # pictures and sound by other programs
+    imagemagick webp libheif-examples libavif-bin icnsutils ffmpeg # pictures and sound by other programs
     ghostscript poppler-utils qpdf                          # PDFs by other programs
     chromium fonts-dejavu-core                              # print-to-PDF, screenshots
     tesseract-ocr tesseract-ocr-eng libmagic1               # readers to compare with

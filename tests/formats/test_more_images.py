@@ -7,18 +7,21 @@ import importlib.util
 import io
 import struct
 import zlib
+from pathlib import Path
 
 import pytest
 from PIL import Image, ImageChops, ImageCms, ImageStat
 
 from formats.made_images import sample
+from formats.made_pdfs import CONVERT
 from loom.content.recipes import DEFAULT_FORMATS, Fit, Low, Thumb
-from loom.errors import ExtraMissing, TooLarge, Unreadable
+from loom.errors import ExtraMissing, LoomError, TooLarge, Unreadable
 from loom.formats import inspect, render
 from loom.formats.image.colour import profile_of_primaries
 from loom.formats.image.jxl_header import jxl_size
 from loom.formats.intake import accept
 from loom.formats.sniff import sniff
+from made import made, run
 
 
 def picture(mode: str = "RGB") -> Image.Image:
@@ -198,3 +201,73 @@ def test_jpeg_xl_without_its_extra_says_how_to_get_it(monkeypatch: pytest.Monkey
     with pytest.raises(ExtraMissing, match="JPEG XL images need a decoder") as caught:
         inspect(b"\xff\x0a" + bytes(100), "photo.jxl")
     assert "loom-runtime[jxl]" in caught.value.hint
+
+
+def by_program(name: str, *options: str) -> bytes:
+    """The sample, written by ImageMagick, or as QOI by ffmpeg."""
+
+    def build(path: Path) -> None:
+        source = path.with_name("source.png")
+        source.write_bytes(sample("rgb.png"))
+        if path.suffix == ".qoi":
+            run("ffmpeg", "-loglevel", "error", "-i", source, path)
+        else:
+            run(CONVERT, source, *options, path)
+
+    return made(name, build).read_bytes()
+
+
+OF_PROGRAMS = {
+    "packed.pcx": ("image/x-pcx", ()),
+    "colours.pcx": ("image/x-pcx", ("-type", "Palette")),
+    "lines.pcx": ("image/x-pcx", ("-monochrome",)),
+    "packed.sgi": ("image/x-sgi", ()),
+    "plain.sgi": ("image/x-sgi", ("-compress", "None")),
+    "texture.dds": ("image/x-dds", ("-define", "dds:compression=none")),
+    "packed.dds": ("image/x-dds", ("-define", "dds:compression=dxt5", "-define", "dds:mipmaps=0")),
+    "by-ffmpeg.qoi": ("image/qoi", ()),
+}
+
+
+@pytest.mark.parametrize("name", sorted(OF_PROGRAMS))
+def test_rarer_images_of_other_programs_are_taken(name: str) -> None:
+    media_type, options = OF_PROGRAMS[name]
+    data = by_program(name, *options)
+
+    admitted = accept(data, name)
+
+    assert (admitted.block.media.media_type, admitted.notices) == (media_type, ())
+    assert (admitted.block.media.width, admitted.block.media.height) == (96, 64)
+    if name not in ("lines.pcx", "colours.pcx", "packed.dds"):  # those keep fewer colours
+        assert error(shown(data, formats=("image/png",)), picture()) < 1
+    assert render(data, admitted.block.media, Thumb(32)).width == 32
+    with pytest.raises(LoomError, match=r"^cut"):
+        inspect(data[: len(data) // 3], "cut")
+
+
+@pytest.mark.parametrize("sides", [(16,), (16, 32, 48, 128), (32, 256), (512, 1024)])
+def test_the_largest_image_of_an_apple_icon_is_taken(sides: tuple[int, ...]) -> None:
+    def build(path: Path) -> None:
+        sources = [path.with_name(f"{side}.png") for side in sides]
+        for source, side in zip(sources, sides, strict=True):
+            run(CONVERT, "-size", f"{side}x{side}", "gradient:#2060c0-#f0e0d0", f"PNG32:{source}")
+        run("png2icns", path, *sources)
+
+    data = made(f"icon-{'-'.join(map(str, sides))}.icns", build).read_bytes()
+
+    admitted = accept(data, "app.icns")
+
+    assert (admitted.block.media.media_type, admitted.notices) == ("image/x-icns", ())
+    assert (admitted.block.media.width, admitted.block.media.height) == (sides[-1], sides[-1])
+    made_png = shown(data, formats=("image/png",), max_side_px=2048)
+    assert made_png.size == (sides[-1], sides[-1])
+    assert made_png.getpixel((0, 0)) == pytest.approx((0x20, 0x60, 0xC0), abs=10)
+
+
+def test_an_apple_icon_with_a_huge_image_inside_is_refused_before_it_is_decoded() -> None:
+    inner = saved(Image.new("1", (30_000, 30_000)), "PNG")
+    part = b"ic07" + struct.pack(">I", len(inner) + 8) + inner
+    data = b"icns" + struct.pack(">I", len(part) + 8) + part
+
+    with pytest.raises(TooLarge, match="30000×30000"):
+        inspect(data, "app.icns")

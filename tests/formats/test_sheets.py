@@ -37,6 +37,7 @@ from loom.errors import Encrypted
 from loom.formats.facts import IntakeLimits
 from loom.formats.libreoffice import to_office
 from loom.formats.office import inspect_office, render_office, sheet_rows
+from loom.formats.office.biff import read_biff
 from loom.formats.office.delimited import delimiter_of, read_rows
 from loom.formats.office.number_formats import display_number
 from loom.formats.office.ooxml import Package
@@ -486,3 +487,27 @@ def with_repeated_numbers(data: bytes) -> bytes:
         at += 4 + size
     assert row, "the chart has such records"
     return container.replace(bytes(stream), "Workbook")
+
+
+@pytest.mark.parametrize("version", [0x0500, 0x0600], ids=["Excel 5.0 and 95", "Excel 97"])
+def test_number_formats_of_old_workbooks_are_applied(version: int) -> None:
+    """The records that both versions have; only the text of a format is stored in another way."""
+
+    def record(kind: int, body: bytes) -> bytes:
+        return struct.pack("<HH", kind, len(body)) + body
+
+    code = b'#,##0.00 "kg"'
+    text = struct.pack("<HB", 164, len(code)) if version == 0x0500 else struct.pack("<HHB", 164, len(code), 0)
+    styles = b"".join(record(0x00E0, struct.pack("<HH", 0, number) + bytes(16)) for number in (0, 10, 17, 164))
+    head = record(0x0809, struct.pack("<HHI", version, 5, 0)) + record(0x041E, text + code) + styles
+    end = record(0x000A, b"")
+    sheet = record(0x0809, struct.pack("<HHI", version, 16, 0))
+    for column, number in enumerate((0.25, 41689.0, 1234.5), 1):
+        sheet += record(0x0203, struct.pack("<HHHd", 0, column, column, number))
+    start = len(head) + 4 + 8 + len(end)
+    stream = head + record(0x0085, struct.pack("<IH", start, 0) + b"\1A") + end + sheet + end
+
+    found = read_biff(stream)
+
+    assert found is not None
+    assert found.displayed_cells(0, 0, 10) == [(0, 1, "25.00%"), (0, 2, "Feb-14"), (0, 3, "1,234.50 kg")]

@@ -224,6 +224,11 @@ _READERS: Final = {
     "image/vnd.adobe.photoshop": ("PsdImagePlugin", "PsdImageFile"),
     "image/x-portable-anymap": ("PpmImagePlugin", "PpmImageFile"),
     "image/x-tga": ("TgaImagePlugin", "TgaImageFile"),
+    "image/x-pcx": ("PcxImagePlugin", "PcxImageFile"),
+    "image/x-icns": ("IcnsImagePlugin", "IcnsImageFile"),
+    "image/x-sgi": ("SgiImagePlugin", "SgiImageFile"),
+    "image/qoi": ("QoiImagePlugin", "QoiImageFile"),
+    "image/x-dds": ("DdsImagePlugin", "DdsImageFile"),
 }
 _BARE_BITMAP: Final = ("BmpImagePlugin", "DibImageFile")
 

@@ -1,5 +1,5 @@
 """The size of an image from its header, without decoding: PNG, JPEG, GIF, BMP, WebP, TIFF, ICO, HEIC, AVIF, JPEG 2000,
-Photoshop, Netpbm, Targa.
+Photoshop, Netpbm, Targa, PCX, Apple icons, SGI, QOI, DirectDraw.
 
 Sizes are as stored, before an EXIF orientation is applied; the rotation of HEIC and AVIF is part of the file format and
 is applied here. Only the bytes up to the end of the header are needed, so the beginning of a file is enough for most
@@ -35,6 +35,11 @@ _JXL_BOX: Final = b"\0\0\0\x0cJXL "
 _JPEG2000_REACH: Final = 1_048_576
 """Boxes with colour profiles and metadata may precede the image."""
 _NETPBM: Final = re.compile(rb"P[4-6](?:\s|#[^\n]*\n)+(\d{1,9})(?:\s|#[^\n]*\n)+(\d{1,9})\s")
+
+_APPLE_ICONS: Final = {
+    b"is32": 16, b"il32": 32, b"ih32": 48, b"it32": 128, b"icp4": 16, b"icp5": 32, b"icp6": 64, b"ic07": 128,
+    b"ic08": 256, b"ic09": 512, b"ic10": 1024, b"ic11": 32, b"ic12": 64, b"ic13": 256, b"ic14": 512,
+}  # fmt: skip
 
 
 class ImageHeader(msgspec.Struct, frozen=True):
@@ -225,6 +230,47 @@ def _targa(data: bytes) -> tuple[int, int] | None:
     return _PAIR(data, 12)
 
 
+def _pcx(data: bytes) -> tuple[int, int] | None:
+    left, top, right, bottom = Struct("<HHHH").unpack_from(data, 4)
+    return right - left + 1, bottom - top + 1
+
+
+def _sgi(data: bytes) -> tuple[int, int] | None:
+    return _BE_PAIR(data, 6)
+
+
+def _qoi(data: bytes) -> tuple[int, int] | None:
+    return _PNG(data, 4) if data[:4] == b"qoif" else None
+
+
+def _directdraw(data: bytes) -> tuple[int, int] | None:
+    if data[:4] != b"DDS ":
+        return None
+    height, width = _INT_PAIR(data, 12)
+    return width, height
+
+
+def _apple_icon(data: bytes) -> tuple[int, int] | None:
+    """Return the size of the largest image: as its kind has it, or as the PNG or JPEG 2000 inside has it."""
+    if data[:4] != b"icns":
+        return None
+    best = 0, 0
+    at = 8
+    for _ in range(MAX_PARTS):
+        if at + 8 > len(data):
+            return best
+        kind, length = data[at : at + 4], _PNG(data, at)[1]
+        body = data[at + 8 : at + length]
+        side = _APPLE_ICONS.get(kind, 0)
+        size = (side, side) if side else None
+        if side:
+            size = _png(body) or (_jpeg2000(body) if body[:8] == _JPEG2000_BOX or body[:2] == b"\xff\x4f" else size)
+        if size is not None and size[0] * size[1] > best[0] * best[1]:
+            best = size
+        at += max(8, length)
+    raise TooManyChunks
+
+
 def _no_picture(_data: bytes) -> tuple[int, int] | None:
     return None
 
@@ -245,4 +291,9 @@ _READERS: Final[dict[bytes, tuple[str, Callable[[bytes], tuple[int, int] | None]
     b"P4": (NETPBM, _netpbm),
     b"P5": (NETPBM, _netpbm),
     b"P6": (NETPBM, _netpbm),
+    **{bytes((10, version)): ("image/x-pcx", _pcx) for version in (0, 2, 3, 4, 5)},
+    b"\x01\xda": ("image/x-sgi", _sgi),
+    b"qo": ("image/qoi", _qoi),
+    b"DD": ("image/x-dds", _directdraw),
+    b"ic": ("image/x-icns", _apple_icon),
 }

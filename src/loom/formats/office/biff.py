@@ -19,6 +19,7 @@ from loom.formats.office.sheet_rows import MAX_COLUMNS, area
 from loom.formats.ole import MAGIC, OleError, OleFile
 
 _BOF8, _EOF, _FILEPASS = 0x0809, 0x000A, 0x002F
+_BIFF5: Final = 0x0500
 _BIFF8: Final = 0x0600
 _MAX_RECORDS: Final = 5_000_000
 _CELL_RECORDS: Final = frozenset((0x0006, 0x00BD, 0x00FD, 0x0201, 0x0203, 0x0204, 0x0205, 0x027E))
@@ -60,7 +61,8 @@ class BiffBook(msgspec.Struct, frozen=True):
 
 
 def read_biff(data: bytes) -> BiffBook | None:
-    """Return the workbook, or None if there is none in a supported version (BIFF 8, Excel 97 and later)."""
+    """Return the workbook, or None if there is none in a supported version (BIFF 5 and 8, Excel 5.0 and
+    later)."""
     stream = _workbook_stream(data)
     if stream is None:
         return None
@@ -127,7 +129,8 @@ def _records(stream: bytes, at: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _read(stream: bytes) -> BiffBook | None:
-    if len(stream) < 8 or struct.unpack_from("<HHH", stream)[2] != _BIFF8:
+    version = struct.unpack_from("<HHH", stream)[2] if len(stream) >= 8 else 0
+    if version not in (_BIFF5, _BIFF8):
         return None
     formats: dict[int, str] = {}
     styles: list[int] = []
@@ -141,7 +144,7 @@ def _read(stream: bytes) -> BiffBook | None:
                 case 0x0022:  # DATEMODE
                     is_1904 = body[:1] == b"\1"
                 case 0x041E:  # FORMAT
-                    number, code = _format(body)
+                    number, code = _format(body, version)
                     formats[number] = code
                 case 0x00E0:  # XF
                     styles.append(struct.unpack_from("<H", body, 2)[0])
@@ -158,7 +161,10 @@ def _read(stream: bytes) -> BiffBook | None:
     return BiffBook(NumberStyles(codes, is_1904), sheets, is_locked=False)
 
 
-def _format(body: bytes) -> tuple[int, str]:
+def _format(body: bytes, version: int) -> tuple[int, str]:
+    if version == _BIFF5:
+        number, length = struct.unpack_from("<HB", body)
+        return number, body[3 : 3 + length].decode("latin-1")
     number, length, flags = struct.unpack_from("<HHB", body)
     if flags & 1:
         return number, body[5 : 5 + 2 * length].decode("utf-16-le", "replace")

@@ -98,7 +98,17 @@ def _bmp(data: bytes) -> str | None:
 
 
 _GAP: Final = rb"(?:\s|#[^\r\n]*[\r\n])+"
+
+
 # Width, height and (except for P4) the largest value, separated by white space and comments.
+def _pcx(data: bytes) -> str | None:
+    """Detect PCX: packed, with 1, 2, 4 or 8 bits, up to four planes, and a reserved zero."""
+    is_pcx = (
+        len(data) >= 128 and data[2] == 1 and data[3] in (1, 2, 4, 8) and data[64] == 0 and data[65] in (1, 2, 3, 4)
+    )
+    return "image/x-pcx" if is_pcx else None
+
+
 _NETPBM: Final = re.compile(rb"P(?:4|[56]" + _GAP + rb"\d{1,9})" + _GAP + rb"\d{1,9}" + _GAP + rb"\d{1,9}\s")
 
 
@@ -211,6 +221,7 @@ _MAGIC_4: Final[dict[bytes, str | Callable[[bytes], str | None]]] = {
     b"AT&T": _when(b"AT&TFORM", "image/vnd.djvu"),
     b"gimp": _when(b"gimp xcf ", "image/x-xcf"),
     b"qoif": _binary("image/qoi"),
+    b"DDS ": _when(b"DDS \x7c\0\0\0", "image/x-dds"),
     b"\x76\x2f\x31\x01": "image/x-exr",
     b"icns": lambda data: "image/x-icns" if b"\0" in data[4:8] else None,
     b"{\\rt": _when(b"{\\rtf", "text/rtf"),
@@ -277,6 +288,8 @@ _MAGIC_2: Final[dict[bytes, str | Callable[[bytes], str | None]]] = {
     b"P4": _netpbm,
     b"P5": _netpbm,
     b"P6": _netpbm,
+    b"\x01\xda": lambda data: "image/x-sgi" if data[2] < 2 and data[3] in (1, 2) and data[4] == 0 else None,
+    **{bytes((10, version)): _pcx for version in (0, 2, 3, 4, 5)},
     b"MZ": _program,
     b"\x1f\x8b": "application/gzip",
     b"\x1f\x9d": "application/x-compress",
