@@ -45,7 +45,7 @@ def test_the_example_says_of_each_key_that_a_project_may_not_set_that_it_is_the_
     (warning,) = config.warnings
     ignored = {key.split(".")[0] for key in warning.split("ignored ")[1].split(": a project")[0].split(", ")}
     marked = [line for line in EXAMPLE.read_text("utf-8").splitlines() if "(user)" in line and not line.startswith("#")]
-    assert len(marked) == 21
+    assert len(marked) == 22
     assert ignored == {
         *("cleanup_after_days", "trusted_folders", "keys", "models", "agents", "worker"),
         *(
@@ -60,6 +60,7 @@ def test_the_example_says_of_each_key_that_a_project_may_not_set_that_it_is_the_
             "bus",
             "server",
             "gateway",
+            "telemetry",
             "mcp",
         ),
     }

@@ -91,6 +91,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether a summary of the path is requested instead of an answer."""
     sampling: Sampling = Sampling()
     """Sampling options that differ from those of the session and the settings."""
+    traceparent: str = ""
+    """The span of the request that posted it, as its W3C header."""
 
 
 class AnswerKeywords(TypedDict, total=False):

@@ -81,6 +81,8 @@ class TurnCheckpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """The id of the question in the queue."""
     previous_head: str = ""
     """The head before a question was answered again."""
+    traceparent: str = ""
+    """The span of the request that posted the question."""
     repairs: int = 0
     """How often the model was asked to correct an answer that did not match its schema."""
     is_paused: bool = False

@@ -13,6 +13,7 @@ from loom.agent.approvals import Rule
 from loom.agent.gate import Approve
 from loom.agent.hooks import ToolHooks
 from loom.agent.ingest import Fetch, KeepRendition, Prerender
+from loom.agent.observer import Observers
 from loom.agent.sink import WriteBatching
 from loom.agent.steps import Steps
 from loom.compile.cost import Calibration
@@ -77,6 +78,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     steps: Steps
     batching: WriteBatching
     counters: TurnCounters
+    observers: Observers
     tool_output_bytes: int
     compact_at: float | None
     """The share of a request's token budget at which the conversation is summarised; None: never."""
@@ -122,6 +124,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
 
     unused_tools: Callable[[Path], frozenset[str]]
     """Returns the tools that are of no use in a workspace. It reads files."""
+    agent: str = ""
+    """The name of the configured agent to which the session belongs."""
 
     def select_tools(self, names: Collection[str] | None, unused: Collection[str] = ()) -> Mapping[str, Tool]:
         """Return the tools called `names` (None: all) that are not `unused`."""

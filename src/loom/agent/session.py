@@ -97,6 +97,7 @@ class SessionTurns:
         self._notices = list(notices)
         self._tools = None if tools is None else tuple(tools)
         self._tracked: list[str] = []
+        self._traceparent = ""
         self._is_draining = False
         self._last: Turn | None = None
         self._early_commands: list[Command] = []
@@ -230,7 +231,12 @@ class SessionTurns:
         """
         wanted = with_models(options_of(**how, tools=self._tools), models)
         message, mentioned, notices = await self._ingest(content, wanted.model)
-        return await self._enqueue(key, message, msgspec.structs.replace(wanted, mentioned=mentioned), notices)
+        wanted = msgspec.structs.replace(wanted, mentioned=mentioned, traceparent=self._traceparent)
+        return await self._enqueue(key, message, wanted, notices)
+
+    def set_trace_parent(self, traceparent: str) -> None:
+        """Set the span of the request that posts messages here, as its W3C header; their turns are below it."""
+        self._traceparent = traceparent
 
     async def _enqueue(self, key: str, message: Message, options: Options, notices: tuple[str, ...]) -> Queued:
         def events(queued_id: str) -> list[Event]:

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from loom.agent.observer import TurnObserver
 from loom.agent.ports import Committed, Completion, SessionRecord
 from loom.events import CallDelta, Event, TextDelta, ThinkingDelta
 from loom.session import SessionChange
@@ -48,11 +49,14 @@ class WriteBatching:
 
 
 class EventSink:
-    """Writes the events of a turn; `show` receives each event once it is on disk."""
+    """Writes the events of a turn. `observer` receives each event when it is emitted, `show` once it is on disk."""
 
-    def __init__(self, record: SessionRecord, show: Callable[[Event], None], batching: WriteBatching) -> None:
+    def __init__(
+        self, record: SessionRecord, show: Callable[[Event], None], batching: WriteBatching, observer: TurnObserver
+    ) -> None:
         self._record = record
         self._show = show
+        self._observer = observer
         self._batching = batching
         self._slot = batching.next_slot()
         self._pending: list[Event] = []
@@ -63,6 +67,7 @@ class EventSink:
 
     async def emit(self, event: Event) -> None:
         """Queue an event. It is written within a moment; this waits only while too many are unwritten."""
+        self._observer.observe(event)
         self._pending.append(event)
         self._start_writer()
         if len(self._pending) >= _MAX_PENDING:
@@ -70,6 +75,7 @@ class EventSink:
 
     async def emit_now(self, event: Event) -> None:
         """Return when the event and all before it are on disk."""
+        self._observer.observe(event)
         self._pending.append(event)
         await self.flush()
 
@@ -121,6 +127,8 @@ class EventSink:
                 return committed
             self._written = asyncio.get_running_loop().time()
             then(committed)
+            for event in shown:
+                self._observer.observe(event)
             for event in (*batch, *shown):
                 self._show(event)
             return committed
@@ -128,6 +136,7 @@ class EventSink:
     def show_unstored(self, event: Event) -> None:
         """Show an event that cannot be stored: the store is unavailable, or another process has the session."""
         self._pending.clear()
+        self._observer.observe(event)
         self._show(event)
 
     def _start_writer(self) -> asyncio.Task[None]:

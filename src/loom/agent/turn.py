@@ -98,7 +98,8 @@ class Turn:
         """Whether only tools that read are offered, until the user approves a plan."""
         self.hooks = ToolHooks()
         self.notices = tuple(notices)
-        self.sink = EventSink(record, show, services.batching)
+        self.observer = services.observers.observe_turn(record.id, agent=services.agent, secrets=services.secrets)
+        self.sink = EventSink(record, show, services.batching, self.observer)
         self.approvals = Approvals(services.rule, self._store_approvals, approve=services.approve)
         self.checkpoint = TurnCheckpoint(turn=secrets.token_hex(16))
         self.snapshot = Snapshot()
@@ -178,6 +179,8 @@ class Turn:
         """Become the turn of `checkpoint`, which another process left unfinished. From now on a cancellation takes
         effect only after the unfinished step was read, so that nothing of it is lost."""
         self.checkpoint, self.has_started = checkpoint, True
+        self.observer.set_parent(checkpoint.traceparent)
+        self.observer.take_up(checkpoint.turn)
         if checkpoint.turn in self._cancelled:
             self.stop_reason = "cancel"
 
@@ -193,6 +196,10 @@ class Turn:
     # States ----------------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
+        with self.observer:
+            await self._run_states()
+
+    async def _run_states(self) -> None:
         self.services.batching.running += 1
         try:
             if await self._begin(self):

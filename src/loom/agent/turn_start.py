@@ -104,8 +104,10 @@ async def _start(
         sampling=options.sampling,
         kind="compact" if is_compacting else "regenerate" if message is None else "answer",
         message=change.queued,
+        traceparent=options.traceparent,
         previous_head="" if message is not None or is_compacting else snapshot.head,
     )
+    turn.observer.set_parent(options.traceparent)
     base = await turn.record.snapshot(parent) if parent else snapshot
     # A fork may end with calls of a turn that runs elsewhere: report them as interrupted before the message.
     open_calls = base.path[-1].message.calls if message is not None and base.path else ()

@@ -480,6 +480,21 @@ class GatewaySettings(Section, frozen=True, kw_only=True):
     )
 
 
+class TelemetrySettings(Section, frozen=True, kw_only=True):
+    """OpenTelemetry spans and metrics of turns, sent by OTLP over HTTP (`loom-runtime[otel]`)."""
+
+    endpoint: Annotated[
+        HttpUrl,
+        about(
+            "The collector, such as `http://localhost:4318`; empty means `OTEL_EXPORTER_OTLP_ENDPOINT`, if it is set."
+        ),
+    ] = msgspec.field(default_factory=Url)
+    service_name: Annotated[
+        str, about("The name of this service; empty means `OTEL_SERVICE_NAME`, if it is set, or `loom`.")
+    ] = ""
+    content: Annotated[bool, about("Also record messages, answers, and the arguments and results of tools.")] = False
+
+
 class McpServer(Section, frozen=True, kw_only=True):
     """An MCP server: a program (`command`) or a URL (`url`)."""
 
@@ -560,6 +575,7 @@ class Settings(Section, frozen=True, kw_only=True):
     webhooks: Annotated[Mapping[str, WebhookEntry], about("Webhooks of the daemon by a name of your choice.")] = (
         msgspec.field(default_factory=dict[str, WebhookEntry])
     )
+    telemetry: TelemetrySettings = msgspec.field(default_factory=TelemetrySettings)
     mcp: McpSettings = msgspec.field(default_factory=McpSettings)
 
 
@@ -615,6 +631,7 @@ PROTECTED: Final = (
     "server",
     "gateway",
     "webhooks",
+    "telemetry",
     "mcp",
 )
 """Settings that a project file may change only in a trusted folder: where keys, data and commands go, and what all

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -45,6 +46,7 @@ from loom.store.events import StoredEvent
 MAX_KEY_CHARACTERS: Final = 200
 MAX_FORM_FILES: Final = 4
 """One form may be as large as this many of the largest uploads."""
+_TRACEPARENT: Final = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _FIELDS: Final = ("message", "text", "model", "workspace", "parent", "n", "thinking")
 
 
@@ -87,6 +89,12 @@ def _key(request: Request) -> str:
     if len(key) > MAX_KEY_CHARACTERS or not key.isprintable():
         raise UnreadableRequest(f"An Idempotency-Key has at most {MAX_KEY_CHARACTERS} plain characters.")
     return key
+
+
+def _traceparent(request: Request) -> str:
+    """Return the W3C header of the caller's span; empty if it is not valid."""
+    found = request.headers.get("traceparent", "")
+    return found if _TRACEPARENT.fullmatch(found) else ""
 
 
 def _from_fields(parts: Sequence[FormPart]) -> MessageBody:
@@ -133,6 +141,7 @@ async def _post(
         n=body.n,
         sampling=choices_of(body.thinking, body.options),
         steer=body.steer,
+        traceparent=_traceparent(call.request),
     )
     return _accepted_response(session.id, accepted, notices)
 

@@ -121,9 +121,12 @@ class Turns:
         n: int = 1,
         sampling: Sampling | None = None,
         steer: bool = False,
+        traceparent: str = "",
     ) -> AcceptedMessage:
-        """Queue a message and start its turn if no other one runs. A repeated `key` returns the first result."""
+        """Queue a message and start its turn if no other one runs. A repeated `key` returns the first result.
+        `traceparent` is the span of the request that posts it."""
         self._check_open()
+        session.set_trace_parent(traceparent)
         if steer:
             queued = await session.steer(*content, key=key)
         else:

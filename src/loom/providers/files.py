@@ -13,6 +13,7 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -87,6 +88,10 @@ class UploadStore(Protocol):
     async def settle_unwanted(self, upload: Any, problem: str) -> None: ...
 
 
+ObserveUpload: TypeAlias = Callable[[Model, MediaRef], AbstractContextManager[None]]
+"""Entered during an upload; sees the error of one that fails."""
+
+
 class ProviderUploads:
     """Replaces the bytes of large media in prompts by file ids (`apply`), and deletes files at providers."""
 
@@ -97,11 +102,13 @@ class ProviderUploads:
         key: KeyLookup,
         *,
         connections: Connections,
+        observe: ObserveUpload = lambda _model, _media: nullcontext(),
         min_bytes: int = MIN_BYTES,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._shelf, self._source, self._key = shelf, source, key
         self._connections = connections
+        self._observe = observe
         self._min_bytes = min_bytes
         self._clock = clock
         self._resting: dict[str, float] = {}
@@ -198,8 +205,9 @@ class ProviderUploads:
         content = await sha256_of(RawBody(ref, self._source))
         now = self._clock()
         try:
-            async with asyncio.timeout(self._connections.patience.deadline_seconds):
-                file_id = await service.upload(self._connections, model, self._key(model), ref, self._source)
+            with self._observe(model, ref):
+                async with asyncio.timeout(self._connections.patience.deadline_seconds):
+                    file_id = await service.upload(self._connections, model, self._key(model), ref, self._source)
         except (UploadFailed, TimeoutError):
             self._resting[account] = self._clock() + _REST_SECONDS
             return None

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from loom.agent.gate import Approve, StringRule
+from loom.agent.observer import Observers
 from loom.agent.services import Services, SessionLock, TurnCounters, TurnLimits
 from loom.agent.sink import WriteBatching
 from loom.agent.steps import DirectSteps, Steps
@@ -42,6 +43,7 @@ from loom.runtime.session_users import SessionUsers
 from loom.runtime.speech import SpeechServices
 from loom.runtime.stores import open_stores
 from loom.runtime.system_prompts import SystemPrompts
+from loom.runtime.telemetry import open_telemetry
 from loom.runtime.toolbox import Toolbox
 from loom.runtime.upkeep import Upkeep
 from loom.runtime.usage import check_budget
@@ -79,10 +81,12 @@ class Runtime:
         *,
         workers: WorkerPool,
         steps: Steps,
+        observers: Observers,
     ) -> None:
         self._options = options
         self._config = config
         self._steps = steps
+        self._observers = observers
         self._batching = WriteBatching()
         self._hooks = WorkspaceHooks(self._current_config, uses_files=options.instructions)
         self._locks: WeakValueDictionary[str, SessionLock] = WeakValueDictionary()
@@ -100,7 +104,12 @@ class Runtime:
         if not isinstance(options.model, str):
             own[options.model.name] = Answering(options.model)
         self.models: Final = ModelAccess(
-            self._current_config, given=given, own=own, database=database, renditions=lambda: self.stores.renditions
+            self._current_config,
+            given=given,
+            own=own,
+            database=database,
+            renditions=lambda: self.stores.renditions,
+            observers=observers,
         )
         """Resolves model names, and returns the provider of a model."""
         self.speech: Final = SpeechServices(self._current_config, self.models, lambda: self.stores)
@@ -208,8 +217,9 @@ class Runtime:
             address = config.secret("media", "url") or folder / MEDIA
             blobs = open_media(address, timeout_seconds=config.media.timeout_seconds)
             steps = await stack.enter_async_context(_open_steps(config))
+            observers = await stack.enter_async_context(open_telemetry(config))
             workers = stack.enter_context(hold_pool())
-            runtime = cls(config, database, blobs, options, workers=workers, steps=steps)
+            runtime = cls(config, database, blobs, options, workers=workers, steps=steps, observers=observers)
             stack.callback(runtime.holder.close)
             stack.push_async_callback(runtime.models.close)
             stack.push_async_callback(runtime.processes.close)
@@ -301,6 +311,7 @@ class Runtime:
             steps=self._steps,
             batching=self._batching,
             counters=self.turn_counters,
+            observers=self._observers,
             tool_output_bytes=config.context.tool_output_bytes,
             compact_at=config.context.compact_at or None,
             secrets=self.secrets.values,

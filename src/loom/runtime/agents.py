@@ -66,7 +66,7 @@ def agent_tools(entry: AgentEntry, tools: Mapping[str, Tool]) -> Mapping[str, To
 def session_services(services: Services, settings: Mapping[str, Any], config: Config) -> Services:
     """Return the services of a session with these settings, restricted to the tools of its agent and of the session."""
     if name := str(settings.get(AGENT, "")):
-        services = agent_services(services, config.agents.get(name), config)
+        services = msgspec.structs.replace(agent_services(services, config.agents.get(name), config), agent=name)
     if (patterns := tools_of(settings)) != ALL_TOOLS:
         services = msgspec.structs.replace(services, tools=matching_tools(services.tools, patterns))
     return services

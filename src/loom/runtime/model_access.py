@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from loom.agent.observer import Observers
 from loom.compile.cost import Calibration
 from loom.compile.ports import Provider
 from loom.compile.renditions import Renditions
@@ -54,6 +55,7 @@ class ModelAccess:
         own: dict[str, Answering],
         database: Database,
         renditions: Callable[[], Renditions[Derived]],
+        observers: Observers,
     ) -> None:
         self._config = config
         self._given = given
@@ -62,6 +64,7 @@ class ModelAccess:
         self.calibrations: Final = ModelCalibrations(ModelFacts(database))
         """The corrections of the models' token estimates."""
         self._renditions = renditions
+        self._observers = observers
         self._http: Provider | None = None
         self._discovery: Discovery | None = None
         self._connections: Connections | None = None
@@ -197,7 +200,13 @@ class ModelAccess:
             from loom.providers.files import ProviderUploads
 
             stored = UploadRecords(self._database)
-            self._uploads = ProviderUploads(stored, self._renditions(), self.key, connections=self.network())
+            self._uploads = ProviderUploads(
+                stored,
+                self._renditions(),
+                self.key,
+                connections=self.network(),
+                observe=self._observers.observe_upload,
+            )
         return self._uploads
 
 

@@ -156,14 +156,16 @@ class MessageQueue:
 
 def _same_request(tx: Transaction, row: Row, values: Mapping[str, object]) -> Queued:
     """Return the result of the first request with a key. Raise `KeyReused` if the message or its options differ: they
-    would be lost."""
+    would be lost. A client that tries again does so in a new span."""
     known = _queued_from_row(row)
     stored = msgspec.convert(row, _QueuedRow)
     text = stored.message
     if not text and stored.node and values["message"]:  # it was delivered: its text is in the forest
         found = tx.execute("SELECT message FROM node WHERE id = :id", {"id": stored.node})
         text = found[0][0] if found else ""
-    if stored.options != values["options"] or text not in ("", values["message"]):
+    again = msgspec.json.decode(str(values["options"]), type=Options)
+    again = msgspec.structs.replace(again, traceparent=known.options.traceparent)
+    if known.options != again or text not in ("", values["message"]):
         raise KeyReused(
             "This Idempotency-Key was used for another message.", hint="Send a new key with each new message."
         )

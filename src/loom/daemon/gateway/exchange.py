@@ -12,6 +12,7 @@ import msgspec
 
 from loom.agent.ingest import ingest
 from loom.agent.lessons import learned_change, next_input, watermark_change
+from loom.agent.observer import TurnObserver
 from loom.agent.services import Services
 from loom.agent.step import ModelAnswer, StepOutput, ask_model
 from loom.compile.policy import DetachedMessage, Placed
@@ -26,7 +27,7 @@ from loom.daemon.gateway.handles import ThinkingHandle, make_handle, read_handle
 from loom.daemon.gateway.protocol import GatewayProtocol, own_fields
 from loom.daemon.gateway.targets import RequestFacts, request_facts, target_models
 from loom.errors import ContentError, LoomError, ProviderError
-from loom.events import Event, Folded, TextDelta, is_model_event
+from loom.events import Event, Folded, MessageStored, TextDelta, is_model_event
 from loom.importers.request_body import RequestBody, server_tool_names
 from loom.models import Model, Usage
 from loom.prompt import Receipt, ToolSpec
@@ -310,9 +311,24 @@ class Exchange:
     async def _ask(self, placed: PlacedConversation, writer: AnswerWriter, queue: asyncio.Queue[bytes | None]) -> None:
         """Request an answer and store it, even if the client has disconnected."""
         services = self._runtime.gateway_services()
+        with services.observers.observe_turn(secrets=services.secrets) as observer:
+            observer.set_parent(self._headers.get("traceparent", ""))
+            if placed.messages:
+                observer.observe(MessageStored(node=placed.snapshot.head, message=placed.messages[-1]))
+            await self._ask_model(placed, writer, queue, services, observer)
+
+    async def _ask_model(
+        self,
+        placed: PlacedConversation,
+        writer: AnswerWriter,
+        queue: asyncio.Queue[bytes | None],
+        services: Services,
+        observer: TurnObserver,
+    ) -> None:
         answer = self._required_answer
 
         async def emit(event: Event) -> None:
+            observer.observe(event)
             if is_model_event(event) and (data := writer.write(event)):
                 queue.put_nowait(data)
                 await self._first_sent.wait()
@@ -331,6 +347,8 @@ class Exchange:
             try:
                 await asyncio.sleep(0)  # let queued data be sent first
                 await self.finish_storing()
+                if placed.history is not None:
+                    observer.set_session(placed.history.session)
                 await self._keep(placed, answer, services)
             finally:
                 queue.put_nowait(None)
