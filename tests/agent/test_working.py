@@ -256,7 +256,7 @@ async def test_another_answer_that_does_not_come_leaves_the_first_in_its_place()
         with pytest.raises(NotFound):
             [event async for event in session.regenerate("node:sha256:" + "0" * 64)]
         fresh = await runtime.session(model=MODEL)
-        with pytest.raises(NotFound, match="question"):
+        with pytest.raises(NotFound, match="user message"):
             [event async for event in fresh.regenerate()]
         with pytest.raises(ContentError):
             await session.send("x", n=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from hypothesis import given
@@ -72,7 +73,7 @@ def cells(draw: st.DrawFn) -> str:
     return f"<table:table-cell{formula} {attributes}>{inside}</table:table-cell>"
 
 
-def read(content: bytes) -> list[list[object]]:
+def read(content: bytes) -> list[list[Any]]:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
