@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from typing import Any
 
@@ -253,3 +254,26 @@ async def test_an_answer_that_repeats_an_earlier_one_is_counted_like_any_other()
         assert sum(row.usd for row in rows) > 0
         one = next(row.session for row in rows if row.session in clients)
         assert len(await read_answers(door.runtime.stores.database, 0.0, one)) == 2, "also for the session's budget"
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+async def test_an_inline_notice_comes_once_with_the_first_answer_that_lost_something(*, is_streamed: bool) -> None:
+    async with gateway("openai_chat", "fine", gateway={"notices": "inline"}, images={"max_per_message": 1}) as served:
+        messages: list[dict[str, Any]] = []
+        shown: list[str] = []
+        for content in ("hello", [IMAGE, IMAGE], "and now?"):
+            messages.append({"role": "user", "content": content})
+            body: Any = {"model": "far", "max_tokens": 99, "messages": messages}
+            if is_streamed:
+                async with served.anthropic.messages.stream(**body) as stream:
+                    answer = await stream.get_final_message()
+            else:
+                answer = await served.anthropic.messages.create(**body)
+            shown.append("".join(block.text for block in answer.content if block.type == "text"))
+            messages.append({"role": "assistant", "content": shown[-1]})
+
+        assert shown[0] == shown[2] == "fine"
+        assert shown[1].startswith("[Loom: ") and shown[1].endswith("]\n\nfine")
+        assert "[Loom: " not in json.dumps(served.far.requests), "the model does not read it"
+        (stored,) = await stored_messages(served.far.runtime)
+        assert [message.text for message in stored if message.role == "assistant"] == ["fine"] * 3

@@ -31,7 +31,7 @@ from loom.events import Event, Folded, MessageStored, TextDelta, is_model_event
 from loom.importers.request_body import RequestBody, server_tool_names
 from loom.models import Model, Usage
 from loom.prompt import Receipt, ToolSpec
-from loom.runtime.conversations import INLINE_NOTICE, PlacedHistory
+from loom.runtime.conversations import INLINE_NOTICE, PlacedHistory, has_notice
 from loom.runtime.inline_media import InlineMedia, StoredPart
 from loom.sampling import Sampling
 from loom.session import SessionChange
@@ -326,10 +326,16 @@ class Exchange:
         observer: TurnObserver,
     ) -> None:
         answer = self._required_answer
+        has_begun = False
 
         async def emit(event: Event) -> None:
+            nonlocal has_begun
             observer.observe(event)
-            if is_model_event(event) and (data := writer.write(event)):
+            if not is_model_event(event):
+                return
+            notice = b"" if has_begun else self._inline_notice(writer)
+            has_begun = True
+            if data := notice + writer.write(event):
                 queue.put_nowait(data)
                 await self._first_sent.wait()
 
@@ -406,14 +412,17 @@ class Exchange:
         if receipt is not None:
             usage = Usage(input_tokens=receipt.totals.tokens)
             writer.head = msgspec.structs.replace(writer.head, usage=usage)
-        return writer.start() + self._inline_notice(writer)
+        return writer.start()
 
     def _inline_notice(self, writer: AnswerWriter) -> bytes:
-        """Return a line about the first notice, if inline notices are configured and this is the conversation's first
-        answer."""
-        receipt = self.receipt
-        is_first = self.placed is not None and all(message.role != "assistant" for message in self.placed.messages)
-        if self._runtime.config.gateway.notices != "inline" or receipt is None or not receipt.notices or not is_first:
+        """Return a line about the first notice, if inline notices are configured and no earlier answer of the
+        conversation had one. Answers that the client names by id are not read again: they count as if one had."""
+        receipt, placed = self.receipt, self.placed
+        if self._runtime.config.gateway.notices != "inline" or receipt is None or not receipt.notices or placed is None:
+            return b""
+        if any(map(has_notice, placed.messages)) or any(
+            message.role == "assistant" for message in placed.messages[: placed.earlier]
+        ):
             return b""
         text = receipt.notices[0].replace("\n", " ").replace("]", ")")
         return writer.write(TextDelta(index=-1, text=INLINE_NOTICE.format(text)))
