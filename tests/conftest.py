@@ -6,6 +6,7 @@ With `LOOM_TEST_PROFILE=quick` each property is tried on a few cases only: the f
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import Final
 
@@ -21,6 +22,10 @@ QUICK_EXAMPLES: Final = 10
 settings.register_profile("seeded", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("seeded"), max_examples=QUICK_EXAMPLES)
 settings.load_profile("quick" if QUICK else "seeded")
+
+# A shell that runs the tests in the background lets them ignore Ctrl+C, and so would every program that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
