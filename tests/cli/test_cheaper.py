@@ -39,3 +39,11 @@ def test_where_there_is_nothing_cheaper_none_is_named(tmp_path: Path):
     loom("!echo hello")
     for model in ("anthropic/claude-sonnet-5", "loom/spark", "anthropic/claude-opus-5,loom/spark"):
         assert "cheaper" not in loom("context", "-m", model).out
+
+
+def test_a_model_that_cannot_be_used_is_no_alternative_and_no_error(tmp_path: Path):
+    loom = Loom(tmp_path, **KEY)
+    (loom.home / "loom.toml").write_text('[models.broken]\nprovider = "nosuch"\nmodel = "x"\n')
+    loom("!echo hello", "-m", "loom/spark")
+    shown = loom("context", "-m", "anthropic/claude-opus-5")
+    assert shown.code == 0 and "cheaper: anthropic/claude-sonnet-5 " in shown.out

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -43,7 +44,7 @@ from loom.models import Model, Usage
 from loom.prompt import Receipt, ReceiptRow, Rendition
 from loom.providers.http import WIRES
 from loom.providers.media_body import MediaBody, elide_media
-from loom.runtime import FIRST_CHOICES, Runtime, price
+from loom.runtime import FIRST_CHOICES, Runtime, price, resolve_model
 from loom.runtime.agents import agent_tools, apply_vision, find_agent
 from loom.runtime.attachments import limit_pages
 from loom.runtime.fetched_file import fetch_file
@@ -223,21 +224,21 @@ async def _cheaper_models(found: CompileSource, chosen: list[Model], requests: l
     usd = _request_price(model, request.receipt)
     if others or not usd:
         return []
-    known = [*found.config.models, *(f"{platform}/{name}" for platform, name in FIRST_CHOICES.items())]
-    offers: list[tuple[float, Model, Receipt]] = []
-    for name in known:
-        other = await found.resolve(name)
-        if other.reference == model.reference or service_without_key(other, found.config):
-            continue
-        receipt = (await found.compile(other)).receipt
-        cost = _request_price(other, receipt)
-        if cost is not None and cost < usd and not _loses_more(request.receipt, receipt):
-            offers.append((cost, other, receipt))
-    if not offers:
-        return []
-    cost, other, receipt = min(offers, key=lambda offer: offer[0])
-    tokens = tokens_label(receipt.totals.tokens)
-    return [f"cheaper: {other.alias or other.reference} costs {money_label(cost)} ({tokens} tokens) and loses nothing"]
+    offers: list[tuple[float, Model]] = []
+    for name in (*found.config.models, *(f"{platform}/{name}" for platform, name in FIRST_CHOICES.items())):
+        with suppress(LoomError):  # a model that cannot be used is no alternative
+            other = resolve_model(name, found.config)
+            expected = _request_price(other, request.receipt)
+            if expected is not None and expected < usd and not service_without_key(other, found.config):
+                offers.append((expected, other))
+    for _, other in sorted(offers, key=lambda offer: offer[0]):
+        with suppress(LoomError):
+            receipt = (await found.compile(other)).receipt
+            cost = _request_price(other, receipt)
+            if cost is not None and cost < usd and not _loses_more(request.receipt, receipt):
+                tokens, name = tokens_label(receipt.totals.tokens), other.alias or other.reference
+                return [f"cheaper: {name} costs {money_label(cost)} ({tokens} tokens) and loses nothing"]
+    return []
 
 
 def _loses_more(one: Receipt, other: Receipt) -> bool:
