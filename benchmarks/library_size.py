@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import gc
 import io
 import os
 import random
@@ -36,6 +35,7 @@ from loom.content.codec import encode_stored
 from loom.content.inputs import Attachment
 from loom.content.messages import Message, assistant, user
 from loom.daemon.plan_routes import page_of
+from loom.daemon.serve import collect_rarely
 from loom.runtime import Runtime
 from loom.store.database import Database, Transaction
 from loom.store.nodes import insert_root, node_id_of
@@ -174,8 +174,8 @@ async def prepare(runtime: Runtime, count: int) -> dict[str, str]:
 async def measure(runtime: Runtime, count: int, server: int) -> bool:
     library = runtime.library
     made = await prepare(runtime, count)
+    collect_rarely()  # as the daemon does
     await library.models()
-    gc.freeze()  # as the daemon does
     typical, long, mixed = [await library.open(made[name]) for name in ("typical", "long", "mixed")]
 
     async def plan(models: tuple[str, ...]) -> bytes:

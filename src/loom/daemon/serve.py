@@ -95,9 +95,9 @@ def _give_memory_back() -> None:
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
 
 
-def _collect_rarely() -> None:
-    """Let the garbage collector run less often in the middle of requests. What the modules hold stays, so it is never
-    looked at; a request of 100 KB makes thousands of objects without cycles."""
+def collect_rarely() -> None:
+    """Let the garbage collector run less often in the middle of requests, in a process that is Loom's own. What the
+    modules hold stays, so it is never looked at; a request of 100 KB makes thousands of objects without cycles."""
     gc.freeze()
     gc.set_threshold(_COLLECTED_OBJECTS, 20, 20)
 
@@ -153,7 +153,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        _collect_rarely()
+        collect_rarely()
         if self.started:
             self._on_started()
 

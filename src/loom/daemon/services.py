@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from typing import Final
 
 from loom.daemon.access import SessionAccess
@@ -64,14 +63,8 @@ class Daemon:
         await self.turns.start()
         self._background = [
             asyncio.create_task(self.runtime.upkeep.run()),
-            asyncio.create_task(self._load_prices()),
+            asyncio.create_task(self.runtime.models.load_prices()),
         ]
-
-    async def _load_prices(self) -> None:
-        """Load the prices, the last large data that stay for the life of the process, and let garbage collections skip
-        everything that is there: walking it takes as long as planning a request."""
-        await self.runtime.models.load_prices()
-        gc.freeze()
 
     @property
     def is_ready(self) -> bool:
