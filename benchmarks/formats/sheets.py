@@ -44,7 +44,7 @@ from loom.formats.office.ooxml import Package
 from loom.formats.office.sheet_rows import SEPARATOR
 from loom.formats.office.xlsx_cells import sheet_parts
 
-SHARES = {".xlsx": 46, ".xls": 16, ".xlsb": 8, ".ods": 8, ".xlsm": 2}
+SHARES = {".xlsx": 50, ".xls": 16, ".xlsb": 8, ".ods": 6}
 MAX_BYTES = 400_000
 AS_SHOWN = "csv:Text - txt - csv (StarCalc):44,34,76,1,,1033,false,true,true,false,false,-1"
 AS_FORMULAS = "csv:Text - txt - csv (StarCalc):44,34,76,1,,1033,false,true,true,true,false,-1"
