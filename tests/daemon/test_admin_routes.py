@@ -180,18 +180,28 @@ def test_usage_is_counted_by_day_model_and_session_and_forks_count_once(
     assert api.get("/v1/usage", params={"days": 0}).status_code == 422
 
 
-def test_a_budget_that_is_spent_stops_the_next_turn_and_says_so(own: tuple[DaemonProcess, httpx2.Client]) -> None:
+@pytest.mark.parametrize(
+    ("setting", "what"),
+    [
+        ("budget.session_usd", "This session"),
+        ("budget.day_usd", "Today's answers"),
+        ("budget.total_usd", "All answers"),
+    ],
+)
+def test_a_budget_that_is_spent_stops_the_next_turn_and_says_so(
+    own: tuple[DaemonProcess, httpx2.Client], setting: str, what: str
+) -> None:
     house, api = own
     house.home.joinpath("loom.toml").write_text("")
-    api.put("/v1/settings/budget.day_usd", json={"value": 0.0})
+    api.put(f"/v1/settings/{setting}", json={"value": 0.0})
     session = new_session(api)
     found = say(api, session, "!echo hello")
     assert [message["role"] for message in found["messages"]] == ["user"]
     assert failure(api, session) == (
         "budget.spent",
-        "The budget is spent: Today's answers cost $0.00 of $0.00.",
-        "Raise `budget.day_usd`.",
+        f"The budget is spent: {what} cost $0.00 of $0.00.",
+        f"Raise `{setting}`.",
     )
-    api.put("/v1/settings/budget.day_usd", json={"value": None})
+    api.put(f"/v1/settings/{setting}", json={"value": None})
     found = say(api, session, "!echo hello again")
     assert "hello again" in found["messages"][-1]["blocks"][0]["text"]

@@ -313,6 +313,7 @@ class BudgetSettings(Section, frozen=True, kw_only=True):
 
     session_usd: Annotated[Dollars | None, about("A session, with all its branches.")] = None
     day_usd: Annotated[Dollars | None, about("All sessions of a day, in the time zone of this machine.")] = None
+    total_usd: Annotated[Dollars | None, about("All stored sessions, of all days.")] = None
 
 
 class ToolSettings(Section, frozen=True, kw_only=True):

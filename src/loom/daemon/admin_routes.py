@@ -48,6 +48,7 @@ _NOW: Final[Mapping[tuple[str, ...], tuple[SettingKind, str]]] = {
     ("turn", "max_steps"): ("number", "Model calls per turn."),
     ("budget", "session_usd"): ("number", "What a session may cost, in US dollars."),
     ("budget", "day_usd"): ("number", "What all sessions of a day may cost, in US dollars."),
+    ("budget", "total_usd"): ("number", "What all stored sessions may cost, in US dollars."),
 }
 _AFTER_RESTART: Final[Mapping[tuple[str, ...], tuple[SettingKind, str]]] = {
     ("server", "host"): ("text", "The address that the server listens on."),

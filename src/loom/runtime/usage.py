@@ -93,10 +93,11 @@ def _usage(answer: AnswerRecord) -> Usage | None:
 
 
 async def check_budget(database: Database, price: AnswerPrice, budget: BudgetSettings, session: str) -> None:
-    """Raise `BudgetSpent` if the session, or all sessions today, have reached their budget."""
+    """Raise `BudgetSpent` if the session, all sessions today or all sessions have reached their budget."""
     limits = (
         (budget.session_usd, 0.0, session, "This session", "budget.session_usd"),
         (budget.day_usd, start_of_day(), "", "Today's answers", "budget.day_usd"),
+        (budget.total_usd, 0.0, "", "All answers", "budget.total_usd"),
     )
     for most, since, of_session, words, setting in limits:
         if most is None:
