@@ -129,6 +129,11 @@ class Stopped(_Event, frozen=True, tag="stopped"):
     type: ClassVar[Literal["stopped"]] = "stopped"
     reason: StopReason
     detail: str = ""
+    model: str = ""
+    """The model that answered, as the server names it. It may be another than the requested one: an alias or a router
+    chooses it."""
+    response_id: str = ""
+    """The server's name for this answer, for its support and its logs."""
 
 
 class MediaArrived(msgspec.Struct, frozen=True, kw_only=True):

@@ -154,7 +154,14 @@ def _anthropic(words: Sequence[Words]) -> bytes:
     events: list[Any] = [
         {
             "type": "message_start",
-            "message": {"id": "m", "type": "message", "role": "assistant", "content": [], "usage": {"input_tokens": 9}},
+            "message": {
+                "id": "m",
+                "type": "message",
+                "role": "assistant",
+                "model": "claude-opus-5-20261101",
+                "content": [],
+                "usage": {"input_tokens": 9},
+            },
         }
     ]
     for at, part in enumerate(words):

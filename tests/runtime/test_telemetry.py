@@ -88,6 +88,8 @@ async def test_a_turn_is_a_tree_of_its_requests_and_calls(collector: Receiver) -
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": "anthropic",
             "gen_ai.request.model": "claude-opus-5",
+            "gen_ai.response.model": "claude-opus-5-20261101",
+            "gen_ai.response.id": "m",
             "gen_ai.conversation.id": session.id,
             "gen_ai.usage.input_tokens": 9,
             "gen_ai.usage.output_tokens": 5,

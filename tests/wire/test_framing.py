@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loom.errors import ProviderError, WireError
-from loom.events import MediaArrived, decode_event, encode_event, fold
+from loom.events import MediaArrived, Stopped, decode_event, encode_event, fold
 from loom.wire import anthropic, framing, gemini, ollama, openai_chat, openai_responses
 from loom.wire.deltas import ThinkTags
 from loom.wire.framing import LineSplitter, ServerSentEvent, SseParser, parse_object
 from wire.prompts import CLAUDE, DEEPSEEK, GEMINI, GPT, OLLAMA, VLLM
-from wire.streams import ANTHROPIC, OPENAI_CHAT, OPENAI_RESPONSES, decode
+from wire.streams import ANTHROPIC, OPENAI_CHAT, OPENAI_RESPONSES, decode, ndjson, sse
 from wire.streams import GEMINI as GEMINI_STREAMS
 from wire.streams import OLLAMA as OLLAMA_STREAMS
 
@@ -136,3 +136,43 @@ def test_wrong_shapes_give_typed_errors_or_events_that_can_be_stored(name: str, 
 def test_noise_gives_nothing_or_a_typed_error(name: str, noise: bytes) -> None:
     wire, model, _ = WIRES[name]
     decode(wire, model, [noise, b"\n\n", b"data: " + noise + b"\n\n"])
+
+
+def _answers(model: Any, response_id: Any) -> dict[str, bytes]:
+    """Return a short answer in each protocol that names the model and the answer."""
+    message = {"model": model, "id": response_id, "usage": {}}
+    chunk = {"model": model, "id": response_id}
+    return {
+        "anthropic": sse(
+            {"type": "message_start", "message": message},
+            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+            {"type": "message_stop"},
+        ),
+        "openai_chat": sse(
+            {**chunk, "choices": [{"delta": {"content": "hi"}}]},
+            {**chunk, "choices": [{"delta": {}, "finish_reason": "stop"}]},
+            "data: [DONE]",
+        ),
+        "openai_responses": sse({"type": "response.completed", "response": {**chunk, "status": "completed"}}),
+        "gemini": sse({"candidates": [{"finishReason": "STOP"}], "modelVersion": model, "responseId": response_id}),
+        "ollama": ndjson({"model": model, "id": response_id, "message": {"content": "hi"}, "done": True}),
+    }
+
+
+@pytest.mark.parametrize("name", WIRES)
+def test_the_end_of_an_answer_names_the_model_that_wrote_it(name: str) -> None:
+    wire, model, _ = WIRES[name]
+    *_, end = decode(wire, model, [_answers("router-pick-2026-11", "answer-7")[name]])
+    assert isinstance(end, Stopped)
+    assert end.model == "router-pick-2026-11"
+    assert end.response_id == ("" if name == "ollama" else "answer-7")  # Ollama names no answers
+
+
+@pytest.mark.parametrize("wrong", [None, 7, ["x"], {"a": 1}, "x" * 100_000, "\x00\x1b[31m"])
+@pytest.mark.parametrize("name", WIRES)
+def test_an_odd_name_of_a_model_fails_no_answer(name: str, wrong: Any) -> None:
+    wire, model, _ = WIRES[name]
+    *_, end = decode(wire, model, [_answers(wrong, wrong)[name]])
+    assert isinstance(end, Stopped)
+    assert len(end.model) <= framing.MAX_NAME_CHARS
+    assert decode_event(encode_event(end)) == end

@@ -265,7 +265,9 @@ def test_a_picture_arrives_as_its_bytes() -> None:
     ],
 )
 def test_other_ends_are_told_with_their_reason(name: str, stop: Stopped) -> None:
-    assert decode(gemini, GEMINI, [STREAMS[name]])[-1] == stop
+    *_, end = decode(gemini, GEMINI, [STREAMS[name]])
+    assert isinstance(end, Stopped)
+    assert (end.reason, end.detail) == (stop.reason, stop.detail)
 
 
 def test_an_error_in_mid_stream_is_raised_as_what_it_is() -> None:

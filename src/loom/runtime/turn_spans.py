@@ -180,6 +180,7 @@ class _Request:
         self.first = 0
         self.usage: Usage | None = None
         self.stop: StopReason | None = None
+        self.answered_by: dict[str, str] = {}
         self.fold = fold
         self.error = ""
         """The error after which it is sent again."""
@@ -194,6 +195,11 @@ class _Request:
             self.usage = event.usage
         elif isinstance(event, Stopped):
             self.stop = event.reason
+            self.answered_by = {
+                key: value
+                for key, value in (("gen_ai.response.model", event.model), ("gen_ai.response.id", event.response_id))
+                if value
+            }
 
 
 class _Call(msgspec.Struct):
@@ -366,6 +372,7 @@ class TurnSpans:
         ended = ended or (request.last if request.first else time_ns())
         answer = request.fold.result().message if request.fold is not None else None
         self._describe(request.span, request.usage, request.stop, self._new, answer)
+        request.span.set_attributes(request.answered_by)
         self._new = []
         self._answer = answer or self._answer
         if error:

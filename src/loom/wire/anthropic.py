@@ -31,7 +31,16 @@ from loom.models import Model, Usage
 from loom.prompt import Embedded, Prompt, ShownBlock, ShownMedia, ShownRaw, ShownResult
 from loom.sampling import Sampling, keep_supported
 from loom.wire import faults, options, shapes
-from loom.wire.framing import SseParser, get_int, get_object, get_str, not_an_answer, parse_object, wire_errors
+from loom.wire.framing import (
+    SseParser,
+    get_int,
+    get_name,
+    get_object,
+    get_str,
+    not_an_answer,
+    parse_object,
+    wire_errors,
+)
 
 PATH: Final = "/v1/messages"
 HEADERS: Final = {"anthropic-version": "2026-10-21"}
@@ -292,6 +301,7 @@ class Decoder:
         self._kinds: dict[int, str] = {}
         self._usage: dict[str, int] = {}
         self._stop: tuple[StopReason, str] | None = None
+        self._answered_by = self._response_id = ""
         self._closed_call: int | None = None
         self._own: dict[int, tuple[dict[str, Any], list[str]]] = {}
         """Unfinished blocks that only the platform has, with the pieces of their input."""
@@ -313,7 +323,7 @@ class Decoder:
             raise fault(None, answer, self._model)
         if not isinstance(answer.get("content"), list):
             raise not_an_answer(self._model, ", ".join(list(answer)[:8]))
-        yield from self.decode({"type": "message_start", "message": {"usage": answer.get("usage")}})
+        yield from self.decode({"type": "message_start", "message": answer})
         for index, block in enumerate(answer["content"]):
             yield from self.decode({"type": "content_block_start", "index": index, "content_block": block})
             for delta in _deltas_of(block):
@@ -326,6 +336,8 @@ class Decoder:
         """Decode one event. Bedrock sends the same events in other frames."""
         match event.get("type"):
             case "message_start":
+                self._answered_by = get_name(event["message"], "model")
+                self._response_id = get_name(event["message"], "id")
                 yield from self._count(event["message"].get("usage"))
             case "content_block_start":
                 yield from self._finish_call()
@@ -346,7 +358,7 @@ class Decoder:
                 yield from self._count(event.get("usage"))
             case "message_stop":
                 reason, detail = self._stop or ("other", "")
-                yield Stopped(reason=reason, detail=detail)
+                yield Stopped(reason=reason, detail=detail, model=self._answered_by, response_id=self._response_id)
             case "error":
                 raise fault(None, event, self._model)
             case _:

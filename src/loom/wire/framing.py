@@ -15,6 +15,7 @@ from loom.models import Model
 
 _BEFORE_JSON: Final = b" \t\r\n\xef\xbb\xbf"
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
+MAX_NAME_CHARS: Final = 200
 """The largest line, event or answer. An image in an answer is a few megabytes of base64."""
 
 
@@ -168,6 +169,12 @@ def get_str(value: dict[str, Any], key: str) -> str:
     if not isinstance(found, str):
         raise TypeError(f"{key!r} is not text")
     return found
+
+
+def get_name(value: dict[str, Any], key: str) -> str:
+    """Return a name that is only reported, of limited length; empty if it is not text. It must not fail an answer."""
+    found = value.get(key)
+    return clean_text(found)[:MAX_NAME_CHARS] if isinstance(found, str) else ""
 
 
 def get_int(value: dict[str, Any], key: str) -> int:

@@ -37,7 +37,16 @@ from loom.models import Model, Usage
 from loom.prompt import Embedded, Prompt, ShownBlock, ShownMedia, ShownMessage, ShownRaw, ShownResult
 from loom.sampling import Sampling, keep_supported
 from loom.wire import faults, grounding, options, shapes
-from loom.wire.framing import SseParser, get_count, get_object, get_str, not_an_answer, parse_object, wire_errors
+from loom.wire.framing import (
+    SseParser,
+    get_count,
+    get_name,
+    get_object,
+    get_str,
+    not_an_answer,
+    parse_object,
+    wire_errors,
+)
 
 HEADERS: Final[dict[str, str]] = {}
 _IMAGES: Final = "image_generation"
@@ -307,9 +316,9 @@ class Decoder:
                 yield Cited(index=index, citation=citation)
             stop = _STOPS.get(reason, "other")
             detail = get_str(candidate, "finishMessage") or reason
-            yield Stopped(reason="tool_calls" if self._called and stop == "end" else stop, detail=detail)
+            yield _stopped("tool_calls" if self._called and stop == "end" else stop, detail, response)
         elif blocked:
-            yield Stopped(reason="refusal", detail=blocked)
+            yield _stopped("refusal", blocked, response)
 
     def _part(self, part: dict[str, Any]) -> Iterator[DecoderEvent]:
         signature = part.get("thoughtSignature")
@@ -367,6 +376,15 @@ class Decoder:
 
     def _opaque(self, data: dict[str, Any]) -> Opaque:
         return Opaque(provider=self._model.opaque_owner, model=self._model.name, data=data)
+
+
+def _stopped(reason: StopReason, detail: str, response: dict[str, Any]) -> Stopped:
+    return Stopped(
+        reason=reason,
+        detail=detail,
+        model=get_name(response, "modelVersion"),
+        response_id=get_name(response, "responseId"),
+    )
 
 
 def _usage(usage: dict[str, Any]) -> Usage | None:

@@ -17,7 +17,7 @@ from loom.prompt import Embedded, Prompt, ShownBlock, ShownMessage, ShownResult
 from loom.sampling import keep_supported
 from loom.wire import faults, options, shapes
 from loom.wire.deltas import Deltas
-from loom.wire.framing import LineSplitter, get_count, get_object, get_str, parse_object, wire_errors
+from loom.wire.framing import LineSplitter, get_count, get_name, get_object, get_str, parse_object, wire_errors
 
 PATH: Final = "/api/chat"
 HEADERS: Final[dict[str, str]] = {}
@@ -166,7 +166,11 @@ class Decoder:
             )
             detail = get_str(line, "done_reason")
             reason = _STOPS.get(detail, "other")
-            yield Stopped(reason="tool_calls" if self._called and reason == "end" else reason, detail=detail)
+            yield Stopped(
+                reason="tool_calls" if self._called and reason == "end" else reason,
+                detail=detail,
+                model=get_name(line, "model"),
+            )
 
     def _call(self, call: dict[str, Any]) -> Iterator[DecoderEvent]:
         """Decode a call; Ollama does not stream its arguments."""

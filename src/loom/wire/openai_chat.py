@@ -31,7 +31,16 @@ from loom.prompt import Embedded, Prompt, ShownMessage, ShownResult
 from loom.sampling import Sampling, keep_supported
 from loom.wire import faults, options, shapes
 from loom.wire.deltas import Deltas
-from loom.wire.framing import SseParser, get_count, get_object, get_str, not_an_answer, parse_object, wire_errors
+from loom.wire.framing import (
+    SseParser,
+    get_count,
+    get_name,
+    get_object,
+    get_str,
+    not_an_answer,
+    parse_object,
+    wire_errors,
+)
 
 PATH: Final = "/chat/completions"
 """The path after a base URL with a version, as users write it: `https://api.openai.com/v1`."""
@@ -282,6 +291,7 @@ class Decoder:
         self._reason: str | None = None
         self._refused = False
         self._stopped = False
+        self._answered_by = self._response_id = ""
 
     def feed(self, data: bytes) -> Iterator[DecoderEvent]:
         with wire_errors(self._model):
@@ -313,6 +323,8 @@ class Decoder:
     def _chunk(self, chunk: dict[str, Any]) -> Iterator[DecoderEvent]:
         if chunk.get("error") or chunk.get("object") == "error":
             raise fault(None, chunk, self._model)
+        self._answered_by = get_name(chunk, "model") or self._answered_by
+        self._response_id = get_name(chunk, "id") or self._response_id
         choices = chunk.get("choices") or ()
         if choices:
             yield from self._choice(choices[0])
@@ -430,7 +442,12 @@ class Decoder:
         reason = _STOPS.get(self._reason or "", "other")
         if self._calls and reason in ("end", "other"):
             reason = "tool_calls"
-        yield Stopped(reason="refusal" if self._refused else reason, detail=self._reason or "")
+        yield Stopped(
+            reason="refusal" if self._refused else reason,
+            detail=self._reason or "",
+            model=self._answered_by,
+            response_id=self._response_id,
+        )
 
 
 def _citation(annotation: dict[str, Any]) -> Citation | None:

@@ -39,7 +39,16 @@ from loom.models import Model, Usage
 from loom.prompt import Prompt, ShownMedia, ShownMessage, ShownRaw, ShownResult
 from loom.sampling import keep_supported
 from loom.wire import faults, options, shapes
-from loom.wire.framing import SseParser, get_count, get_object, get_str, not_an_answer, parse_object, wire_errors
+from loom.wire.framing import (
+    SseParser,
+    get_count,
+    get_name,
+    get_object,
+    get_str,
+    not_an_answer,
+    parse_object,
+    wire_errors,
+)
 
 PATH: Final = "/responses"
 """The path after a base URL with a version: `https://api.openai.com/v1`."""
@@ -382,7 +391,9 @@ class Decoder:
         reason: StopReason = "tool_calls" if self._called else "refusal" if self._refusals else "end"
         if response.get("status") == "incomplete" or detail:
             reason = _INCOMPLETE.get(detail, "other")
-        yield Stopped(reason=reason, detail=detail)
+        yield Stopped(
+            reason=reason, detail=detail, model=get_name(response, "model"), response_id=get_name(response, "id")
+        )
 
     def _number(self, place: int | str, kind: str, part: int = 0) -> int:
         return self._numbers.setdefault((place, kind, part), len(self._numbers))

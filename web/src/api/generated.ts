@@ -1121,6 +1121,8 @@ export interface Stopped {
   type: "stopped";
   reason: "end" | "max_tokens" | "other" | "overflow" | "pause" | "refusal" | "stop_sequence" | "tool_calls";
   detail?: string;
+  model?: string;
+  response_id?: string;
 }
 
 /** `is_system` marks words of a system message inside a conversation: its text begins with a label that
