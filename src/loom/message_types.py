@@ -10,6 +10,7 @@ from msgspec import Meta
 from loom.api_types import OLDER_NAME, Caption, Key, Name, OverrideChoice, ProblemText, RequestChoices, SessionView
 from loom.content.blocks import AudioBlock, Block, DocumentBlock, ImageBlock, TextBlock, UnknownBlock, VideoBlock
 from loom.content.messages import Role
+from loom.estimates import Estimate
 from loom.events import ApprovalRequested
 from loom.models import ThinkingLevel, Usage
 from loom.prompt import Reason, Rendition
@@ -277,6 +278,16 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
     sent: bool = False
     """Plan the last request again, as it was sent, instead of the next one; for a model without a request so far, plan
     the next one."""
+    cheaper: bool = False
+    """Whether to search a cheaper model for the first of `models` that receives no less. It takes longer."""
+    compact: bool = False
+    """Plan the request for a summary, which compaction sends, instead of the next one."""
+    at: Annotated[str, Meta(max_length=100)] = ""
+    """Plan the request of a message after this one instead of the newest, as if an earlier message was edited."""
+    system: Caption | None = None
+    """Plan with this system prompt; empty: the one that the session started with."""
+    tools: Annotated[tuple[Name, ...], Meta(max_length=200)] | None = None
+    """Plan with these tools, as patterns of names."""
 
 
 class PlanTokens(msgspec.Struct, frozen=True, kw_only=True, rename={"incoming": "in"}):
@@ -321,6 +332,8 @@ class PlanModel(msgspec.Struct, frozen=True, kw_only=True):
     """What `tokens` are corrected by; None where no answer was billed yet."""
     last: tuple[LastRow, ...] | None = None
     """The blocks of the last request that was sent to it; None if there was none."""
+    estimate: Estimate | None = None
+    """What the request will cost; None if there is no request."""
     is_preparing: bool = False
     """Whether images are still being scaled in the background: sizes are estimates until then."""
 

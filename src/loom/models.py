@@ -185,6 +185,8 @@ class CacheRule(msgspec.Struct, frozen=True, kw_only=True):
     write: float = 1.0
     read: float = 1.0
     min_tokens: int = 0
+    seconds: int = 300
+    """How long after the last request a cached prefix can be expected to be read again."""
 
 
 class IdRule(msgspec.Struct, frozen=True, kw_only=True):

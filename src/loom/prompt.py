@@ -17,6 +17,7 @@ from loom.content.media_kinds import MediaKindName
 from loom.content.messages import Role
 from loom.content.recipes import Recipe
 from loom.content.wire_forms import BodyForm
+from loom.estimates import Estimate
 from loom.models import Model
 from loom.sampling import Sampling
 
@@ -201,6 +202,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """Requested options that the platform does not support."""
     cached_rows: int = 0
     """How many leading rows are the same as in the last request to this model: its provider may have them cached."""
+    estimate: Estimate | None = None
+    """What the request will cost; None in the receipt of a request that was sent."""
 
     def _repr_html_(self) -> str:
         """Return the table that a notebook shows: the rendition and the cost of each block."""

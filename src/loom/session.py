@@ -441,9 +441,12 @@ class Session(Protocol):
         *,
         content: Sequence[Content] = (),
         overrides: Mapping[str, OverrideChoice] | None = None,
+        cheaper: bool = False,
     ) -> tuple[Receipt, ...]:
         """Return the receipt of the next request for each model (none: the session's), with `content` as the next
-        message. Nothing is sent. `overrides` are applied on top of those of the session."""
+        message. Nothing is sent. `overrides` are applied on top of those of the session. Each receipt has an
+        `estimate` of its cost; with `cheaper`, that of the first names a cheaper model that receives no less, if there
+        is one."""
         ...
 
     async def plan_table(
@@ -457,10 +460,20 @@ class Session(Protocol):
         sent: bool = False,
         thinking: str = "",
         options: Choices = None,
+        cheaper: bool = False,
+        compact: bool = False,
+        at: str = "",
+        system: str | None = None,
+        tools: Sequence[str] | None = None,
     ) -> PlanView:
         """Return the plan for several models side by side: one row for each block. A model that cannot take the request
         has an `error` instead of raising one. `last` adds the last request to each model; `sent` plans that request
-        again instead of the next one. Sizes may be estimates."""
+        again instead of the next one. Sizes may be estimates.
+
+        To know what an action costs before it happens: `compact` plans the request for a summary, `at` a message after
+        an earlier one, `system` and `tools` the next request with another system prompt or other tools. `cheaper`
+        searches a cheaper model for the first of `models`.
+        """
         ...
 
     async def wire(self, model: str = "", *, thinking: str = "", options: Choices = None) -> WireView:

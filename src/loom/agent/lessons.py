@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,20 +16,26 @@ from loom.session import SessionChange
 
 
 def next_input(answer: ModelAnswer) -> RequestInput:
-    """Return the input for the request after this answer, with its watermark, and with the token estimate calibrated by
-    the reported usage."""
+    """Return the input for the request after this answer, with its watermark and what was billed, and with the token
+    estimate calibrated by the reported usage."""
     request, prepared, folded = answer.request, answer.prepared, answer.result
     if prepared is None or folded is None:
         raise AssertionError("only an answer teaches")
-    rows, counted = prepared.receipt.rows, prepared.receipt.totals.tokens
+    rows, counted, usage = prepared.receipt.rows, prepared.receipt.totals.tokens, folded.usage
     media = sum(row.tokens for row in rows if row.digest and row.rendition != "text")
     return msgspec.structs.replace(
         request,
         draft=(),
         is_placeholder=False,
         ends_with_assistant=False,
-        watermark=prepared.watermark,
-        calibration=calibrate(request.calibration, counted, folded.usage.input_tokens, media=media),
+        watermark=msgspec.structs.replace(
+            prepared.watermark,
+            estimated_tokens=counted,
+            billed_tokens=usage.input_tokens,
+            cached_tokens=usage.cache_read_tokens + usage.cache_write_tokens,
+            billed_at=time.time(),
+        ),
+        calibration=calibrate(request.calibration, counted, usage.input_tokens, media=media),
     )
 
 

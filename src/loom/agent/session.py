@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, Unpack
 
 import msgspec
 
+from loom.agent import compact
 from loom.agent.checkpoint import (
     Compact,
     NewMessage,
@@ -36,7 +37,7 @@ from loom.agent.tracked_files import PUNCTUATION, TrackedFiles, mentions, split_
 from loom.agent.turn import Turn, workspace_of
 from loom.agent.turn_start import begin_turn, close_left_turn
 from loom.compile.policy import Override, overrides_of
-from loom.compile.request import NextRequest, SettleMode, Snapshot, may_compact, next_request
+from loom.compile.request import NextRequest, SettleMode, Snapshot, may_compact, next_request, request_input
 from loom.content.blocks import Block, TextBlock
 from loom.content.inputs import Attachment, Content, Ingested, flatten
 from loom.content.json_values import as_json
@@ -215,9 +216,9 @@ class SessionTurns:
             return said
         return await self._services.expand(said, workspace_of(await self._record.snapshot()))
 
-    async def _offered_tools(self, snapshot: Snapshot) -> Mapping[str, Tool]:
+    async def _offered_tools(self, snapshot: Snapshot, services: Services | None = None) -> Mapping[str, Tool]:
         unused = await asyncio.to_thread(self._services.unused_tools, workspace_of(snapshot))
-        found = self._services.select_tools(self._tools, unused)
+        found = (services or self._services).select_tools(self._tools, unused)
         return plan_tools(found) if is_planning(snapshot.settings) else found
 
     # Queue -----------------------------------------------------------------------------------------------------------
@@ -509,17 +510,22 @@ class SessionTurns:
         at: str = "",
         mode: SettleMode = "preview",
         sampling: Sampling | None = None,
+        system: str | None = None,
+        services: Services | None = None,
     ) -> NextRequest:
         """Compile the next request for a model (the session's, if empty); a preview sends nothing.
 
         `content` or the messages of a `draft` come next, with the options `sampling`; `at` is another node to continue
-        from; `overrides` and `max_tokens` (of the whole request) replace those of the session and the settings.
+        from; `overrides`, `max_tokens` (of the whole request), the `system` prompt and `services` replace those of the
+        session and the settings.
         """
         draft = (*draft, *await self.draft_of(content, model))
         await self._services.wait_tools()
         snapshot = await self._record.snapshot(at)
+        if system is not None:
+            snapshot = msgspec.structs.replace(snapshot, system=system)
         resolved = await self._services.resolve_model(model or snapshot.model)
-        options = self._services.request_options(resolved, await self._offered_tools(snapshot))
+        options = self._services.request_options(resolved, await self._offered_tools(snapshot, services))
         if max_tokens is not None:
             policy = msgspec.structs.replace(options.policy, max_tokens=max_tokens)
             options = msgspec.structs.replace(options, policy=policy)
@@ -534,6 +540,16 @@ class SessionTurns:
             sampling=sampling,
             awaits_message=True,
         )
+
+    async def summary_request(self, model: str = "", *, mode: SettleMode = "preview") -> NextRequest:
+        """Compile the request that compaction would send, which has no tools. Raise `ContentError` if there is no
+        message."""
+        snapshot = await self._record.snapshot()
+        compact.check(snapshot.path)
+        resolved = await self._services.resolve_model(model or snapshot.model)
+        options = self._services.request_options(resolved, {})
+        found = compact.summary_request(request_input(snapshot, resolved, options))
+        return NextRequest(input=found, prepared=await self._services.settle(found, mode))
 
     async def last_request(self, model: str = "", *, mode: SettleMode = "preview") -> NextRequest | None:
         """Compile the last request that was sent to a model again, from the same inputs. Return None if nothing was

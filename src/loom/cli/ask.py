@@ -60,7 +60,6 @@ from loom.config.templates import Template, save_template
 from loom.content.blocks import ContentBlock
 from loom.content.messages import text_of
 from loom.errors import ContentError, LoomError
-from loom.models import Usage
 from loom.runtime import Runtime
 from loom.runtime.attachments import attachment
 from loom.runtime.session import LocalSession
@@ -224,12 +223,15 @@ async def _is_other(runtime: Runtime, asked: AskOptions) -> bool:
     return runtime.models.resolve(asked.model).reference != runtime.models.resolve(view.model).reference
 
 
-async def _preview(runtime: Runtime, session: LocalSession, model: str) -> None:
-    """Print how the history is rendered for the other model: a switch of models is never silent."""
-    if await session.path():
-        (receipt,) = await session.plan()
-        usd = runtime.models.cost(runtime.models.resolve(model), Usage(input_tokens=receipt.totals.tokens))
-        click.echo(switch_preview(receipt, usd), err=True)
+async def _preview_switch(runtime: Runtime, asked: AskOptions) -> str:
+    """Return how the history is rendered for the other model, and what it costs: a switch of models is never silent.
+    Call it before the session uses that model; return nothing if there is no history."""
+    view = await target_session(runtime.library, asked.place)
+    session = await runtime.library.open(view.id)
+    if not await session.path():
+        return ""
+    (receipt,) = await session.plan([asked.model])
+    return switch_preview(receipt)
 
 
 async def _turns(runtime: Runtime, asked: AskOptions, said: MessageInput, progress: ProgressLine) -> TurnOutcome:
@@ -240,6 +242,7 @@ async def _turns(runtime: Runtime, asked: AskOptions, said: MessageInput, progre
     notices = [*type_notices(asked.declared), *notices]
     model = await model_for(runtime, asked.model) if asked.place.is_new else asked.model
     switches = bool(asked.model) and not asked.place.is_new and await _is_other(runtime, asked)
+    preview = await _preview_switch(runtime, asked) if switches and asked.form == "text" else ""
     session = await open_target(
         runtime, asked.place, model=model, system=asked.system, title=said.title, tools=tools, agent=asked.agent
     )
@@ -247,8 +250,8 @@ async def _turns(runtime: Runtime, asked: AskOptions, said: MessageInput, progre
     print_warnings(runtime)
     if asked.form == "text":
         print_notices(notices)
-        if switches:
-            await _preview(runtime, session, asked.model)
+        if preview:
+            click.echo(preview, err=True)
     async with open_session(runtime, asked, session, tools) as speaker:
         outcome = await _answer(runtime, asked, speaker, blocks, notices=notices, progress=progress)
         for number in range(2, asked.answers + 1):

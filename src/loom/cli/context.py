@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +23,8 @@ from loom.cli.shared.plan import (
     choose_renditions,
     compile_session,
     compile_source,
+    compile_with_estimates,
+    estimate_lines,
     key_of,
     override_name,
 )
@@ -40,11 +41,12 @@ from loom.content.blocks import DocumentBlock, ToolResult
 from loom.content.media import size_label
 from loom.content.messages import Message
 from loom.errors import ConfigError, LoomError
-from loom.models import Model, Usage
-from loom.prompt import Receipt, ReceiptRow, Rendition
+from loom.estimates import estimate_label
+from loom.models import Model
+from loom.prompt import Receipt, ReceiptRow
 from loom.providers.http import WIRES
 from loom.providers.media_body import MediaBody, elide_media
-from loom.runtime import FIRST_CHOICES, Runtime, price, resolve_model
+from loom.runtime import Runtime
 from loom.runtime.agents import agent_tools, apply_vision, find_agent
 from loom.runtime.attachments import limit_pages
 from loom.runtime.fetched_file import fetch_file
@@ -61,8 +63,6 @@ _CHOICES: Final[tuple[tuple[str, OverrideChoice], ...]] = (
     ("hidden", "omitted"),
     ("restored", "auto"),
 )
-_RANKS: Final[tuple[Rendition, ...]] = ("omitted", "text", "low", "pages", "full")
-"""Renditions, the least first."""
 _WHO = {"user": "you", "assistant": "model", "tool": "tool"}
 
 
@@ -111,7 +111,7 @@ async def _context(
 async def print_table(
     found: CompileSource, chosen: list[Model], *, as_json: bool = False, reasons: bool = False
 ) -> None:
-    requests = [await found.compile(model) for model in chosen]
+    requests = await compile_with_estimates(found, chosen)
     receipts = [request.receipt for request in requests]
     if as_json:
         for receipt in receipts:
@@ -124,7 +124,7 @@ async def print_table(
     turn = sum(placed.message.role == "user" for placed in found.path)
     title = f'next request of "{one_line(found.title, 24)}" (turn {turn})' if found.title else "this request"
     click.echo(table(found, requests, chosen, title=title, reasons=reasons))
-    for line in (*_keys_needed(chosen, found.config), *await _cheaper_models(found, chosen, requests)):
+    for line in (*_keys_needed(chosen, found.config), *estimate_lines(receipts)):
         click.echo(f"  {line}")
     # This notice will not be true once the next message is written.
     told = (
@@ -164,7 +164,9 @@ def table(found: CompileSource, requests: list[NextRequest], chosen: list[Model]
                 for model, row in zip(chosen, rows, strict=True)
                 if row.reason
             ]
-    lines.append(_line("  total ≈", [_total(receipt, model) for receipt, model in zip(receipts, chosen, strict=True)]))
+    lines.append(_line("  total ≈", [_total(receipt) for receipt in receipts]))
+    if any(receipt.estimate is not None and receipt.estimate.cached_tokens for receipt in receipts):
+        lines.append(_line("  of them cached ≈", [_cached(receipt) for receipt in receipts]))
     lines.append(
         _line(
             "  of at most",
@@ -205,51 +207,18 @@ def _pages(found: CompileSource, row: ReceiptRow) -> str:
     return block.pages if isinstance(block, DocumentBlock) else ""
 
 
-def _total(receipt: Receipt, model: Model) -> str:
-    return f"{tokens_label(receipt.totals.tokens)}  {money_label(_request_price(model, receipt))}"
+def _total(receipt: Receipt) -> str:
+    usd = receipt.estimate.usd if receipt.estimate is not None else None
+    return f"{tokens_label(receipt.totals.tokens)}  {money_label(usd)}"
 
 
-def _request_price(model: Model, receipt: Receipt) -> float | None:
-    return price(model, Usage(input_tokens=receipt.totals.tokens))
+def _cached(receipt: Receipt) -> str:
+    cached = receipt.estimate.cached_tokens if receipt.estimate is not None else 0
+    return tokens_label(cached) if cached else "-"
 
 
 def _line(label: str, cells: Sequence[str]) -> str:
     return f"{clip(label, _LABEL_WIDTH - 1):<{_LABEL_WIDTH}}" + "".join(f"{cell:>{_CELL_WIDTH}}" for cell in cells)
-
-
-async def _cheaper_models(found: CompileSource, chosen: list[Model], requests: list[NextRequest]) -> list[str]:
-    """Return a line about the cheapest other model that has a key and gets no block in a lesser form, if only one model
-    was requested and there is such a model."""
-    (model, *others), (request, *_) = chosen, requests
-    usd = _request_price(model, request.receipt)
-    if others or not usd:
-        return []
-    offers: list[tuple[float, Model]] = []
-    for name in (*found.config.models, *(f"{platform}/{name}" for platform, name in FIRST_CHOICES.items())):
-        with suppress(LoomError):  # a model that cannot be used is no alternative
-            other = resolve_model(name, found.config)
-            expected = _request_price(other, request.receipt)
-            if expected is not None and expected < usd and not service_without_key(other, found.config):
-                offers.append((expected, other))
-    for _, other in sorted(offers, key=lambda offer: offer[0]):
-        with suppress(LoomError):
-            receipt = (await found.compile(other)).receipt
-            cost = _request_price(other, receipt)
-            if cost is not None and cost < usd and not _loses_more(request.receipt, receipt):
-                tokens, name = tokens_label(receipt.totals.tokens), other.alias or other.reference
-                return [f"cheaper: {name} costs {money_label(cost)} ({tokens} tokens) and loses nothing"]
-    return []
-
-
-def _loses_more(one: Receipt, other: Receipt) -> bool:
-    """Return whether `other` has a block in a lesser form than `one`. Thinking is not compared: it belongs to the model
-    that wrote it."""
-    ranks = {(row.message, row.block, row.inner): _RANKS.index(row.rendition) for row in one.rows}
-    return any(
-        _RANKS.index(row.rendition) < ranks.get((row.message, row.block, row.inner), 0)
-        for row in other.rows
-        if row.kind != "thinking"
-    )
 
 
 def _keys_needed(chosen: list[Model], config: Config) -> list[str]:
@@ -308,15 +277,20 @@ async def _wire_one(found: CompileSource, source: str, name: str, *, full: bool,
     model = await found.resolve(name)
     if model.wire not in WIRES:
         raise ConfigError(f"{name} runs inside Loom: it sends no request.", hint="Choose another model.")
-    await print_request(found, model, source=source, full=full, is_quiet=is_quiet)
+    await print_request(found, await found.compile(model), source=source, full=full, is_quiet=is_quiet)
 
 
 async def print_request(
-    found: CompileSource, model: Model, *, source: str | None = None, full: bool, is_quiet: bool = False
+    found: CompileSource,
+    compiled_request: NextRequest,
+    *,
+    source: str | None = None,
+    full: bool,
+    is_quiet: bool = False,
 ) -> None:
     """Print the request as one line of JSON, and the notices on stderr unless `is_quiet`. With a `source`, the line
     contains it and the receipt."""
-    compiled_request = await found.compile(model)
+    model = compiled_request.input.model
     if not is_quiet:
         for notice in (*found.notices, *compiled_request.receipt.notices):
             print_line(notice)
@@ -373,7 +347,12 @@ async def show_request(runtime: Runtime, asked: AskOptions, said: MessageInput) 
         reference = asked.model or before.model or await runtime.models.default()
         model = apply_vision(await runtime.models.resolve_live(reference), agent.vision)
         if model.wire in WIRES:
-            await print_request(now, model, full=asked.full)
+            (request,) = await compile_with_estimates(now, [model])
+            await print_request(now, request, full=asked.full)
+            if request.receipt.estimate is not None:
+                print_line(f"next request: {estimate_label(request.receipt.estimate)}")
+            for line in estimate_lines([request.receipt]):
+                print_line(line)
         else:
             await print_table(now, [model], as_json=asked.form == "json")
 

@@ -29,7 +29,15 @@ from loom.cli.shared.daemon_lookup import open_session, reach_daemon
 from loom.cli.shared.options import MessageOptions
 from loom.cli.shared.plan import compile_session
 from loom.cli.shared.questions import is_interactive
-from loom.cli.shared.renderers import TerminalRenderer, TextRenderer, TurnOutcome, TurnRenderer, footer, media_hints
+from loom.cli.shared.renderers import (
+    TerminalRenderer,
+    TextRenderer,
+    TurnOutcome,
+    TurnRenderer,
+    footer,
+    media_hints,
+    switch_preview,
+)
 from loom.cli.shared.session_options import (
     apply_template,
     attached_session,
@@ -63,6 +71,7 @@ from loom.config import load_config
 from loom.content.inputs import Attachment, Content
 from loom.content.messages import text_of
 from loom.errors import LoomError, NotFound
+from loom.estimates import compaction_label
 from loom.library import read_media
 from loom.models import THINKING_LEVELS, Usage
 from loom.runtime import Runtime
@@ -251,6 +260,10 @@ class Chat(ABC):
         return outcome
 
     async def _model(self, name: str) -> None:
+        if name and self._session is not None and await self._session.path():
+            (receipt,) = await self._session.plan([name])
+            if (await self._session.info()).model not in (name, receipt.model):
+                click.echo(switch_preview(receipt))
         reference = await self._use_model(name)
         click.echo(f"{reference} is now the model" if name else reference)
 
@@ -293,6 +306,10 @@ class Chat(ABC):
     async def _compact(self, _: str) -> None:
         session = self._begun("nothing to summarise")
         before, head = len(await session.path()), await session.head()
+        if before:
+            (planned,) = (await session.plan_table(compact=True)).models.values()
+            if planned.estimate is not None:
+                click.echo(compaction_label(planned.estimate))
         async with ProgressLine(plain=self._options.plain) as progress:
             outcome = await self._render_turn(session, session.compact(), progress)
         if outcome.error is None and await session.head() == head:

@@ -22,10 +22,9 @@ from loom.config.key_file import services
 from loom.config.toml_files import add_table, set_key, user_config_file
 from loom.errors import ConfigError, LoomError, Unavailable
 from loom.models import FactOrigin, Model, Usage
-from loom.providers.catalog import key_env
 from loom.providers.discovery import find_server
 from loom.runtime import FIRST_CHOICES, Runtime, key_for, key_names, price, resolve_model
-from loom.runtime.model_resolution import BUILT_IN_MODEL
+from loom.runtime.model_resolution import BUILT_IN_MODEL, lacks_key
 
 _MARKS: Final[dict[FactOrigin, str]] = {"declared": "✔", "asked": "✓", "learned": "✓", "user": "u", "guessed": "?"}
 _CENT: Final = 0.01
@@ -143,11 +142,9 @@ def _means(runtime: Runtime, name: str, model: Model) -> bool:
 
 def service_without_key(model: Model, config: Config) -> str:
     """Return the name for `loom keys set` if the key of a model's service is missing; else empty."""
-    provider = model.provider
-    has_own = bool(model.alias) and bool(config.models[model.alias].api_key)
-    if has_own or not key_env(provider) or key_for(provider, config):
+    if not lacks_key(model, config):
         return ""
-    return next((name for name in key_names(provider) if name in services()), "")
+    return next((name for name in key_names(model.provider) if name in services()), "")
 
 
 def _row(found: ModelRow) -> str:

@@ -22,6 +22,7 @@ def receipt_of(plan: PlanView, model: str) -> Receipt:
         budgets=budgets,
         notices=found.notices,
         cached_rows=found.cached_rows,
+        estimate=found.estimate,
     )
 
 

@@ -420,9 +420,10 @@ class RemoteSession:
         *,
         content: Sequence[Content] = (),
         overrides: Mapping[str, OverrideChoice] | None = None,
+        cheaper: bool = False,
     ) -> tuple[Receipt, ...]:
         wanted = list(models) or [(await self.info()).model]
-        plan = await self.plan_table(wanted, content=content, overrides=overrides)
+        plan = await self.plan_table(wanted, content=content, overrides=overrides, cheaper=cheaper)
         return tuple(receipt_of(plan, model) for model in wanted)
 
     async def plan_table(
@@ -436,6 +437,11 @@ class RemoteSession:
         sent: bool = False,
         thinking: str = "",
         options: Choices = None,
+        cheaper: bool = False,
+        compact: bool = False,
+        at: str = "",
+        system: str | None = None,
+        tools: Sequence[str] | None = None,
     ) -> PlanView:
         blocks = (await upload(self._link, content, self._limits)).blocks if content else ()
         body: dict[str, Any] = {
@@ -446,6 +452,11 @@ class RemoteSession:
             "last": last,
             "sent": sent,
             "options": sampling_of(options, thinking=thinking),
+            "cheaper": cheaper,
+            "compact": compact,
+            "at": at,
+            "system": system,
+            "tools": None if tools is None else list(tools),
         }
         return msgspec.json.decode(await self._link.ask("POST", self._path("/plan"), json=body), type=PlanView)
 

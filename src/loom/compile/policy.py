@@ -103,6 +103,12 @@ class Watermark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The last message of that request, and the session's overrides at the time, as JSON."""
     sent_options: str = ""
     """The options of that request as JSON; empty if none was set."""
+    estimated_tokens: int = 0
+    billed_tokens: int = 0
+    cached_tokens: int = 0
+    billed_at: float = 0.0
+    """The input of that request: the tokens as estimated, as billed, and how many of them the provider read from its
+    cache or wrote to it; and when, in seconds since the epoch."""
     told: tuple[str, ...] = ()
     """Hashes of notices that the session has shown for this model and does not repeat."""
 
@@ -119,6 +125,10 @@ class Watermark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             sent_node="",
             sent_wishes="",
             sent_options="",
+            estimated_tokens=0,
+            billed_tokens=0,
+            cached_tokens=0,
+            billed_at=0.0,
             told=(),
         )
 

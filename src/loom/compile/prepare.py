@@ -241,6 +241,10 @@ def _remember_request(
         sent_node=path[-1].id,
         sent_wishes=msgspec.json.encode(stored_overrides, order="sorted").decode() if stored_overrides else "",
         sent_options=msgspec.json.encode(options).decode() if options != Sampling() else "",
+        estimated_tokens=0,
+        billed_tokens=0,
+        cached_tokens=0,
+        billed_at=0.0,
     )
 
 

@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 
+def money_label(usd: float | None) -> str:
+    """Return `$0.057`; `$?` if the price is not known, rather than a wrong zero."""
+    if usd is None:
+        return "$?"
+    if usd == 0:
+        return "$0"
+    return f"${usd:.2f}" if usd >= 1 else f"${usd:.3f}" if usd >= 0.001 else "<$0.001"
+
+
 def tokens_label(count: int) -> str:
     """Return a short count: 950, 5.4k, 31k, 1.2M."""
     if count < 1_000:

@@ -22,6 +22,11 @@ async def get_plan(call: Call[None, PlanRequest]) -> PlanView:
         last=body.last,
         sent=body.sent,
         options=choices_of(body.thinking, body.options),
+        cheaper=body.cheaper,
+        compact=body.compact,
+        at=body.at,
+        system=body.system,
+        tools=body.tools,
     )
     return page_of(view, body.limit, body.before)
 

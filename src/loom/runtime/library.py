@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,10 +54,11 @@ from loom.message_types import ImportReport, ImportView, SessionApprovals
 from loom.models import Model, Usage
 from loom.runtime.agents import agent_model, find_agent, session_services
 from loom.runtime.draft_media import DraftMedia, draft_media
+from loom.runtime.estimator import usable_models
 from loom.runtime.fetched_file import fetch_file
 from loom.runtime.media_forms import MediaForms
 from loom.runtime.media_intake import MediaIntake, StoredUpload
-from loom.runtime.model_resolution import BUILT_IN_MODEL, FIRST_CHOICES, key_for, price
+from loom.runtime.model_resolution import BUILT_IN_MODEL, FIRST_CHOICES, lacks_key, price
 from loom.runtime.record import SessionStores
 from loom.runtime.session import LocalSession, existing_folder
 from loom.runtime.usage import usage_report
@@ -417,13 +418,8 @@ class LocalLibrary:
         return ModelList(await asyncio.to_thread(lambda: tuple(self._model(name) for name in names)), default)
 
     def _model(self, name: str) -> ModelView:
-        from loom.providers.catalog import key_env
-
-        config = self._runtime.config
         model = self._runtime.models.resolve(name)
-        found = model.capabilities
-        has_own_key = bool(model.alias) and bool(config.models[model.alias].api_key)
-        lacks_key = bool(key_env(model.provider)) and not key_for(model.provider, config) and not has_own_key
+        found, is_unready = model.capabilities, lacks_key(model, self._runtime.config)
         return ModelView(
             reference=name,
             name=model.name,
@@ -441,9 +437,13 @@ class LocalLibrary:
             origins=found.origins,
             input_usd_per_million=_per_million(model, Usage(input_tokens=1_000)),
             output_usd_per_million=_per_million(model, Usage(output_tokens=1_000)),
-            ready=not lacks_key,
-            needs=f"loom keys set {name.partition('/')[0]}" if lacks_key else "",
+            ready=not is_unready,
+            needs=f"loom keys set {name.partition('/')[0]}" if is_unready else "",
         )
+
+    def usable_models(self) -> Iterator[Model]:
+        """Yield the configured models and the default models of services, if they have a key."""
+        return usable_models(self._runtime.config, self._runtime.models.resolve)
 
     async def tools(self) -> tuple[ToolView, ...]:
         specs = [tool.spec for tool in (await self._runtime.toolbox.wait_and_list()).values()]

@@ -131,6 +131,12 @@ def key_for(provider: str, config: Config, environ: Mapping[str, str] | None = N
     return own or catalog.env_key(provider, environ) or None
 
 
+def lacks_key(model: Model, config: Config) -> bool:
+    """Return whether the service of a model needs a key, and neither it nor the model has one."""
+    has_own = bool(model.alias) and bool(config.models[model.alias].api_key)
+    return bool(catalog.key_env(model.provider)) and not has_own and not key_for(model.provider, config)
+
+
 def key_names(provider: str) -> tuple[str, ...]:
     """Return the names under which the key of a service may be stored: platforms of one vendor share a key."""
     platform = catalog.ALIASES.get(provider, provider)

@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
-from loom.agent.session import SessionTurns
 from loom.compile.request import NextRequest
 from loom.content.inputs import Content
 from loom.errors import ConfigError, ContentError
+from loom.estimates import Estimate
 from loom.prompt import Receipt, ReceiptRow, html_table
+from loom.runtime.session import LocalSession
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -22,6 +23,14 @@ class Planned(msgspec.Struct, frozen=True):
     @property
     def receipt(self) -> Receipt:
         return self.request.receipt
+
+    @property
+    def estimate(self) -> Estimate:
+        """What the request will cost, with a cheaper model if there is one and this is the first of the plan."""
+        found = self.receipt.estimate
+        if found is None:
+            raise AssertionError("a planned request has an estimate")
+        return found
 
     def row(self, name: str) -> ReceiptRow:
         """Return the row of a block by its name: that of a file, or the beginning of a text. Raise `ContentError` if
@@ -99,7 +108,8 @@ class Plan:
         return lines
 
 
-async def plan_request(session: SessionTurns, models: Sequence[str] = (), content: Sequence[Content] = ()) -> Plan:
-    """Compile the next request for each of the models. Nothing is sent."""
-    found = [(name, Planned(await session.next_request(name, content=content))) for name in models or ("",)]
-    return Plan(found)
+async def plan_request(session: LocalSession, models: Sequence[str] = (), content: Sequence[Content] = ()) -> Plan:
+    """Compile the next request for each of the models; search a cheaper model for the first. Nothing is sent."""
+    wanted = models or ("",)
+    found = await session.plan_requests(wanted, content, cheaper=True)
+    return Plan([(name, Planned(request)) for name, request in zip(wanted, found, strict=True)])

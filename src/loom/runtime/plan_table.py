@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 from loom.api_types import ProblemText
-from loom.compile.cost import Calibration
 from loom.compile.policy import override_key
 from loom.compile.request import NextRequest
 from loom.compile.settle import PREPARING
@@ -13,9 +12,10 @@ from loom.compile.trim import UNLIMITED
 from loom.config import redact
 from loom.content.blocks import clean_text
 from loom.errors import LoomError
+from loom.estimates import Estimate
 from loom.message_types import LastRow, PlanCalibration, PlanCell, PlanModel, PlanRow, PlanTokens
 from loom.models import Model
-from loom.prompt import Receipt, Rendition
+from loom.prompt import Rendition
 
 MAX_MESSAGE_CHARACTERS = 2_000
 """A longer message probably contains a whole bad value, so it is truncated."""
@@ -70,7 +70,8 @@ def last_rows(last: NextRequest | None) -> tuple[LastRow, ...] | None:
     )
 
 
-def plan_model(model: Model, receipt: Receipt, usd: float | None, measured: Calibration) -> PlanModel:
+def plan_model(request: NextRequest, estimate: Estimate) -> PlanModel:
+    receipt, model, measured = request.receipt, request.input.model, request.input.calibration
     totals, budget = receipt.totals, receipt.budgets.tokens
     by_rendition: Counter[Rendition] = Counter()
     for row in receipt.rows:
@@ -80,7 +81,8 @@ def plan_model(model: Model, receipt: Receipt, usd: float | None, measured: Cali
         bytes=totals.wire_bytes,
         images=totals.images,
         pages=totals.pages,
-        usd=usd,
+        usd=estimate.usd,
+        estimate=estimate,
         limit=model.limits.context_tokens,
         cached_rows=receipt.cached_rows,
         notices=receipt.notices,

@@ -14,21 +14,25 @@ from loom.agent.ports import SessionRecord
 from loom.agent.services import Services
 from loom.agent.session import SessionTurns
 from loom.api_types import MediaText, OverrideChoice, SessionUsage, SessionView, TreeView
-from loom.compile.policy import alt_key, overrides_of
+from loom.compile.policy import Override, alt_key, overrides_of
+from loom.compile.request import NextRequest, SettleMode, Snapshot
 from loom.content.inputs import Content
 from loom.content.media import is_digest
+from loom.content.messages import Message
 from loom.errors import ConfigError, Conflict, ContentError, LoomError, NotFound
+from loom.estimates import Estimate
 from loom.events import Event, NoticeRaised, decode_event
 from loom.message_types import History, MessageQuery, MessageView, PlanModel, PlanRow, PlanView, WireView
-from loom.models import Usage
+from loom.models import Model
 from loom.prompt import Receipt
 from loom.runtime.agents import AGENT
+from loom.runtime.estimator import estimate_requests, is_warm, with_estimate
 from loom.runtime.history import read_history
 from loom.runtime.plan_table import add_rows, failed_model, last_rows, no_request, plan_model
-from loom.runtime.session_settings import settings_change
+from loom.runtime.session_settings import settings_change, system_prompt_of
 from loom.runtime.views import process_views, running_turn, siblings_of, tree_node, usage_of
 from loom.runtime.workspace_files import find_files
-from loom.sampling import Choices, sampling_of
+from loom.sampling import Choices, Sampling, sampling_of
 from loom.session import ExportFormat, MediaBytes, NumberedEvent
 from loom.store.forest import NodeTree
 from loom.store.nodes import Node
@@ -45,6 +49,26 @@ _MAX_KEY_CHARACTERS: Final = 300
 _TRIES: Final = 5
 _POLL_SECONDS: Final = 0.25
 """How often `watch` reads events that another process may have written."""
+
+
+class _PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
+    """How a planned request differs from the session as it is."""
+
+    draft: tuple[Message, ...] = ()
+    overrides: Mapping[str, Override] | None = None
+    max_tokens: int | None = None
+    sampling: Sampling | None = None
+    mode: SettleMode = "preview"
+    is_compact: bool = False
+    at: str = ""
+    system: str | None = None
+    tools: tuple[str, ...] | None = None
+
+    def keeps(self, snapshot: Snapshot) -> bool:
+        """Return whether the planned request is the one that the session sends anyway."""
+        is_same_path = not self.is_compact and not self.at and self.system is None and self.tools is None
+        is_same_form = self.overrides is None or dict(self.overrides) == dict(snapshot.overrides)
+        return is_same_path and is_same_form and self.max_tokens is None
 
 
 class LocalSession(SessionTurns):
@@ -230,13 +254,25 @@ class LocalSession(SessionTurns):
         *,
         content: Sequence[Content] = (),
         overrides: Mapping[str, OverrideChoice] | None = None,
+        cheaper: bool = False,
     ) -> tuple[Receipt, ...]:
-        chosen = None
+        return tuple(request.receipt for request in await self.plan_requests(models, content, overrides, cheaper))
+
+    async def plan_requests(
+        self,
+        models: Sequence[str] = (),
+        content: Sequence[Content] = (),
+        overrides: Mapping[str, OverrideChoice] | None = None,
+        cheaper: bool = False,
+    ) -> tuple[NextRequest, ...]:
+        """Return the next requests to these models, with estimates; see `plan`."""
+        change = _PlannedChange(draft=await self.draft_of(content))
         if overrides is not None:
             chosen, _ = overrides_of(_without_auto({**(await self._stored()).overrides, **overrides}))
-        draft = await self.draft_of(content)
-        requests = [await self.next_request(name, draft=draft, overrides=chosen) for name in models or ("",)]
-        return tuple(request.receipt for request in requests)
+            change = msgspec.structs.replace(change, overrides=chosen)
+        requests = {name: await self._compile(name, change) for name in dict.fromkeys(models or ("",))}
+        found = await self._estimate(requests, change, cheaper=cheaper)
+        return tuple(with_estimate(requests[name], found[name]) for name in models or ("",))
 
     async def plan_table(
         self,
@@ -249,14 +285,30 @@ class LocalSession(SessionTurns):
         sent: bool = False,
         thinking: str = "",
         options: Choices = None,
+        cheaper: bool = False,
+        compact: bool = False,
+        at: str = "",
+        system: str | None = None,
+        tools: Sequence[str] | None = None,
     ) -> PlanView:
-        sampling = sampling_of(options, thinking=thinking)
         stored = await self._stored()
-        draft = await self.draft_of(content)
         chosen, _ = overrides_of(_without_auto({**stored.overrides, **(overrides or {})}))
+        change = _PlannedChange(
+            draft=await self.draft_of(content),
+            overrides=chosen,
+            max_tokens=max_tokens,
+            sampling=sampling_of(options, thinking=thinking),
+            mode="estimate",
+            is_compact=compact,
+            at=await self._own_node(at) if at else "",
+            system=system,
+            tools=None if tools is None else tuple(tools),
+        )
         planned: dict[str, PlanModel] = {}
         rows: dict[tuple[int, int, int], PlanRow] = {}
-        is_empty = not draft and stored.head_id == stored.root_id
+        requests: dict[str, NextRequest] = {}
+        last_requests: dict[str, NextRequest | None] = {}
+        is_empty = not change.draft and stored.head_id == stored.root_id
         for name in dict.fromkeys(models or (stored.model,)):
             try:
                 if is_empty:
@@ -264,26 +316,77 @@ class LocalSession(SessionTurns):
                     continue
                 before = await self.last_request(name, mode="estimate") if sent or last else None
                 request = before if sent else None
-                if request is None:
-                    request = await self.next_request(
-                        name,
-                        draft=draft,
-                        overrides=chosen,
-                        max_tokens=max_tokens,
-                        mode="estimate",
-                        sampling=sampling,
-                    )
+                requests[name] = await self._compile(name, change) if request is None else request
+                last_requests[name] = before
             except LoomError as error:
                 planned[name] = failed_model(error)
-                continue
-            asked = Usage(input_tokens=request.receipt.totals.tokens)
-            # In a thread: prices are read from a file the first time.
-            usd = await asyncio.to_thread(self._services.price, request.input.model, asked)
-            planned[name] = plan_model(request.input.model, request.receipt, usd, request.input.calibration)
+        estimates = await self._estimate(requests, change, cheaper=cheaper)
+        for name, request in requests.items():
+            planned[name] = plan_model(request, estimates[name])
             if last:
-                planned[name] = msgspec.structs.replace(planned[name], last=last_rows(before))
+                planned[name] = msgspec.structs.replace(planned[name], last=last_rows(last_requests[name]))
             add_rows(rows, request, name)
-        return PlanView(models=planned, rows=tuple(rows[place] for place in sorted(rows)), rev=stored.rev)
+        ordered = {name: planned[name] for name in dict.fromkeys(models or (stored.model,))}
+        return PlanView(models=ordered, rows=tuple(rows[place] for place in sorted(rows)), rev=stored.rev)
+
+    async def _compile(self, model: str, change: _PlannedChange) -> NextRequest:
+        if change.is_compact:
+            return await self.summary_request(model, mode=change.mode)
+        services, system = None, change.system
+        if change.system is not None or change.tools is not None:
+            settings = (await self._stored()).settings
+            merged = {**settings, **settings_change(change.system, change.tools)}
+            changed = {name: value for name, value in merged.items() if value is not None}
+            services = self._library.session_services(self._all_services, changed)
+            if change.system is not None:
+                root = await self._stores.forest.node((await self._stored()).root_id)
+                system = system_prompt_of(changed, root.system)
+        return await self.next_request(
+            model,
+            draft=change.draft,
+            overrides=change.overrides,
+            max_tokens=change.max_tokens,
+            at=change.at,
+            mode=change.mode,
+            sampling=change.sampling,
+            system=system,
+            services=services,
+        )
+
+    async def _estimate(
+        self, requests: Mapping[str, NextRequest], change: _PlannedChange, *, cheaper: bool
+    ) -> dict[str, Estimate]:
+        """Return what each request costs, and the cache that it discards. With `cheaper`, search a cheaper model for
+        the first one."""
+
+        async def compile_for(model: Model) -> NextRequest:
+            return await self._compile(model.alias or model.reference, change)
+
+        found = await estimate_requests(
+            tuple(requests.values()),
+            self._services.price,
+            unchanged=await self._unchanged(requests, change),
+            is_compact=change.is_compact,
+            candidates=self._library.usable_models if cheaper else None,
+            compile_for=compile_for,
+        )
+        return dict(zip(requests, found, strict=True))
+
+    async def _unchanged(self, requests: Mapping[str, NextRequest], change: _PlannedChange) -> NextRequest | None:
+        """Return the next request to the session's own model without a change, if its provider has a part of it cached.
+        It is compiled only if it is not one of `requests`."""
+        snapshot = await self.snapshot()
+        try:
+            model = await self._services.resolve_model(snapshot.model)
+        except LoomError:  # no longer configured: nothing is sent to it
+            return None
+        if not is_warm(snapshot, model):
+            return None
+        own = next((request for request in requests.values() if request.input.model.reference == model.reference), None)
+        if own is not None and change.keeps(snapshot):
+            return own
+        same = _PlannedChange(draft=() if change.is_compact else change.draft, mode=change.mode)
+        return await self._compile("", same)
 
     async def wire(self, model: str = "", *, thinking: str = "", options: Choices = None) -> WireView:
         from loom.providers.http import WIRES

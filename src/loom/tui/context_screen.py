@@ -11,7 +11,7 @@ from textual.screen import Screen
 from textual.widgets import DataTable, Static
 
 from loom.compile.policy import Override
-from loom.content.labels import tokens_label
+from loom.content.labels import money_label, tokens_label
 from loom.content.media import size_label
 from loom.content.media_kinds import MEDIA_KIND_NAMES
 from loom.errors import LoomError
@@ -20,7 +20,7 @@ from loom.prompt import Receipt, ReceiptRow
 from loom.tui.chat_library import ChatLibrary
 from loom.tui.conversation import OpenConversation
 from loom.tui.glyphs import Glyphs
-from loom.tui.labels import money_label, short_model
+from loom.tui.labels import short_model
 from loom.tui.text_content import one_line, plain_text
 
 _CHOOSABLE: Final = ("text", *MEDIA_KIND_NAMES)

@@ -5,15 +5,6 @@ from __future__ import annotations
 import time
 
 
-def money_label(usd: float | None) -> str:
-    """Return `$0.057`; `$?` if the price is not known, rather than a wrong zero."""
-    if usd is None:
-        return "$?"
-    if usd == 0:
-        return "$0"
-    return f"${usd:.2f}" if usd >= 1 else f"${usd:.3f}" if usd >= 0.001 else "<$0.001"
-
-
 def short_model(reference: str) -> str:
     """Return `claude-opus` for `anthropic/claude-opus`."""
     return reference.rpartition("/")[2] or reference

@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.widgets import Input, OptionList
 
 from loom.api_types import ModelView
-from loom.content.labels import tokens_label
+from loom.content.labels import money_label, tokens_label
 from loom.errors import LoomError
 from loom.models import Usage
 from loom.prompt import Receipt
@@ -17,7 +17,6 @@ from loom.tui.chat_library import ChatLibrary
 from loom.tui.completion_list import rank
 from loom.tui.conversation import OpenConversation
 from loom.tui.glyphs import Glyphs
-from loom.tui.labels import money_label
 from loom.tui.picker import Picker
 from loom.tui.text_content import one_line, plain_text
 

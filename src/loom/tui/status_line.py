@@ -10,10 +10,10 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widgets import Static
 
-from loom.content.labels import tokens_label
+from loom.content.labels import money_label, tokens_label
 from loom.models import Usage
 from loom.tui.glyphs import Glyphs
-from loom.tui.labels import money_label, short_model
+from loom.tui.labels import short_model
 from loom.tui.text_content import one_line, plain_text
 
 if TYPE_CHECKING:  # not imported before the first paint

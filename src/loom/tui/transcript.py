@@ -26,7 +26,7 @@ from loom.content.blocks import (
     ToolResult,
     VideoBlock,
 )
-from loom.content.labels import tokens_label
+from loom.content.labels import money_label, tokens_label
 from loom.content.messages import Message, sources_of, text_of
 from loom.events import (
     ApprovalAnswered,
@@ -55,7 +55,7 @@ from loom.tui.conversation import PathMessage
 from loom.tui.fold import Foldable
 from loom.tui.glyphs import Glyphs
 from loom.tui.image_protocol import ImageProtocol
-from loom.tui.labels import money_label, short_model
+from loom.tui.labels import short_model
 from loom.tui.message_widgets import (
     AnswerFooter,
     DocumentLine,

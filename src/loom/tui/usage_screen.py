@@ -10,9 +10,9 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Static
 
-from loom.content.labels import tokens_label
+from loom.content.labels import money_label, tokens_label
 from loom.models import Usage
-from loom.tui.labels import money_label, short_model
+from loom.tui.labels import short_model
 from loom.tui.usage_log import UsageLog
 
 if TYPE_CHECKING:

@@ -58,6 +58,14 @@ export interface AuthMethods {
   password: boolean;
 }
 
+/** The input of the last request to a model: tokens as estimated before it was sent, as billed, and how many of the
+    latter the provider read from its cache or wrote to it. */
+export interface BilledRequest {
+  estimated_tokens: number;
+  billed_tokens: number;
+  cached_tokens: number;
+}
+
 /** A complete provider-specific block: a call of a tool that the provider runs itself, or its result. */
 export interface BlockAdded {
   type: "block";
@@ -110,6 +118,13 @@ export interface ChangedStep {
   node: string;
   changes: FileChange[];
   is_undone?: boolean;
+}
+
+/** Another model that has a key, costs less for the same request, and receives every block in no lesser form. */
+export interface CheaperModel {
+  model: string;
+  input_tokens: number;
+  usd: number;
 }
 
 export interface Children {
@@ -179,6 +194,13 @@ export interface DescriptionView {
   by: string;
 }
 
+/** Tokens that the provider of the session's model has cached, and that will not be read if the request is sent as
+    planned: with another model, another system prompt, other tools or renditions, or from an earlier message. */
+export interface DiscardedCache {
+  tokens: number;
+  usd: number | null;
+}
+
 /** A document. `pages` is a range such as "21-40", counted from one, inclusive; empty means all pages. */
 export interface DocumentBlock {
   type: "document";
@@ -191,6 +213,17 @@ export interface DocumentLimits {
   max_pdf_bytes: number;
   max_office_bytes: number;
   pages_per_read: number;
+}
+
+/** The expected cost of a request before it is sent. The length of the answer is not known, so only the input
+    counts. */
+export interface Estimate {
+  input_tokens: number;
+  cached_tokens: number;
+  usd: number | null;
+  cheaper?: CheaperModel | null;
+  discards?: DiscardedCache | null;
+  last?: BilledRequest | null;
 }
 
 /** A stored event with its number. `data` is the JSON of the event. */
@@ -745,6 +778,7 @@ export interface PlanModel {
   rendition_tokens?: Record<string, number>;
   calibration?: PlanCalibration | null;
   last?: LastRow[] | null;
+  estimate?: Estimate | null;
   is_preparing?: boolean;
 }
 
@@ -760,6 +794,11 @@ export interface PlanRequest {
   limit?: number;
   before?: string;
   sent?: boolean;
+  cheaper?: boolean;
+  compact?: boolean;
+  at?: string;
+  system?: string | null;
+  tools?: string[] | null;
 }
 
 export interface PlanRow {

@@ -22,6 +22,7 @@ const Settings = deferred((found) => found.Settings);
 const Palette = deferred((found) => found.Palette);
 const Shortcuts = deferred((found) => found.Shortcuts);
 const Lightbox = deferred((found) => found.Lightbox);
+const Compact = deferred((found) => found.Compact);
 const Compare = deferred((found) => found.Compare);
 const Activity = deferred((found) => found.Activity);
 const SessionSettings = deferred((found) => found.SessionSettings);
@@ -69,6 +70,7 @@ export function App() {
       {dialog.value === "prompts" && <Prompts />}
       {dialog.value === "import" && <Import />}
       {dialog.value === "session" && <SessionSettings />}
+      {dialog.value === "compact" && <Compact />}
       {dialog.value === "models" && <ModelSwitcher />}
       {dialog.value === "settings" && <Settings />}
       {dialog.value === "palette" && <Palette />}

@@ -1,11 +1,13 @@
 // The message box: text, attachments from disk, clipboard and camera, `@` files, `/` commands.
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { askedModels, dialog, info, isBusy, isListening, modelInfo, sessionDraft, sessionId } from "../state/app";
+import { askedModels, dialog, info, isBusy, isListening, model, modelInfo, sessionDraft, sessionId } from "../state/app";
 import { attach, attachments, attachPaste, blocks, COMMAND, canSend, editing, failed, isUploading, onFocusWanted, stopEditing, submit, text } from "../state/composer";
 import { editLast } from "../state/keys";
 import { stop } from "../state/actions";
+import { discardText } from "../state/estimate_text";
 import { shortModel } from "../state/format";
+import { plan } from "../state/plan";
 import { deferred } from "../parts/components";
 import { CameraIcon, ClipIcon, CloseIcon, MicIcon, SendIcon, SlidersIcon, StopIcon } from "../parts/icons";
 import { Meter } from "./Meter";
@@ -94,7 +96,7 @@ export function Composer() {
       <div class="composer-box">
         {editing.value && (
           <p class="editing">
-            Editing creates a new branch. The original message is kept.
+            Editing creates a new branch. The original message is kept. {discardText(plan.value?.models[model.value]?.estimate)}
             <button type="button" class="icon" aria-label="Cancel editing" onClick={stopEditing}><CloseIcon /></button>
           </p>
         )}

@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { request } from "../api/http";
-import type { PlanModel, Plan } from "../api/types";
+import type { Estimate, PlanModel, Plan } from "../api/types";
 import { useFocusReturn } from "../parts/focus";
 import { copyText } from "../parts/CopyButton";
 import { CloseIcon, CopyIcon } from "../parts/icons";
@@ -10,7 +10,10 @@ import { Menu } from "../parts/Menu";
 import { model, models, panel, sessionId, view } from "../state/app";
 import { blocks, text } from "../state/composer";
 import { type PlanDiff, diffWithLast } from "../state/plan_diff";
+import { useModel } from "../state/actions";
+import { billedText, discardText, estimateText } from "../state/estimate_text";
 import { ORDER, changes, planFor } from "../state/plan";
+import { riskyOverrides, setOverrides } from "../state/plan_changes";
 import { report } from "../state/sessions";
 import { formatCost, plural, shortModel, formatBytes, formatTokens } from "../state/format";
 import { PAGE_ROWS, PlanTable } from "./PlanTable";
@@ -24,6 +27,7 @@ export function Inspector() {
   const showsReasons = useSignal(false);
   const showsDiff = useSignal(false);
   const rows = useSignal(PAGE_ROWS);
+  const cheaper = useSignal<Estimate["cheaper"]>(null);
   const chosen = [model.value, ...others.value.filter((one) => one !== model.value)].slice(0, MAX_MODELS);
   const drawer = useRef<HTMLElement>(null);
   const wanted = [sessionId.value, view.value?.head, view.value?.live === null, chosen.join(), budget.value, showsDiff.value, rows.value, changes.value, text.value, blocks.value];
@@ -40,6 +44,21 @@ export function Inspector() {
       stop.abort();
     };
   }, wanted);
+  // Searching a cheaper model compiles several requests: the plan does not wait for it.
+  useEffect(() => {
+    const stop = new AbortController();
+    cheaper.value = null;
+    const timer = setTimeout(() => {
+      planFor([model.value], { cheaper: true, limit: 1 }, stop.signal).then(
+        (plan) => (cheaper.value = plan.models[model.value]?.estimate?.cheaper ?? null),
+        (error: unknown) => error instanceof DOMException || report(error),
+      );
+    }, 500);
+    return () => {
+      clearTimeout(timer);
+      stop.abort();
+    };
+  }, [sessionId.value, view.value?.head, view.value?.live === null, model.value, changes.value, blocks.value]);
   useFocusReturn(drawer);
   const plan = found.value;
   const main = plan?.models[model.value];
@@ -55,7 +74,14 @@ export function Inspector() {
       </header>
       <div class="panel-body">
         <Columns chosen={chosen} plan={plan} others={others} />
-        {main && <Share main={main} />}
+        {main && <Share main={main} cheaper={cheaper.value} />}
+        {riskyOverrides.value && (
+          <p class="notice" role="alert">
+            {riskyOverrides.value.warning}{" "}
+            <button type="button" class="chip" onClick={() => void applyRisky()}>Apply</button>{" "}
+            <button type="button" class="chip" onClick={() => (riskyOverrides.value = null)}>Cancel</button>
+          </p>
+        )}
         {main?.error && <p class="failure" role="alert"><strong>{main.error.message}</strong> {main.error.hint}</p>}
         {plan ? <PlanTable plan={plan} models={chosen.filter((one) => plan.models[one])} showsReasons={showsReasons.value} changed={changed} onMore={() => (rows.value += PAGE_ROWS)} /> : <p class="empty">Loading…</p>}
         {plan && showsDiff.value && <Since changed={changed} />}
@@ -114,8 +140,16 @@ function Columns({ chosen, plan, others }: { chosen: string[]; plan: Plan | null
   );
 }
 
-function Share({ main }: { main: PlanModel }) {
+async function applyRisky(): Promise<void> {
+  const wishes = riskyOverrides.value?.wishes;
+  riskyOverrides.value = null;
+  if (wishes) await setOverrides(wishes).catch(report);
+}
+
+function Share({ main, cheaper }: { main: PlanModel; cheaper: Estimate["cheaper"] }) {
   const whole = main.limit || 1;
+  const estimate = main.estimate;
+  const discards = discardText(estimate);
   return (
     <div class="share">
       <div class="meter-bar big" aria-hidden="true">
@@ -123,6 +157,10 @@ function Share({ main }: { main: PlanModel }) {
       </div>
       <p class="dim">{main.tokens.exact ? "" : "≈ "}{formatTokens(main.tokens.in)} of {formatTokens(whole)} · {formatTokens(Math.max(0, whole - main.tokens.in))} left</p>
       {main.calibration && <p class="dim">Estimates corrected × {main.calibration.ratio.toFixed(2)}, from {plural(main.calibration.answers, "billed answer")}</p>}
+      {estimate && <p class="estimate">Next request: {estimateText(estimate)}</p>}
+      {discards && <p class="notice">{discards}</p>}
+      {cheaper && <p class="estimate">Cheaper: <button type="button" class="link" onClick={() => void useModel(cheaper.model)}>{shortModel(cheaper.model)}</button> costs {formatCost(cheaper.usd)} ({formatTokens(cheaper.input_tokens)} tokens) and loses nothing</p>}
+      {estimate?.last && <p class="dim">{billedText(estimate)}</p>}
     </div>
   );
 }

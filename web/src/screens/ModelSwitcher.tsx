@@ -6,6 +6,7 @@ import { Dialog } from "../parts/Dialog";
 import { AgainIcon, ColumnsIcon, SearchIcon } from "../parts/icons";
 import { announce, askedModels, dialog, model, models, sessionId, turns } from "../state/app";
 import { focusComposer } from "../state/composer";
+import { discardText, estimateText } from "../state/estimate_text";
 import { planFor } from "../state/plan";
 import { report } from "../state/sessions";
 import { regenerate, useModel } from "../state/actions";
@@ -163,6 +164,8 @@ function Preview({ model: one, plan, isSelected, onUse, onRegenerate, onSelect }
   });
   const gone = rows.filter((row) => !row.digest && row.by_model[one.reference]?.rendition === "omitted");
   const error = plan?.models[one.reference]?.error;
+  const estimate = plan?.models[one.reference]?.estimate;
+  const discards = discardText(estimate);
   const isNow = one.reference === model.value;
   return (
     <section class="preview" aria-label="What would change" aria-live="polite">
@@ -170,6 +173,8 @@ function Preview({ model: one, plan, isSelected, onUse, onRegenerate, onSelect }
       {!one.ready && <p class="danger">Not ready: <code>{one.needs}</code></p>}
       {error && <p class="danger">{error.message} {error.hint}</p>}
       {plan && !worse.length && !gone.length && !error && <p>Everything in this conversation is sent in full.</p>}
+      {estimate && !error && <p class="estimate">Next request: {estimateText(estimate)}</p>}
+      {discards && <p class="notice">{discards}</p>}
       {worse.length > 0 && (
         <ul>
           {worse.slice(0, 5).map(({ row, cell }) => (

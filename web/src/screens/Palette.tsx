@@ -11,7 +11,6 @@ import { toggle } from "../state/keys";
 import { go, report, titleOf } from "../state/sessions";
 import { cycleTheme } from "../state/theme";
 import { regenerate } from "../state/actions";
-import { compact } from "../state/session_actions";
 import { timeAgo, stripMarkdown } from "../state/format";
 
 interface Choice {
@@ -35,7 +34,7 @@ function actions(): Choice[] {
     ["Change appearance", "", cycleTheme],
     ["Keyboard shortcuts", "?", () => (dialog.value = "shortcuts")],
   ];
-  if (sessionId.value) all.push(["Context inspector", "i", () => toggle("inspector")], ["Branches", "t", () => toggle("branches")], ["Activity", "", () => toggle("activity")], ["Compact the conversation", "", () => compact()], ["Regenerate answer", "", () => regenerate()]);
+  if (sessionId.value) all.push(["Context inspector", "i", () => toggle("inspector")], ["Branches", "t", () => toggle("branches")], ["Activity", "", () => toggle("activity")], ["Compact the conversation", "", () => (dialog.value = "compact")], ["Regenerate answer", "", () => regenerate()]);
   const session = info.value;
   if (session) all.push(["Share or export", "", () => (sessionDialog.value = { kind: "share", session })], ["Folder and tags", "", () => (sessionDialog.value = { kind: "organise", session })]);
   return all.map(([label, note, act]) => ({ key: label, kind: "action", label, note, thumb: null, act }));

@@ -7,7 +7,7 @@ import { highlightedDigest } from "../state/app";
 import { lightbox, images } from "../state/images";
 import type { Change, PlanDiff } from "../state/plan_diff";
 import { editedAlt } from "../state/plan";
-import { setOverrides } from "../state/plan_changes";
+import { chooseOverrides } from "../state/plan_changes";
 import { report } from "../state/sessions";
 import { reasonText, formatCost, GLYPHS, shortModel, formatBytes, formatTokens } from "../state/format";
 
@@ -144,7 +144,7 @@ function Cell({ row, cell, showsReasons, isMedia }: { row: PlanRow; cell: PlanCe
     </>
   );
   const set = (word: Override): void => {
-    setOverrides({ [row.key]: word }).catch(report);
+    chooseOverrides({ [row.key]: word }).catch(report);
   };
   return (
     <>

@@ -5,8 +5,10 @@ import { request, ApiError } from "../api/http";
 import type { AgentView, NewSession, SessionView, ToolView } from "../api/types";
 import { Dialog } from "../parts/Dialog";
 import { Field } from "../parts/Field";
-import { announce, dialog, info, modelInfo, sessionDraft, sessionId, view } from "../state/app";
+import { announce, dialog, info, model, modelInfo, sessionDraft, sessionId, view } from "../state/app";
+import { discardText } from "../state/estimate_text";
 import { shortModel } from "../state/format";
+import { planFor } from "../state/plan";
 import { putSession, refresh, report } from "../state/sessions";
 
 type Level = NonNullable<NewSession["thinking"]>;
@@ -56,6 +58,7 @@ function SettingsForm() {
   const agents = useSignal<AgentView[]>([]);
   const tools = useSignal<ToolView[]>([]);
   const words = useSignal("");
+  const warning = useSignal("");
   useEffect(() => {
     request<{ agents: AgentView[] }>("/agents").then((found) => (agents.value = found.agents), report);
     request<{ tools: ToolView[] }>("/tools").then((found) => (tools.value = found.tools), report);
@@ -75,6 +78,23 @@ function SettingsForm() {
     }
   };
   const { thinking, temperature, agent, system } = wanted.value;
+  const isChanged = [system, String(wanted.value.tools)].join() !== [before.system, String(before.tools)].join();
+  useEffect(() => {
+    warning.value = "";
+    if (!sessionId.value || !isChanged) return;
+    const stop = new AbortController();
+    const timer = setTimeout(() => {
+      const change = { ...(system !== before.system ? { system } : {}), ...(wanted.value.tools !== before.tools ? { tools: wanted.value.tools } : {}) };
+      planFor([model.value], { ...change, limit: 1 }, stop.signal).then(
+        (plan) => (warning.value = discardText(plan.models[model.value]?.estimate)),
+        (error: unknown) => error instanceof DOMException || report(error),
+      );
+    }, 300);
+    return () => {
+      clearTimeout(timer);
+      stop.abort();
+    };
+  }, [system, wanted.value.tools]);
   const reference = modelInfo.value?.reference ?? "";
   return (
     <form class="settings-body session-settings" onSubmit={(event) => void save(event)}>
@@ -105,6 +125,7 @@ function SettingsForm() {
       <Field label="System prompt" hint={sessionId.value ? "Empty: the prompt that the session started with." : "Empty: the default prompt."}>
         {(facts) => <textarea {...facts} rows={6} value={system} placeholder="The default prompt" onInput={(event) => set({ system: event.currentTarget.value })} />}
       </Field>
+      {warning.value && <p class="notice" role="status">{warning.value}</p>}
       {words.value && <p role="alert" class="danger">{words.value}</p>}
       <div class="buttons end">
         <button type="button" onClick={close}>Cancel</button>

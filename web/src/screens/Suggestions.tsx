@@ -8,7 +8,7 @@ import { COMMAND, mentioned, submit, text } from "../state/composer";
 import { editLast, toggle } from "../state/keys";
 import { go, report } from "../state/sessions";
 import { regenerate, stop } from "../state/actions";
-import { compact, forkSession } from "../state/session_actions";
+import { forkSession } from "../state/session_actions";
 import { loadPrompts, prompts, startPrompt } from "../state/prompts";
 import { cycleTheme } from "../state/theme";
 
@@ -37,7 +37,7 @@ const COMMANDS: [string, string, () => unknown][] = [
   ["retry", "Regenerate the answer", () => regenerate()],
   ["edit", "Edit the last message", () => editLast()],
   ["session", "Thinking, agent, tools, system prompt", () => (dialog.value = "session")],
-  ["compact", "Replace a long conversation by a summary", () => compact()],
+  ["compact", "Replace a long conversation by a summary", () => (dialog.value = "compact")],
   ["activity", "Todos, processes and file changes", () => (panel.value = "activity")],
   ["usage", "Tokens and cost", () => (dialog.value = "usage")],
   ["fork", "Fork into a new session", () => forkSession()],

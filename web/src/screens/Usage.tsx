@@ -18,18 +18,23 @@ interface Sum {
   output: number;
   usd: number;
   unpriced: number;
+  /** Tokens of requests as estimated before they were sent, and as billed. */
+  estimated: number;
+  billed: number;
 }
 
 function sumBy(rows: UsageRow[], keyOf: (row: UsageRow) => [string, string]): Sum[] {
   const sums = new Map<string, Sum>();
   for (const row of rows) {
     const [key, label] = keyOf(row);
-    const found = sums.get(key) ?? { key, label, answers: 0, input: 0, output: 0, usd: 0, unpriced: 0 };
+    const found = sums.get(key) ?? { key, label, answers: 0, input: 0, output: 0, usd: 0, unpriced: 0, estimated: 0, billed: 0 };
     found.answers += row.answers ?? 0;
     found.input += row.usage?.input_tokens ?? 0;
     found.output += row.usage?.output_tokens ?? 0;
     found.usd += row.usd ?? 0;
     found.unpriced += row.unpriced ?? 0;
+    found.estimated += row.estimated_tokens ?? 0;
+    found.billed += row.estimated_input_tokens ?? 0;
     sums.set(key, found);
   }
   return [...sums.values()];
@@ -71,6 +76,13 @@ export function Usage() {
 
 function cost(sum: Sum): string {
   return formatCost(sum.usd) + (sum.unpriced ? " +" : "");
+}
+
+/** `+4 %` if more was estimated than billed. */
+function estimateError(sum: Sum): string {
+  if (!sum.billed) return "-";
+  const percent = Math.round(100 * (sum.estimated / sum.billed - 1));
+  return `${percent < 0 ? "−" : "+"}${Math.abs(percent)} %`;
 }
 
 function dayBefore(count: number): string {
@@ -130,8 +142,8 @@ function Table({ title, columns, lines, onOpen }: { title: string; columns: stri
 
 function Sums({ title, sums, onOpen }: { title: string; sums: Sum[]; onOpen?: (key: string) => void }) {
   const sorted = [...sums].sort((a, b) => b.usd - a.usd || b.input + b.output - a.input - a.output);
-  const lines = sorted.map((one) => ({ ...one, cells: [one.answers, formatTokens(one.input), formatTokens(one.output), cost(one)] }));
-  return <Table title={title} columns={["answers", "in", "out", "cost"]} lines={lines} onOpen={onOpen} />;
+  const lines = sorted.map((one) => ({ ...one, cells: [one.answers, formatTokens(one.input), formatTokens(one.output), estimateError(one), cost(one)] }));
+  return <Table title={title} columns={["answers", "in", "out", "estimate", "cost"]} lines={lines} onOpen={onOpen} />;
 }
 
 /** The calls of each tool, most used first, and what their results add to requests. */

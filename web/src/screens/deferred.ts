@@ -6,6 +6,7 @@ export { ToolCard } from "../parts/ToolCard";
 export { Activity, ActivityBar } from "./Activity";
 export { SessionSettings } from "./SessionSettings";
 export { Attachments } from "./Attachments";
+export { Compact } from "./Compact";
 export { Compare } from "./Compare";
 export { EndingNote } from "./EndingNote";
 export { TurnFailure } from "./TurnFailure";

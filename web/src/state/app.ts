@@ -6,7 +6,7 @@ import type { View } from "./view";
 
 export type Connection = "connecting" | "online" | "offline";
 export type Panel = "" | "inspector" | "branches" | "activity";
-export type Dialog = "" | "models" | "settings" | "palette" | "shortcuts" | "session" | "usage" | "prompts" | "import";
+export type Dialog = "" | "models" | "settings" | "palette" | "shortcuts" | "session" | "usage" | "prompts" | "import" | "compact";
 
 /** Which sessions the list shows; `next` is the cursor of the page that follows. */
 export interface ListFilter {

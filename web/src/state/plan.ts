@@ -2,9 +2,9 @@
 import { effect, signal } from "@preact/signals";
 import { attachmentReference } from "../api/blocks";
 import { request, ApiError } from "../api/http";
-import type { Plan, Rendition } from "../api/types";
+import type { Override, Plan, Rendition } from "../api/types";
 import { model, sessionId, view } from "./app";
-import { blocks, text } from "./composer";
+import { blocks, editing, text } from "./composer";
 
 /** The plan for the current model with the draft: used by the meter and the badges below images. */
 export const plan = signal<Plan | null>(null);
@@ -12,11 +12,16 @@ export const plan = signal<Plan | null>(null);
 /** The order of renditions in the meter and the inspector. */
 export const ORDER: Rendition[] = ["text", "full", "pages", "low", "omitted"];
 
-/** `maxTokens` limits the plan; `last` includes the last request for comparison; `limit` counts the newest rows, 0 means all. */
+/** `maxTokens` limits the plan; `last` includes the last request for comparison; `limit` counts the newest rows, 0 means all. The others: see `PlanRequest`. */
 interface Wanted {
   maxTokens?: number;
   last?: boolean;
   limit?: number;
+  cheaper?: boolean;
+  compact?: boolean;
+  overrides?: Record<string, Override>;
+  system?: string;
+  tools?: string[];
 }
 
 /** Rows that the page needs for the badges below images. */
@@ -24,7 +29,9 @@ const BADGE_ROWS = 400;
 
 export async function planFor(models: string[], wanted: Wanted = {}, signalled?: AbortSignal): Promise<Plan> {
   const draft = text.value.trim() || blocks.value.length ? { text: text.value, blocks: blocks.value.map((block) => (block.type === "text" ? attachmentReference(block) : block)) } : {};
-  const body = { models, ...draft, ...(wanted.maxTokens ? { max_tokens: wanted.maxTokens } : {}), ...(wanted.last ? { last: true } : {}), limit: wanted.limit ?? 0 };
+  const { maxTokens, ...others } = wanted;
+  const at = editing.value?.parent;
+  const body = { models, ...draft, ...(maxTokens ? { max_tokens: maxTokens } : {}), ...(at ? { at } : {}), ...others };
   const found = await request<Plan>(`/sessions/${sessionId.value}/plan`, { body, signal: signalled });
   if (Object.values(found.models).some((one) => one.is_preparing)) {
     clearTimeout(again);
@@ -50,7 +57,7 @@ export function watchPlan(): void {
     const [id, reference] = [sessionId.value, model.value];
     const isIdle = view.value?.live == null;
     // Read so that the effect runs again when they change.
-    void [view.value?.head, changes.value, text.value, blocks.value];
+    void [view.value?.head, changes.value, text.value, blocks.value, editing.value];
     clearTimeout(timer);
     if (!id || !reference || !view.value) {
       plan.value = null;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ import msgspec
 
 from loom.api_types import OverrideChoice, SessionView
 from loom.cli.shared.session_options import choose_tools, find_or_last
+from loom.cli.shared.terminal import print_line
 from loom.compile.policy import DetachedMessage, Placed, override_key
 from loom.compile.request import NextRequest, RequestOptions, Snapshot, next_request
 from loom.compile.settle import Settler
@@ -19,12 +21,14 @@ from loom.content.media_kinds import MEDIA_KIND_NAMES
 from loom.content.messages import Message, user
 from loom.content.wire_forms import WireForm
 from loom.errors import ConfigError
+from loom.estimates import billed_label, cheaper_label, discard_label
 from loom.importers.request_body import server_tool_names
 from loom.models import Model
-from loom.prompt import ReceiptRow
+from loom.prompt import Receipt, ReceiptRow
 from loom.providers.media_body import MediaSource
-from loom.runtime import Runtime, resolve_model
+from loom.runtime import Runtime, price, resolve_model
 from loom.runtime.draft_media import draft_media
+from loom.runtime.estimator import estimate_requests, is_warm, usable_models, with_estimate
 from loom.runtime.model_resolution import sampling_for
 from loom.runtime.transcripts import Transcript, read_transcripts
 
@@ -154,6 +158,46 @@ def _file_options(found: Transcript, model: Model, config: Config) -> RequestOpt
     return RequestOptions(policy=policy, tools=request.tools, sampling=sampling.override(request.sampling), body=body)
 
 
+async def compile_with_estimates(found: CompileSource, chosen: Sequence[Model]) -> list[NextRequest]:
+    """Compile the next request for each model, with an estimate of its cost. A cheaper model is searched if only one
+    was chosen."""
+    requests = [await found.compile(model) for model in chosen]
+    estimates = await estimate_requests(
+        requests,
+        price,
+        unchanged=await _unchanged(found, requests),
+        candidates=None if len(chosen) > 1 else partial(usable_models, found.config),
+        compile_for=found.compile,
+    )
+    return [with_estimate(request, estimate) for request, estimate in zip(requests, estimates, strict=True)]
+
+
+async def _unchanged(found: CompileSource, requests: Sequence[NextRequest]) -> NextRequest | None:
+    """Return the request to the session's own model, if its provider has a part of it cached."""
+    if not found.model or not found.snapshot.watermarks:
+        return None
+    model = await found.resolve(found.model)
+    if not is_warm(found.snapshot, model):
+        return None
+    own = next((request for request in requests if request.input.model.reference == model.reference), None)
+    return await found.compile(model) if own is None else own
+
+
+def estimate_lines(receipts: Sequence[Receipt]) -> list[str]:
+    """Return the lines below a plan: a cheaper model, the cache that each request discards, and what was billed for the
+    last one."""
+    lines: list[str] = []
+    for receipt in receipts:
+        found = receipt.estimate
+        if found is None:
+            continue
+        name = f"{receipt.model}: " if len(receipts) > 1 else ""
+        lines += [cheaper_label(found.cheaper)] if found.cheaper else []
+        lines += [f"{name}{discard_label(found.discards)}"] if found.discards else []
+        lines += [f"{name}{billed_label(found.last)}"] if found.last else []
+    return lines
+
+
 _CHOOSABLE: Final = ("text", *MEDIA_KIND_NAMES)
 
 
@@ -169,7 +213,11 @@ async def choose_renditions(wanted: str, wishes: Mapping[str, OverrideChoice]) -
         changes: dict[str, OverrideChoice] = {
             override_name(found, _row(rows, name)): wish for name, wish in wishes.items()
         }
-        await (await runtime.library.open(view.id)).set_overrides(changes, rev=view.rev)
+        session = await runtime.library.open(view.id)
+        (receipt,) = await session.plan(overrides=changes)
+        if receipt.estimate is not None and receipt.estimate.discards is not None:
+            print_line(discard_label(receipt.estimate.discards))
+        await session.set_overrides(changes, rev=view.rev)
     return view.id
 
 

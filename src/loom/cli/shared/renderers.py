@@ -31,6 +31,7 @@ from loom.content.blocks import ContentBlock, DocumentBlock, ImageBlock, TextBlo
 from loom.content.messages import text_of
 from loom.content.recipes import Fit
 from loom.errors import LoomError
+from loom.estimates import discard_label
 from loom.events import (
     Cited,
     Event,
@@ -449,8 +450,9 @@ def usage_line(outcome: TurnOutcome) -> str:
     return f"usage: {outcome.model}, {size}, {money_label(outcome.usd)}, {outcome.seconds:.1f} s"
 
 
-def switch_preview(receipt: Receipt, usd: float | None) -> str:
-    """Return a preview before a switch of models: the renditions of the history, its size, and what is left out."""
+def switch_preview(receipt: Receipt) -> str:
+    """Return a preview before a switch of models: the renditions of the history, its size and price, what is left out,
+    and the cached tokens that the switch discards."""
     counts: dict[str, int] = {}
     for row in receipt.rows:
         if row.digest:
@@ -458,8 +460,10 @@ def switch_preview(receipt: Receipt, usd: float | None) -> str:
     unsaid = sum(row.rendition == "omitted" and not row.digest for row in receipt.rows)
     media = "media " + " ".join(f"{count}{glyph}" for glyph, count in counts.items()) if counts else ""
     left_out = f"{unsaid} thinking blocks of another model left out" if unsaid else ""
-    size = f"{tokens_label(receipt.totals.tokens)} tok ≈ {money_label(usd)}"
-    return f"[{' · '.join(part for part in (receipt.model, media, left_out, size) if part)}]"
+    found = receipt.estimate
+    size = f"{tokens_label(receipt.totals.tokens)} tok ≈ {money_label(found.usd if found is not None else None)}"
+    line = f"[{' · '.join(part for part in (receipt.model, media, left_out, size) if part)}]"
+    return f"{line}\n{discard_label(found.discards)}" if found is not None and found.discards is not None else line
 
 
 def media_parts(receipt: Receipt) -> list[str]:

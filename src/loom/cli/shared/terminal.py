@@ -14,7 +14,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Final, Literal, TextIO
 
-from loom.content.labels import tokens_label
+from loom.content.labels import money_label, tokens_label
 from loom.content.terminal_safe import safe_text
 from loom.errors import LoomError, Unreadable
 
@@ -131,15 +131,6 @@ def sentence(error: LoomError) -> str:
     hint = error.hint or (_SAVE_AGAIN if isinstance(error, Unreadable) else "")
     stop = "" if not hint or message.endswith((".", "!", "?", "…")) else "."
     return f"{message}{stop} {hint}".rstrip()
-
-
-def money_label(usd: float | None) -> str:
-    """Return a price; `$?` if it is not known, rather than a wrong zero."""
-    if usd is None:
-        return "$?"
-    if usd == 0:
-        return "$0"
-    return f"${usd:.2f}" if usd >= 1 else f"${usd:.3f}" if usd >= 0.001 else "<$0.001"
 
 
 _FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"

@@ -22,6 +22,7 @@ from loom.cli.shared.typed_lines import TypedLines
 from loom.content.blocks import ThinkingBlock
 from loom.content.messages import Message
 from loom.errors import LoomError
+from loom.estimates import continuation_label
 from loom.events import (
     ApprovalRequested,
     Event,
@@ -221,6 +222,9 @@ async def answer_pending(runtime: Runtime, speaking: MessageOptions, place: Mess
     if speaking.permission == "ask" and not is_interactive():
         raise _approvals_pending_error(approvals)
     print_line(f'"{one_line(found.title or found.id, 40)}" has a pending approval')
+    (receipt,) = await session.plan()
+    if receipt.estimate is not None and receipt.estimate.usd != 0:
+        print_line(continuation_label(receipt.estimate))
     if not await runs_elsewhere(runtime, speaking, session):
         outcome = await continue_turn(runtime, speaking, session, beside=not sys.stdout.isatty())
         if outcome.error is not None:
