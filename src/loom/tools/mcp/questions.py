@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
@@ -15,9 +14,9 @@ import msgspec
 from loom.content.blocks import ContentBlock
 from loom.content.messages import Message, text_of
 from loom.errors import LoomError, ToolError
+from loom.tools.approval_values import describe_values, read_values
 from loom.tools.base import ToolContext
 from loom.tools.mcp.content import blocks_of_items
-from loom.tools.mcp.input_schema import form_of
 from loom.tools.mcp.specs import ServerSpec
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ MAX_TRIES: Final = 3
 ROOTS_SECONDS: Final = 1.0
 SETTLE_SECONDS: Final = 0.2
 """The time for a server to switch to other roots: the protocol has no confirmation."""
-_PAIR: Final = re.compile(r"\s*([^\s=:,;]+)\s*[=:]\s*(.*)", re.DOTALL)
-_BETWEEN: Final = re.compile(r"[\n;]|,(?=\s*[^\s=:,;]+\s*[=:])")
 
 
 class SampleRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,93 +193,3 @@ class ServerQuestions:
             temperature=asked.temperature,
             stop=tuple(asked.stop_sequences or ()),
         )
-
-
-# Values that a user enters ------------------------------------------------------------------------------------------
-
-
-def value_fields(schema: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the fields of a form; a field without facts accepts any text."""
-    found: Any = schema.get("properties")
-    named = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-    return {name: cast("dict[str, Any]", facts) if isinstance(facts, dict) else {} for name, facts in named.items()}
-
-
-def field_choices(facts: Mapping[str, Any]) -> list[str]:
-    """Return the values that a field allows; empty if it allows any."""
-    inner: Any = facts.get("items") if facts.get("type") == "array" else facts
-    if not isinstance(inner, dict):
-        return []
-    table = cast("dict[str, Any]", inner)
-    options: Any = table.get("oneOf") or table.get("anyOf")
-    listed = cast("list[Any]", options) if isinstance(options, list) else []
-    named = [cast("dict[str, Any]", one)["const"] for one in listed if isinstance(one, dict) and "const" in one]
-    values: Any = table.get("enum") or named
-    return [str(value) for value in cast("list[Any]", values)] if isinstance(values, list) else []
-
-
-def describe_field(name: str, facts: Mapping[str, Any], *, is_required: bool) -> str:
-    """Return one line about a field for the user who fills it in."""
-    choices = field_choices(facts)
-    kind = " | ".join(choices) if choices else str(facts.get("format") or facts.get("type") or "text")
-    default = f", default {facts['default']}" if "default" in facts else ""
-    title = str(facts.get("description") or facts.get("title") or "")
-    return f"{name}{'' if is_required else '?'}: {kind}{default}{f' · {title}' if title else ''}"
-
-
-def describe_values(schema: Mapping[str, Any]) -> str:
-    required = cast("list[Any]", schema.get("required") or [])
-    lines = [describe_field(name, facts, is_required=name in required) for name, facts in value_fields(schema).items()]
-    return "\n".join(["Values (write NAME=VALUE, or one JSON object):", *lines])
-
-
-def read_values(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that a user entered, converted to the types of the schema: a JSON object, NAME=VALUE separated
-    by commas or lines, or the bare value of the only field. Raise ToolError if they are invalid."""
-    fields = value_fields(schema)
-    given = _split_values(text.strip(), list(fields))
-    if unknown := [name for name in given if name not in fields]:
-        raise ToolError(f"{', '.join(unknown)} is not asked for; these are: {', '.join(fields)}")
-    found = {name: facts["default"] for name, facts in fields.items() if "default" in facts}
-    found |= {name: _converted(value, fields[name]) for name, value in given.items()}
-    for name, value in found.items():
-        choices = field_choices(fields[name])
-        values = cast("list[Any]", value) if isinstance(value, list) else [value]
-        if choices and any(str(one) not in choices for one in values):
-            raise ToolError(f"{name} is one of {', '.join(choices)}")
-    return form_of(dict(schema)).check_arguments("the form", found)
-
-
-def _split_values(text: str, names: Sequence[str]) -> dict[str, Any]:
-    if text.startswith("{"):
-        try:
-            return msgspec.json.decode(text, type=dict[str, Any])
-        except msgspec.DecodeError as error:
-            raise ToolError(f"it is not a JSON object: {error}") from None
-    parts = [part for part in _BETWEEN.split(text) if part.strip()]
-    pairs = [_PAIR.fullmatch(part) for part in parts]
-    if len(names) == 1 and text and not (len(parts) == 1 and pairs[0] and pairs[0][1] == names[0]):
-        return {names[0]: text}
-    if not all(pairs):
-        raise ToolError("write NAME=VALUE for each value")
-    return {pair[1]: pair[2].strip() for pair in pairs if pair is not None}
-
-
-def _converted(value: Any, facts: Mapping[str, Any]) -> Any:
-    """Return a value in the type of its field, if its text can be converted; the check of the form refuses the rest."""
-    if not isinstance(value, str):
-        return value
-    match facts.get("type"):
-        case "boolean":
-            return {"true": True, "yes": True, "y": True, "false": False, "no": False, "n": False}.get(
-                value.lower(), value
-            )
-        case "integer" | "number":
-            try:
-                return int(value) if facts.get("type") == "integer" else float(value)
-            except ValueError:
-                return value
-        case "array":
-            return [part.strip() for part in value.split(",") if part.strip()]
-        case _:
-            return value

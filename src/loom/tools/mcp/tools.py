@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
+import re
 import time
 from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
@@ -22,9 +23,9 @@ from loom.content.blocks import ToolResult, clean_text
 from loom.content.json_values import sanitize_json
 from loom.prompt import ToolSpec
 from loom.tools.base import Tool, ToolContext, text_result
+from loom.tools.input_schema import InputSchema, parse_input_schema
 from loom.tools.mcp.connection import Listing, shorten
 from loom.tools.mcp.content import blocks_of_items, result_of
-from loom.tools.mcp.input_schema import ILLEGAL, MAX_NAME, InputSchema, form_of
 from loom.tools.mcp.specs import ServerSpec
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from mcp import Client
 
 MAX_DESCRIPTION: Final = 4_000
+_ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9_-]+")
+_MAX_NAME: Final = 64
 MAX_RESOURCES: Final = 500
 PROGRESS_PAUSE_SECONDS: Final = 0.1
 
@@ -54,19 +57,19 @@ class ToolServer(Protocol):
 def tool_name(server: str, tool: str, taken: Container[str]) -> str:
     """Return `server__tool` in the characters that every platform accepts; a hash distinguishes long and colliding
     names."""
-    plain = f"{ILLEGAL.sub('_', server)}__{ILLEGAL.sub('_', tool)}"
+    plain = f"{_ILLEGAL.sub('_', server)}__{_ILLEGAL.sub('_', tool)}"
     plain = plain if plain[0].isalpha() else f"m{plain}"
-    if len(plain) <= MAX_NAME and plain not in taken:
+    if len(plain) <= _MAX_NAME and plain not in taken:
         return plain
     mark = hashlib.sha256(f"{server}\0{tool}".encode(errors="replace")).hexdigest()[:8]
-    return f"{plain[: MAX_NAME - 9]}_{mark}"
+    return f"{plain[: _MAX_NAME - 9]}_{mark}"
 
 
 def tool_spec(name: str, tool: types.Tool, form: InputSchema) -> ToolSpec:
     description = clean_text(tool.description or tool.title or "")
     if len(description) > MAX_DESCRIPTION:
         description = f"{description[:MAX_DESCRIPTION]}…"
-    return ToolSpec(name=name, description=description, parameters=form.told)
+    return ToolSpec(name=name, description=description, parameters=form.parameters)
 
 
 def fingerprint(tool: types.Tool) -> str:
@@ -111,7 +114,7 @@ class McpTool(Tool):
         super().__init__(
             _nothing, name=name, danger="ask", preview=self._describe, reads_only=reads_only, repeatable=repeatable
         )
-        self._form = form_of(found.input_schema)
+        self._form = parse_input_schema(found.input_schema)
         self.spec = tool_spec(name, found, self._form)
         self.tool = found.name
         self.fingerprint = fingerprint(found)
