@@ -35,7 +35,7 @@ def mcp_servers(config: Config, cwd: Path, notice: Callable[[str], None]) -> Mcp
         try:
             own += [_spec(config, name, entry)] if entry.enabled else []
         except ConfigError as error:
-            notice(f"the MCP server {name} is left out: {error}")
+            notice(f"MCP server {name!r} is left out: {error}")
     project = project_servers(cwd, trusted_by(config, cwd))
     for warning in project.warnings:
         notice(warning)
