@@ -8,16 +8,18 @@ import importlib
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
 from loom.errors import LoomError, ToolError
 from loom.tools.mcp.content import shorten
+from loom.tools.mcp.http import HttpTransport
 from loom.tools.mcp.questions import ServerQuestions
 from loom.tools.mcp.specs import ServerSpec
+from loom.tools.mcp.stdio import StdioTransport
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -30,6 +32,7 @@ CLOSE_SECONDS: Final = 7.0
 RELIST_PAUSE_SECONDS: Final = 0.2
 
 ConnectionState: TypeAlias = Literal["connecting", "ready", "failed"]
+ServerTransport: TypeAlias = StdioTransport | HttpTransport
 T = TypeVar("T")
 
 
@@ -45,21 +48,6 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[Tool, ...] = ()
     prompts: tuple[Prompt, ...] = ()
     has_resources: bool = False
-
-
-class ServerTransport(Protocol):
-    """A process or a URL. `ended` is set when the server stops responding, or to stop it."""
-
-    ended: asyncio.Event
-
-    @property
-    def process_id(self) -> int | None: ...
-
-    def streams(self) -> AbstractAsyncContextManager[Any]: ...
-
-    def is_end(self, error: BaseException, /) -> bool: ...
-
-    def end_reason(self) -> str: ...
 
 
 class McpConnection:
@@ -202,13 +190,8 @@ class McpConnection:
         from mcp import MCPError
         from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
-        has = client.server_capabilities
-        tools = has.tools is not None and has.tools.list_changed is True
-        prompts = has.prompts is not None and has.prompts.list_changed is True
-        if client.session.discover_result is None or not (tools or prompts):
-            return
         try:
-            async with client.listen(tools_list_changed=tools, prompts_list_changed=prompts) as changes:
+            async with client.listen(tools_list_changed=True, prompts_list_changed=True) as changes:
                 async for _ in changes:
                     self._changed.set()
         except (MCPError, ListenNotSupportedError, SubscriptionLost, TimeoutError):

@@ -142,43 +142,35 @@ def stored_login(spec: ServerSpec, file: TokenFile | None) -> httpx2.Auth | None
     return _provider(spec, storage, redirect, refuse, refuse)
 
 
-def login_auth(
-    spec: ServerSpec, file: TokenFile, listener: LoginListener, open_page: Callable[[str], Awaitable[None]]
-) -> httpx2.Auth:
-    """Return an authorisation that logs in again with the first request: `open_page` gets the URL where the user
-    agrees."""
+@asynccontextmanager
+async def login_auth(
+    spec: ServerSpec, file: TokenFile, open_page: Callable[[str], Awaitable[None]]
+) -> AsyncGenerator[httpx2.Auth]:
+    """Yield an authorisation that logs in again with the first request: `open_page` gets the URL where the user agrees,
+    and the authorisation server redirects the browser to a local URL."""
     storage = _Storage(spec, file)
     storage.login = StoredLogin(url=spec.url)  # a new registration: the local URL has another port each time
-    return _provider(spec, storage, listener.uri, open_page, listener.wait_for_code)
+    arrived: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+    server = await asyncio.start_server(partial(_answer_browser, arrived), "127.0.0.1", 0, limit=MAX_REQUEST_BYTES)
+    uri = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/callback"
+    try:
+        yield _provider(spec, storage, uri, open_page, partial(_wait_for_code, arrived))
+    finally:
+        server.close()
 
 
-class LoginListener:
-    """The local URL to which the authorisation server redirects the browser. Create it with `open`."""
+async def _wait_for_code(arrived: asyncio.Future[dict[str, str]]) -> AuthorizationCodeResult:
+    """Return the code. Raise ToolError if the login was refused or timed out."""
+    from mcp.shared.auth import AuthorizationCodeResult
 
-    def __init__(self, uri: str, arrived: asyncio.Future[dict[str, str]]) -> None:
-        self.uri = uri
-        self._arrived = arrived
-
-    @classmethod
-    @asynccontextmanager
-    async def open(cls) -> AsyncGenerator[LoginListener]:
-        arrived: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
-        answer = partial(_answer_browser, arrived)
-        async with await asyncio.start_server(answer, "127.0.0.1", 0, limit=MAX_REQUEST_BYTES) as server:
-            yield cls(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/callback", arrived)
-
-    async def wait_for_code(self) -> AuthorizationCodeResult:
-        """Return the code. Raise ToolError if the login was refused or timed out."""
-        from mcp.shared.auth import AuthorizationCodeResult
-
-        try:
-            async with asyncio.timeout(LOGIN_SECONDS):
-                found = await self._arrived
-        except TimeoutError:
-            raise ToolError(f"the login was not finished within {LOGIN_SECONDS:g} s") from None
-        if "code" not in found:
-            raise ToolError(f"the login was refused: {found.get('error_description') or found.get('error', '')}")
-        return AuthorizationCodeResult(code=found["code"], state=found.get("state"), iss=found.get("iss"))
+    try:
+        async with asyncio.timeout(LOGIN_SECONDS):
+            found = await arrived
+    except TimeoutError:
+        raise ToolError(f"the login was not finished within {LOGIN_SECONDS:g} s") from None
+    if "code" not in found:
+        raise ToolError(f"the login was refused: {found.get('error_description') or found.get('error', '')}")
+    return AuthorizationCodeResult(code=found["code"], state=found.get("state"), iss=found.get("iss"))
 
 
 async def _answer_browser(

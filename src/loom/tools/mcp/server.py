@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from loom.content.blocks import ContentBlock
+from loom.content.blocks import ContentBlock, clean_text
 from loom.errors import ToolError
 from loom.tools.base import Tool, ToolContext
 from loom.tools.mcp.connection import ConnectionState, Listing, McpConnection, ServerGone, describe_error
@@ -20,7 +20,7 @@ from loom.tools.mcp.http import HttpTransport
 from loom.tools.mcp.oauth import TokenFile, stored_login
 from loom.tools.mcp.questions import ServerQuestions
 from loom.tools.mcp.specs import ServerSpec
-from loom.tools.mcp.stdio import StderrTail, StdioTransport
+from loom.tools.mcp.stdio import StdioTransport
 from loom.tools.sandbox import Sandbox
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Server:
         self._on_listed = on_listed
         self._sandbox = sandbox
         self._tokens = tokens
-        self._stderr = StderrTail()
+        self._stderr = bytearray()
         self._connection: McpConnection | None = None
         self._late: McpConnection | None = None
         """The connection that was reported as late."""
@@ -92,7 +92,7 @@ class Server:
             tools=tuple(self.tools),
             prompts=tuple(prompt.name for prompt in self.listing.prompts),
             error=error,
-            stderr=str(self._stderr),
+            stderr=clean_text(self._stderr.decode(errors="replace")).strip(),
             process_id=connection.process_id if connection is not None else None,
         )
 

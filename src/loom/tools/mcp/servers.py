@@ -19,7 +19,7 @@ from loom.tools.base import Tool
 from loom.tools.mcp.connection import MAX_LISTED, Listing, McpConnection, ServerGone
 from loom.tools.mcp.content import AttachBytes, shorten
 from loom.tools.mcp.http import HttpTransport
-from loom.tools.mcp.oauth import LoginListener, TokenFile, login_auth
+from loom.tools.mcp.oauth import TokenFile, login_auth
 from loom.tools.mcp.questions import Sampler, ServerQuestions
 from loom.tools.mcp.server import Server, ServerStatus
 from loom.tools.mcp.specs import ServerSpec
@@ -128,9 +128,8 @@ class McpServers:
         if not spec.url:
             raise ToolError(f"{name} is a program, which needs no login", hint="Give it a key in its `env`.")
         listed: list[Listing] = []
-        async with LoginListener.open() as listener:
-            transport = HttpTransport(spec, login_auth(spec, tokens, listener, open_page))
-            connection = McpConnection(spec, transport, ServerQuestions(spec), listed.append, None)
+        async with login_auth(spec, tokens, open_page) as auth:
+            connection = McpConnection(spec, HttpTransport(spec, auth), ServerQuestions(spec), listed.append, None)
             try:
                 await asyncio.shield(connection.ready)
             except ServerGone as error:

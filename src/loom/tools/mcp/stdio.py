@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from loom.content.blocks import clean_text
 from loom.content.media import size_label
 from loom.tools.mcp.specs import ServerSpec
 from loom.tools.processes import kill_group
@@ -31,23 +30,11 @@ PATIENCE_SECONDS: Final = 2.0
 """How long a server may take to exit after its input is closed, and again after SIGTERM."""
 
 
-class StderrTail:
-    """The end of a server's stderr, for diagnostics."""
-
-    def __init__(self) -> None:
-        self._kept = b""
-
-    def add(self, data: bytes) -> None:
-        self._kept = (self._kept + data)[-MAX_STDERR_BYTES:]
-
-    def __str__(self) -> str:
-        return clean_text(self._kept.decode(errors="replace")).strip()
-
-
 class StdioTransport:
-    """The process of one connection. `ended` is set when it stops responding, or to stop it."""
+    """The process of one connection. `ended` is set when it stops responding, or to stop it. `stderr` gets the end of
+    its error output, for diagnostics."""
 
-    def __init__(self, spec: ServerSpec, sandbox: Sandbox, stderr: StderrTail) -> None:
+    def __init__(self, spec: ServerSpec, sandbox: Sandbox, stderr: bytearray) -> None:
         self.ended = asyncio.Event()
         self._spec = spec
         self._sandbox = sandbox
@@ -127,7 +114,7 @@ class StdioTransport:
                 try:
                     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                 except ValueError:
-                    self._stderr.add(line)
+                    self._keep(line)
                 else:
                     await arriving.send(SessionMessage(message))
         except asyncio.LimitOverrunError:
@@ -150,7 +137,11 @@ class StdioTransport:
     async def _read_stderr(self, process: Process) -> None:
         assert process.stderr is not None
         while data := await process.stderr.read(4096):
-            self._stderr.add(data)
+            self._keep(data)
+
+    def _keep(self, data: bytes) -> None:
+        self._stderr += data
+        del self._stderr[:-MAX_STDERR_BYTES]
 
 
 async def _end(process: Process, tasks: list[asyncio.Task[None]]) -> None:
