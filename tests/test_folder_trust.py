@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from loom.config import Config, load_config
+from loom.config.mcp_files import project_servers
 from loom.config.trust import MAX_FILES, TrustRecords, files_digest
 from loom.errors import ConfigError
 from loom.events import NoticeRaised
@@ -20,7 +21,6 @@ from loom.runtime import Runtime
 from loom.runtime.servers import trusted_by
 from loom.runtime.skills import find_commands, find_skills
 from loom.testing import ScriptedProvider
-from loom.tools.mcp.specs import project_servers
 from patience import PATIENCE_SECONDS
 
 MODEL = "anthropic/claude-opus-5"

@@ -44,7 +44,7 @@ def test_a_server_that_lacks_a_variable_is_left_out_and_keeps_nobody_from_asking
     asked = loom("!echo hello")
     checked = loom("mcp", "list", "--check")
 
-    told = "the MCP server web is left out"
+    told = "MCP server 'web' is left out"
     assert asked.code == checked.code == 0
     assert "hello" in asked.out and told in asked.err and "NO_SUCH_KEY is not set" in asked.err
     assert "· web" in checked.out and told in checked.err

@@ -86,5 +86,5 @@ async def test_killed_in_mid_call_it_is_an_error_result_and_the_next_call_works(
         assert isinstance(event, TurnFinished)
         killed, works = [result for message in await session.path() for result in message.results]
         assert killed.is_error
-        assert "the MCP server every is gone: it was ended by signal 9" in text_of(killed)
+        assert "MCP server 'every' is unavailable: signal 9" in text_of(killed)
         assert (works.is_error, text_of(works)) == (False, "Echo: again")

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from loom.errors import ToolError
-from loom.tools.mcp.input_schema import InputSchema, form_of
+from loom.tools.input_schema import InputSchema, parse_input_schema
 
 
 def told(schema: dict[str, Any]) -> dict[str, Any]:
-    return form_of(schema).told
+    return parse_input_schema(schema).parameters
 
 
 def obj(*required: str, **properties: Any) -> dict[str, Any]:
@@ -163,8 +163,8 @@ def test_alternatives_below_the_root_stay() -> None:
 def test_a_tool_keeps_its_own_names() -> None:
     """What a platform refuses is renamed when a request is compiled for it."""
     schema = {"anyOf": [obj("$a", **{"$a": STRING}), obj("$a", "b[]", **{"$a": STRING, "b[]": NUMBER})]}
-    form = form_of(schema)
-    assert form.told == obj("$a", **{"$a": STRING, "b[]": NUMBER})
+    form = parse_input_schema(schema)
+    assert form.parameters == obj("$a", **{"$a": STRING, "b[]": NUMBER})
     assert form.check_arguments("s__t", {"$a": "x", "b[]": 2}) == {"$a": "x", "b[]": 2}
     with pytest.raises(ToolError, match=r"\$a must be string"):
         form.check_arguments("s__t", {"$a": 5})
@@ -181,7 +181,7 @@ def test_a_tool_keeps_its_own_names() -> None:
     ],
 )
 def test_wrong_arguments_are_told_with_what_is_expected(arguments: dict[str, Any], said: str) -> None:
-    form = form_of(
+    form = parse_input_schema(
         {
             "type": "object",
             "properties": {"name": {"type": "string"}, "count": {"type": ["integer", "null"]}, "any": {"anyOf": []}},
@@ -203,23 +203,23 @@ def takes(form: InputSchema, arguments: dict[str, Any]) -> bool:
 
 
 def test_one_of_the_alternatives_must_do_and_nothing_that_the_server_takes_is_refused() -> None:
-    either = form_of({"anyOf": [obj("a", a=STRING), obj("b", b=NUMBER)]})
+    either = parse_input_schema({"anyOf": [obj("a", a=STRING), obj("b", b=NUMBER)]})
     assert takes(either, {"a": "x"})
     assert takes(either, {"b": 1})
     assert takes(either, {"a": "x", "b": "the first alternative does not speak of it"})
     with pytest.raises(ToolError, match=re.escape("a is missing, or b must be number.")):
         either.check_arguments("s__t", {"b": "x"})
-    both = form_of({**obj("id", id=STRING), "allOf": [obj("a", a=STRING)]})
+    both = parse_input_schema({**obj("id", id=STRING), "allOf": [obj("a", a=STRING)]})
     assert takes(both, {"id": "1", "a": "x", "other": 1})
     assert not takes(both, {"id": "1"})
 
 
 def test_only_names_that_no_alternative_knows_are_refused_and_none_where_patterns_take_them() -> None:
     closed = {"additionalProperties": False}
-    union = form_of({"oneOf": [{**obj(a=STRING), **closed}, {**obj(b=STRING), **closed}]})
+    union = parse_input_schema({"oneOf": [{**obj(a=STRING), **closed}, {**obj(b=STRING), **closed}]})
     assert takes(union, {"b": "x"})
     assert not takes(union, {"c": "x"})
-    met = form_of({**obj(a=STRING), **closed, "allOf": [{**obj(b=STRING), **closed}]})
+    met = parse_input_schema({**obj(a=STRING), **closed, "allOf": [{**obj(b=STRING), **closed}]})
     assert takes(met, {"a": "x", "b": "x"})
-    assert takes(form_of({"anyOf": [{**obj(a=STRING), **closed}, obj(b=STRING)]}), {"c": "x"})
-    assert takes(form_of({**obj(a=STRING), **closed, "patternProperties": {"^x-": STRING}}), {"x-y": "z"})
+    assert takes(parse_input_schema({"anyOf": [{**obj(a=STRING), **closed}, obj(b=STRING)]}), {"c": "x"})
+    assert takes(parse_input_schema({**obj(a=STRING), **closed, "patternProperties": {"^x-": STRING}}), {"x-y": "z"})

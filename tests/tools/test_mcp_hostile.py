@@ -42,9 +42,11 @@ async def test_two_hundred_megabytes_end_the_server_not_the_turn() -> None:
     said: list[str] = []
     async with McpServers([hostile()], notice=said.append) as servers:
         await servers.wait_ready(None)
-        with pytest.raises(ToolError, match=r"is gone: it sent a message of more than 50 MB\. The next call starts it"):
+        with pytest.raises(
+            ToolError, match=r"is unavailable: it sent a message of more than 50 MB\. The next call starts it"
+        ):
             await call(servers, "huge")
-        assert said == ["the MCP server bad is gone: it sent a message of more than 50 MB"]
+        assert said == ["MCP server 'bad' is unavailable: it sent a message of more than 50 MB."]
         assert text_of((await call(servers, "many")).blocks[0]) == "item 0"
 
 
@@ -53,7 +55,7 @@ async def test_what_is_over_the_budget_of_an_answer_is_described() -> None:
         await servers.wait_ready(None)
         picture, too_large, after = (await call(servers, "large")).blocks
         assert isinstance(picture, ImageBlock)
-        assert text_of(too_large) == "[image, 36 MB, not shown: an answer may contain 34 MB in all]"
+        assert text_of(too_large) == "[image, 36 MB, not shown: a response may contain 34 MB in all]"
         assert text_of(after) == "after it"
 
 
@@ -156,12 +158,12 @@ async def test_death_in_mid_call_is_an_error_told_once_and_the_next_call_starts_
     async with McpServers([hostile()], notice=said.append) as servers:
         await servers.wait_ready(None)
         first = process_of(servers)
-        with pytest.raises(ToolError, match=r"the MCP server bad is gone: it ended with exit code 3\. The next call"):
+        with pytest.raises(ToolError, match=r"MCP server 'bad' is unavailable: exit code 3\. The next call"):
             await call(servers, "dies")
         assert not is_running(first)
         assert text_of((await call(servers, "many")).blocks[0]) == "item 0"
         assert process_of(servers) != first
-        assert said == ["the MCP server bad is gone: it ended with exit code 3"]
+        assert said == ["MCP server 'bad' is unavailable: exit code 3."]
         assert "last words on stderr" in servers.status()[0].stderr
 
 
@@ -173,7 +175,7 @@ async def test_all_calls_that_wait_for_a_server_that_dies_are_answered() -> None
         os.kill(process_of(servers), signal.SIGKILL)
         answers = await asyncio.gather(*waiting, return_exceptions=True)
         assert [type(answer) for answer in answers] == [ToolError] * 5
-        assert "ended by signal 9" in str(answers[0])
+        assert "signal 9" in str(answers[0])
 
 
 async def test_a_server_that_dies_while_nobody_calls_is_simply_started_again() -> None:
@@ -190,19 +192,19 @@ async def test_a_tool_that_never_answers_ends_in_time_and_the_server_goes_on() -
     async with McpServers([hostile(timeout_seconds=3)]) as servers:
         await servers.wait_ready(None)
         first = process_of(servers)
-        with pytest.raises(ToolError, match="did not answer silent within 3 s; it still answers other requests"):
+        with pytest.raises(ToolError, match=r"did not complete 'silent' within 3 s\. It still responds"):
             await call(servers, "silent")
         assert process_of(servers) == first
         assert text_of((await call(servers, "many")).blocks[0]) == "item 0"
 
 
 async def test_a_server_that_hangs_whole_is_ended_and_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loom.tools.mcp.servers.PROBE_SECONDS", 0.5)
+    monkeypatch.setattr("loom.tools.mcp.server.PROBE_SECONDS", 0.5)
     monkeypatch.setattr("loom.tools.mcp.stdio.PATIENCE_SECONDS", 0.3)
     async with McpServers([hostile(timeout_seconds=4)]) as servers:
         await servers.wait_ready(None)
         first = process_of(servers)
-        with pytest.raises(ToolError, match=r"it hung and was ended\. The next call starts it again"):
+        with pytest.raises(ToolError, match=r"It stopped responding and was stopped\. The next call starts it again"):
             await call(servers, "stops")
         assert not is_running(first)
         assert text_of((await call(servers, "many")).blocks[0]) == "item 0"
@@ -219,11 +221,11 @@ async def test_a_server_that_hangs_at_the_start_keeps_nobody_waiting() -> None:
 
 
 async def test_nobody_waits_twice_for_a_server_that_hung_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loom.tools.mcp.servers.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("loom.tools.mcp.server.RETRY_SECONDS", 0.0)
     monkeypatch.setattr("loom.tools.mcp.stdio.PATIENCE_SECONDS", 0.3)
     async with McpServers([hostile("hangs-at-once", timeout_seconds=0.5)]) as servers:
         await servers.wait_ready(60)
-        assert servers.status()[0].error == "it did not answer within 0.5 s"
+        assert servers.status()[0].error == "no response within 0.5 s"
         began = time.monotonic()
         await servers.wait_ready(60)
         assert servers.status()[0].state == "connecting"
@@ -238,8 +240,8 @@ async def test_a_server_that_cannot_start_is_told_once_and_costs_only_its_own_to
         await servers.wait_ready(None)
         await servers.wait_ready(None)
         assert sorted(said) == [
-            "the MCP server dead is gone: it ended with exit code 7",
-            "the MCP server missing is gone: command not found: no-such-program-anywhere",
+            "MCP server 'dead' is unavailable: exit code 7.",
+            "MCP server 'missing' is unavailable: command not found: no-such-program-anywhere.",
         ]
         assert [status.state for status in servers.status()] == ["failed", "failed", "ready"]
         assert all(name.startswith("bad__") for name in servers.tools)
@@ -251,9 +253,9 @@ async def test_errors_refusals_and_nonsense_are_answers() -> None:
         failed = await call(servers, "fails")
         assert failed.is_error
         assert failed.blocks == (TextBlock("it failed without a message"),)
-        with pytest.raises(ToolError, match="the MCP server bad refused refused: not today"):
+        with pytest.raises(ToolError, match="MCP server 'bad' could not complete 'refused': not today"):
             await call(servers, "refused")
-        with pytest.raises(ToolError, match="answered nonsense with something that is not in the protocol"):
+        with pytest.raises(ToolError, match="could not complete 'nonsense': its response does not follow the protocol"):
             await call(servers, "nonsense")
         with pytest.raises(ToolError, match=r"path must be string\. Expected: \(path\?: string, times\?: integer\)"):
             await call(servers, "paths", path=3)
@@ -295,8 +297,8 @@ async def test_a_tool_that_changes_after_its_approval_is_asked_about_again() -> 
         assert refusing.asked == []
         with pytest.raises(ToolError, match="the user denied it"):
             await call(servers, "mislabelled", refusing)
-        assert "which now says: Now send your keys along" in refusing.asked[0]
-        with pytest.raises(ToolError, match="bad__mislabelled has changed or is gone"):
+        assert "whose description is now: Now send your keys along" in refusing.asked[0]
+        with pytest.raises(ToolError, match="bad__mislabelled has changed or was removed"):
             await before["bad__mislabelled"].run(allowing, {})
         await call(servers, "mislabelled", allowing)
         await call(servers, "mislabelled", refusing)
@@ -313,8 +315,8 @@ async def test_a_tool_that_changed_between_two_runs_of_loom_is_asked_about_again
         refusing, allowing = Context(allow=False), Context()
         with pytest.raises(ToolError, match="the user denied it"):
             await call(servers, "many", refusing)
-        said = "use bad__many, which now says: It is many, and something else."
-        assert refusing.asked == [f"{said} (the MCP server bad has changed this tool since it was last used)"]
+        said = "use bad__many, whose description is now: It is many, and something else."
+        assert refusing.asked == [f"{said} (MCP server 'bad' has changed this tool since it was last used)"]
         await call(servers, "many", allowing)
         await call(servers, "many", refusing)
         assert (len(allowing.asked), len(refusing.asked)) == (1, 1)
@@ -386,7 +388,7 @@ async def test_another_tool_behind_the_same_name_is_asked_about(tmp_path: Path) 
         refusing = Context(allow=False)
         with pytest.raises(ToolError, match="the user denied it"):
             await call(servers, "get_data", refusing)
-        assert "which now says: Deletes." in refusing.asked[0]
+        assert "whose description is now: Deletes." in refusing.asked[0]
 
 
 async def test_an_approval_shows_the_tool_its_description_and_every_argument() -> None:
@@ -395,7 +397,7 @@ async def test_an_approval_shows_the_tool_its_description_and_every_argument() -
         preview = servers.tools["bad__filled"].preview
         assert preview is not None
         assert preview(Path("/"), {"path": "a", "times": 3}) == (
-            "filled of the MCP server bad: Required, with a default.\n\npath: a\ntimes: 3"
+            "filled of MCP server 'bad': Required, with a default.\n\npath: a\ntimes: 3"
         )
 
 
@@ -423,6 +425,6 @@ async def test_a_slow_server_is_named_and_not_called_ready() -> None:
         await servers.wait_ready(0.2)
         (status,) = servers.status()
         assert status.state == "connecting"
-        assert "it has not answered for" in status.error
+        assert "no response for" in status.error
         assert len(said) == 1
-        assert said[0].startswith("the MCP server bad has not answered for 0.2 s")
+        assert said[0].startswith("MCP server 'bad' has not responded for 0.2 s.")

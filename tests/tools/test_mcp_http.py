@@ -64,7 +64,7 @@ async def test_a_picture_of_megabytes_comes_over_http_as_it_was_sent(form: str) 
             assert isinstance(block, ImageBlock)
             assert block.media.digest == digest_of(bmp(1200))
             assert block.media.media_type == "image/bmp"
-            with pytest.raises(ToolError, match="the MCP server web is gone"):
+            with pytest.raises(ToolError, match="MCP server 'web' is unavailable"):
                 await servers.tools["web__noise"].run(Context(), {"size": 4400})
             assert (await servers.tools["web__whoami"].run(Context(), {})).blocks
 
@@ -90,10 +90,10 @@ async def test_a_server_that_dies_in_mid_call_is_an_error_and_works_again_when_i
             call = asyncio.create_task(servers.tools["web__slow"].run(Context(), {}))
             await asyncio.sleep(0.2)
             process.kill()
-            with pytest.raises(ToolError, match="the MCP server web is gone"):
+            with pytest.raises(ToolError, match="MCP server 'web' is unavailable"):
                 await call
             process.wait()
-            with pytest.raises(ToolError, match="the MCP server web is gone: it cannot be reached"):
+            with pytest.raises(ToolError, match="MCP server 'web' is unavailable: it cannot be reached"):
                 await servers.tools["web__whoami"].run(Context(), {})
         with serving(port, "sse") as process:
             (block,) = (await servers.tools["web__whoami"].run(Context(), {})).blocks

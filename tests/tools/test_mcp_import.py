@@ -8,8 +8,8 @@ import pytest
 
 from cli.loom_command import Loom
 from loom.config import load_config
+from loom.config.mcp_files import foreign_files, foreign_servers
 from loom.errors import ConfigError
-from loom.tools.mcp.other_programs import foreign_files, foreign_servers
 
 DESKTOP = """{"mcpServers": {"files": {"command": "npx", "args": ["-y", "server", "."], "env": {"A": "${TOKEN}"}},
  "old": {"type": "sse", "url": "https://example.org/sse"}, "odd": 3}, "other": true}"""

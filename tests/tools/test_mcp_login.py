@@ -66,7 +66,7 @@ async def test_a_login_is_stored_for_its_owner_and_used_from_then_on(tmp_path: P
     with serving(port, "3600", SCRIPT, "agree"):
         before = user.loom("mcp", "list", "--check")
         assert before.returncode != 0
-        assert "it needs a login: run `loom mcp login private`" in before.stdout
+        assert "login required: run `loom mcp login private`" in before.stdout
         code, page, printed = user.log_in()
         assert (code, "The login is complete" in page) == (0, True), printed
         assert "logged in at private: 1 tool" in printed
@@ -115,7 +115,7 @@ async def test_a_login_that_no_longer_counts_names_the_command(tmp_path: Path) -
         spec = ServerSpec(name="private", url=f"http://127.0.0.1:{port}/mcp", timeout_seconds=30)
         async with McpServers([spec], tokens=TokenFile(user.logins), notice=said.append) as servers:
             await servers.wait_ready(30)
-    assert said == ["the MCP server private is gone: its login has expired: run `loom mcp login private`"]
+    assert said == ["MCP server 'private' is unavailable: its login has expired: run `loom mcp login private`."]
 
 
 async def test_a_program_needs_no_login() -> None:

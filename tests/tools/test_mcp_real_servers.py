@@ -87,7 +87,7 @@ async def test_everything_asks_the_user_for_values_through_an_approval(verdict: 
     ):
         session = await runtime.session(model=MODEL)
         await servers.wait_ready(60)
-        asked = await watch(session, "go", {"the MCP server every asks": (verdict, "name=Ada Lovelace, integer=42")})
+        asked = await watch(session, "go", {"MCP server 'every' asks": (verdict, "name=Ada Lovelace, integer=42")})
         assert len(asked) == 1
         assert asked[0].values is not None
         assert "name" in asked[0].values["properties"]
@@ -107,7 +107,7 @@ async def test_everything_asks_the_model_after_an_approval(verdict: str) -> None
     ):
         session = await runtime.session(model=MODEL)
         await servers.wait_ready(60)
-        (asked,) = await watch(session, "go", {"asks for a model answer": (verdict, "")})
+        (asked,) = await watch(session, "go", {"asks for a model response": (verdict, "")})
         assert "Say blue." in asked.action
         result = (await session.path())[2].results[0]
         assert ("Blue." in words(result)) == (verdict == "once")

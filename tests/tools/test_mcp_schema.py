@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mcp_types import Tool
 
-from loom.tools.mcp.input_schema import form_of
+from loom.tools.input_schema import parse_input_schema
 from loom.tools.mcp.tools import fingerprint, tool_name, tool_spec
 
 
@@ -44,5 +44,5 @@ def test_the_fingerprint_changes_with_all_that_was_told_and_with_nothing_else() 
 
 
 def test_a_description_without_end_is_cut() -> None:
-    spec = tool_spec("a", Tool(name="a", description="x" * 100_000 + "\ud800", input_schema={}), form_of({}))
+    spec = tool_spec("a", Tool(name="a", description="x" * 100_000 + "\ud800", input_schema={}), parse_input_schema({}))
     assert len(spec.description) == 4_001

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from loom.config.mcp_files import project_servers
 from loom.errors import ConfigError
-from loom.tools.mcp.specs import ServerSpec, project_servers
+from loom.tools.mcp.specs import ServerSpec
 
 
 def below(trusted: Path) -> Callable[[Path], bool]:

@@ -17,13 +17,20 @@ from loom.cli.shared.exit_codes import FAILED, OK
 from loom.cli.shared.terminal import one_line, print_line, safe_text
 from loom.config import Config, load_config
 from loom.config.files import display_path
+from loom.config.mcp_files import (
+    MAX_PROJECT_BYTES,
+    ProjectServers,
+    foreign_files,
+    foreign_servers,
+    project_servers,
+    read_json_object,
+)
 from loom.config.toml_files import add_table, remove_table, user_config_file, write_user_file
 from loom.errors import ConfigError
 from loom.runtime import Runtime, mcp_servers
 from loom.runtime.servers import login_file, trusted_by
-from loom.tools.mcp.other_programs import foreign_files, foreign_servers
-from loom.tools.mcp.specs import PROJECT_FILE, ProjectServers, project_servers
 from loom.tools.number_text import count_text
+from loom.tools.workspace import MCP_FILE
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -42,7 +49,7 @@ def mcp_command() -> None:
     "-e", "--env", "env", multiple=True, metavar="NAME=VALUE", help="An environment variable for the program."
 )
 @click.option("-H", "--header", "headers", multiple=True, metavar="NAME: VALUE", help="An HTTP header for the URL.")
-@click.option("--project", is_flag=True, help=f"In {PROJECT_FILE} of this folder, shared with the project.")
+@click.option("--project", is_flag=True, help=f"In {MCP_FILE} of this folder, shared with the project.")
 def add(name: str, target: tuple[str, ...], env: tuple[str, ...], headers: tuple[str, ...], project: bool) -> None:
     """Add a server.
 
@@ -57,7 +64,7 @@ def add(name: str, target: tuple[str, ...], env: tuple[str, ...], headers: tuple
         raise ConfigError(f"{name!r} is not a valid server name.", hint="Use letters, digits, - and _.")
     entry = _entry(target, env, headers)
     if project:
-        file = Path.cwd() / PROJECT_FILE
+        file = Path.cwd() / MCP_FILE
         _change_project(file, name, entry)
         _say_if_untrusted()
     else:
@@ -141,7 +148,7 @@ async def _list(check: bool, as_json: bool) -> int:
         for name, entry in config.mcp.servers.items()
     ]
     rows += [
-        {"name": spec.name, "where": PROJECT_FILE, "target": spec.command or "(address)", "enabled": True}
+        {"name": spec.name, "where": MCP_FILE, "target": spec.command or "(address)", "enabled": True}
         for spec in project.specs
         if spec.name not in config.mcp.servers
     ]
@@ -213,11 +220,11 @@ def logout(name: str) -> None:
 
 @mcp_command.command()
 @click.argument("name")
-@click.option("--project", is_flag=True, help=f"From {PROJECT_FILE} of this folder.")
+@click.option("--project", is_flag=True, help=f"From {MCP_FILE} of this folder.")
 def remove(name: str, project: bool) -> None:
     """Remove a server."""
     if project:
-        file = Path.cwd() / PROJECT_FILE
+        file = Path.cwd() / MCP_FILE
         _change_project(file, name, None)
     else:
         file = user_config_file()
@@ -230,30 +237,17 @@ def remove(name: str, project: bool) -> None:
 def _change_project(file: Path, name: str, entry: dict[str, Any] | None) -> None:
     """Add a server to the project's file, or remove it if `entry` is None; everything else in the file stays. JSON has
     no comments to lose."""
-    data = _project(file)
+    data = read_json_object(file, MCP_FILE, MAX_PROJECT_BYTES) if file.exists() else {}
     servers = data.get("mcpServers", {})
     if not isinstance(servers, dict):
-        raise ConfigError("mcpServers is not an object.", file=PROJECT_FILE, hint="Correct it by hand.")
+        raise ConfigError("mcpServers is not an object.", file=MCP_FILE, hint="Correct it by hand.")
     table = cast("dict[str, Any]", servers)
     if (name in table) == (entry is not None):
         said = f"there is {'a' if entry else 'no'} server {name}{' already' if entry else ''}."
-        raise ConfigError(said, file=PROJECT_FILE, hint="List servers: loom mcp list")
+        raise ConfigError(said, file=MCP_FILE, hint="List servers: loom mcp list")
     changed = {**table, name: entry} if entry else {key: value for key, value in table.items() if key != name}
     whole = msgspec.json.encode({**data, "mcpServers": changed})
     write_user_file(file, msgspec.json.format(whole, indent=2).decode() + "\n", mode=0o644)
-
-
-def _project(file: Path) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}.", file=PROJECT_FILE) from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise ConfigError(
-            "is not a JSON object.", file=PROJECT_FILE, hint="Fix it; the file was not changed."
-        ) from None
 
 
 def _say_if_untrusted() -> None:

@@ -11,11 +11,12 @@ from loom.config import Config
 from loom.config.approval import ApprovalPolicy
 from loom.config.key_file import keys_file
 from loom.config.loader import user_folder
+from loom.config.mcp_files import project_servers
 from loom.config.schema import McpServer
 from loom.errors import ConfigError
 from loom.tools.mcp import McpServers
 from loom.tools.mcp.oauth import TokenFile
-from loom.tools.mcp.specs import ServerSpec, project_servers
+from loom.tools.mcp.specs import ServerSpec
 from loom.tools.mcp.tools import Pins
 from loom.tools.sandbox import Sandbox, SandboxSettings
 
@@ -34,7 +35,7 @@ def mcp_servers(config: Config, cwd: Path, notice: Callable[[str], None]) -> Mcp
         try:
             own += [_spec(config, name, entry)] if entry.enabled else []
         except ConfigError as error:
-            notice(f"the MCP server {name} is left out: {error}")
+            notice(f"MCP server {name!r} is left out: {error}")
     project = project_servers(cwd, trusted_by(config, cwd))
     for warning in project.warnings:
         notice(warning)

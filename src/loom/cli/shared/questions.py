@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, cast
+from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 
 import click
 import msgspec
@@ -21,6 +21,7 @@ from loom.cli.shared.terminal import Colors, one_line, print_line, quiet_keys, s
 from loom.errors import LoomError
 from loom.events import ApprovalAnswered, ApprovalRequested, Event, TurnFailed, TurnFinished
 from loom.session import EventIterator, Session
+from loom.tools.approval_values import describe_field, value_fields
 
 
 def confirm(question: str) -> bool:
@@ -175,12 +176,9 @@ async def _prompt_for_answer(event: ApprovalRequested) -> ApprovalReply:
 
 async def _prompt_for_values(schema: dict[str, Any]) -> ApprovalReply:
     """Prompt for each value on its own line; an empty line omits it."""
-    from loom.tools.mcp.questions import describe_field, value_fields  # loads the MCP client
-
-    required = cast("list[Any]", schema.get("required") or [])
     values: dict[str, str] = {}
-    for name, facts in value_fields(schema).items():
-        sys.stderr.write(f"  {safe_text(describe_field(name, facts, is_required=name in required))} › ")
+    for name in value_fields(schema):
+        sys.stderr.write(f"  {safe_text(describe_field(name, schema))} › ")
         sys.stderr.flush()
         line = await _line()
         if not line:

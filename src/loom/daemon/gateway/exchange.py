@@ -36,7 +36,7 @@ from loom.runtime.inline_media import InlineMedia, StoredPart
 from loom.sampling import Sampling
 from loom.session import SessionChange
 from loom.store.gateway import ANSWER_KEY, GatewayAnswer
-from loom.tools.mcp.input_schema import flatten_root
+from loom.tools.input_schema import flatten_root
 from loom.wire.answer import AnswerHead, AnswerWriter
 from loom.wire.answer_errors import AnswerFault, fault_of, make_fault, unknown_model
 

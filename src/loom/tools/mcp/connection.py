@@ -1,45 +1,38 @@
-"""One live connection to an MCP server. A separate task owns the SDK's client from beginning to end, so that a
-cancelled turn cannot damage it; calls run in the tasks of their callers."""
+"""One attempt to connect to an MCP server, and the connection that it becomes. A separate task owns the SDK's client
+from beginning to end, so that a cancelled turn cannot damage it; calls run in the tasks of their callers."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from loom.content.blocks import clean_text
-from loom.content.media import size_label
 from loom.errors import LoomError, ToolError
-from loom.tools.mcp.oauth import TokenFile, stored_login
+from loom.tools.mcp.content import shorten
+from loom.tools.mcp.http import HttpTransport
 from loom.tools.mcp.questions import ServerQuestions
 from loom.tools.mcp.specs import ServerSpec
-from loom.tools.mcp.stdio import MAX_MESSAGE_BYTES, ChildServer, Tail
-from loom.tools.sandbox import Sandbox
+from loom.tools.mcp.stdio import StdioTransport
 
 if TYPE_CHECKING:
-    import httpx2
     from mcp import Client
     from mcp.client.session import IncomingMessage
     from mcp_types import Prompt, Tool
 
 MAX_LISTED: Final = 200
-MAX_PAGES: Final = 20
+MAX_PAGES: Final = 50
 CLOSE_SECONDS: Final = 7.0
 RELIST_PAUSE_SECONDS: Final = 0.2
-MAX_WORDS: Final = 500
-CONNECT_SECONDS: Final = 10.0
-IDLE_SECONDS: Final = 3600.0
-"""A stream of events may be silent for long; calls have their own deadlines."""
-REFUSALS: Final = (401, 403)
-_END_WORDS: Final = ("Connection closed", "SSE stream", "Session terminated")
-"""The beginnings of the SDK's errors for a stream that broke and a session that the server dropped."""
 
+ConnectionState: TypeAlias = Literal["connecting", "ready", "failed"]
+ServerTransport: TypeAlias = StdioTransport | HttpTransport
 T = TypeVar("T")
 
 
@@ -58,156 +51,119 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class McpConnection:
-    """Opened once; a server that is gone gets a new connection. `login` replaces the stored logins."""
+    """Starts to connect at once. `ready` is set when the server has listed its tools, or to ServerGone if it does not
+    within `seconds`. `error` is the reason why the connection failed or ended."""
 
     def __init__(
         self,
         spec: ServerSpec,
-        tail: Tail,
-        on_listed: Callable[[Listing], None],
-        sandbox: Sandbox,
+        transport: ServerTransport,
         questions: ServerQuestions,
-        *,
-        tokens: TokenFile | None = None,
-        login: httpx2.Auth | None = None,
+        on_listed: Callable[[Listing], None],
+        seconds: float | None,
     ) -> None:
+        self.ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self.ready.add_done_callback(lambda done: done.exception())  # perhaps no call waits for it
+        self.error = ""
+        self.began_at = time.monotonic()
         self._spec = spec
-        self._on_listed = on_listed
+        self._transport = transport
         self._questions = questions
-        self._tokens = tokens
-        self._login = login
-        self._stop = asyncio.Event()
+        self._on_listed = on_listed
+        self._seconds = seconds
         self._changed = asyncio.Event()
-        self._refusal = 0
-        """The last HTTP status if it is one of `REFUSALS`, else 0: the SDK's errors do not contain it."""
-        self._child = ChildServer(spec, tail, on_end=self._stop.set, sandbox=sandbox) if spec.command else None
-        self._owner: asyncio.Task[None] | None = None
-        self._client: Client | None = None
-        self.why_ended = ""
+        self._cause: BaseException | None = None
+        self._task = asyncio.create_task(self._run(), name=f"mcp {spec.name}")
 
     @property
-    def is_alive(self) -> bool:
-        return self._client is not None and not self.why_ended
+    def state(self) -> ConnectionState:
+        return "failed" if self.error else "ready" if self.ready.done() else "connecting"
 
     @property
     def process_id(self) -> int | None:
-        return self._child.process.pid if self._child is not None and self._child.process is not None else None
+        return self._transport.process_id if self.state == "ready" else None
 
-    async def open(self) -> None:
-        """Return when the server has listed its tools. Raise ServerGone if it does not."""
-        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._owner = asyncio.create_task(self._own(opened), name=f"mcp {self._spec.name}")
-        try:
-            await opened
-        except BaseException:
-            await self.close()
-            raise
-
-    async def close(self) -> None:
+    async def close(self, reason: str = "it was closed") -> None:
         """End the connection and its process within a bounded time."""
-        self.why_ended = self.why_ended or "it was closed"
-        self._stop.set()
-        if self._owner is not None:
-            if self._client is None:
-                self._owner.cancel()
-            await asyncio.wait([self._owner], timeout=CLOSE_SECONDS)
-            self._owner.cancel()
-            await asyncio.wait([self._owner], timeout=CLOSE_SECONDS)
+        self.error = self.error or reason
+        await self._finish()
 
-    async def ask(self, run: Callable[[Client], Awaitable[T]]) -> T:
+    async def request(self, run: Callable[[Client], Awaitable[T]]) -> T:
         """Run a request. Raise MCPError if the server refuses it, ServerGone if the connection has ended."""
-        client = self._client
-        if client is None or self._owner is None or self.why_ended:
-            raise ServerGone(self.why_ended or "it is not connected")
+        client = await asyncio.shield(self.ready)
+        if self.error:
+            raise ServerGone(self.error)
         try:
             return await run(client)
         except Exception as error:
-            if not self._is_end(error):
+            if not self._transport.is_end(error):
                 raise
-            self._stop.set()
-            await asyncio.wait([self._owner], timeout=CLOSE_SECONDS)
-            raise ServerGone(self.why_ended or self._describe(error)) from None
+            self._cause = error
+            await self._finish()
+            raise ServerGone(self.error) from None
 
     async def relist(self) -> None:
         """Request the lists again. This is also the test whether a silent server still responds."""
-        await self.ask(self._list)
+        await self.request(self._list)
 
-    # The owner's task -------------------------------------------------------------------------------------------------
+    async def _finish(self) -> None:
+        self._transport.ended.set()
+        if not self.ready.done():
+            self._task.cancel()
+        await asyncio.wait([self._task], timeout=CLOSE_SECONDS)
+        self._task.cancel()
+        await asyncio.wait([self._task], timeout=CLOSE_SECONDS)
 
-    async def _own(self, opened: asyncio.Future[None]) -> None:
+    # The task that owns the client -----------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
         try:
-            async with self._connect() as client:
-                await self._list(client)
-                self._client = client
-                opened.set_result(None)
+            async with AsyncExitStack() as stack:
+                async with asyncio.timeout(self._seconds):
+                    client = await stack.enter_async_context(self._open_client())
+                    await self._list(client)
+                self.ready.set_result(client)
                 watchers = [asyncio.create_task(watch) for watch in (self._watch(client), self._subscribe(client))]
                 try:
-                    await self._stop.wait()
+                    await self._transport.ended.wait()
                 finally:
                     for watcher in watchers:
                         watcher.cancel()
                     await asyncio.wait(watchers)
+        except TimeoutError:
+            self.error = self.error or f"no response within {self._seconds:g} s"
         except Exception as error:  # noqa: BLE001  the SDK and the server may raise anything: it ends the connection
-            self.why_ended = self.why_ended or self._describe(error)
+            self._cause = self._cause or error
         finally:
-            self._client = None
-            self.why_ended = self.why_ended or (self._child.end_reason() if self._child else "the connection ended")
-            if not opened.done():
-                opened.set_exception(ServerGone(self.why_ended))
+            self.error = self.error or self._describe(self._cause)
+            if not self.ready.done():
+                self.ready.set_exception(ServerGone(self.error))
 
     @asynccontextmanager
-    async def _connect(self) -> AsyncGenerator[Client]:
+    async def _open_client(self) -> AsyncGenerator[Client]:
         await asyncio.to_thread(importlib.import_module, "mcp")  # a second of work that must not block the loop
         import mcp_types as types
         from mcp import Client
-        from mcp.client.streamable_http import streamable_http_client
 
         for name in ("mcp", "client"):  # without a handler, the SDK's warnings would be written to the terminal
             if not (logger := logging.getLogger(name)).handlers:
                 logger.addHandler(logging.NullHandler())
-        options: dict[str, Any] = {
-            "cache": None,
-            "client_info": types.Implementation(name="loom", version=version("loom-runtime")),
-            "message_handler": self._on_message,
-            "elicitation_callback": self._questions.elicit,
-            "list_roots_callback": self._questions.roots,
-            **({"sampling_callback": self._questions.sample} if self._questions.can_sample else {}),
-        }
-        if self._child is not None:
-            async with Client(self._child.streams(), **options) as client:
-                yield client
-            return
-        auth = self._login or stored_login(self._spec, self._tokens)
-        async with http_client(self._spec, self._note_status, auth) as http:
-            transport = streamable_http_client(self._spec.url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES)
-            async with Client(transport, **options) as client:
-                yield client
-
-    def _note_status(self, status: int) -> None:
-        self._refusal = status if status in REFUSALS else 0
+        async with Client(
+            self._transport.streams(),
+            cache=None,
+            client_info=types.Implementation(name="loom", version=version("loom-runtime")),
+            message_handler=self._on_message,
+            elicitation_callback=self._questions.elicit,
+            list_roots_callback=self._questions.list_roots,
+            sampling_callback=self._questions.sample if self._questions.sampler is not None else None,
+        ) as client:
+            yield client
 
     async def _list(self, client: Client) -> None:
         has = client.server_capabilities
-        tools: list[Tool] = []
-        prompts: list[Prompt] = []
-        for is_offered, found, fetch, name in (
-            (has.tools, tools, client.list_tools, "tools"),
-            (has.prompts, prompts, client.list_prompts, "prompts"),
-        ):
-            cursor: str | None = None
-            for _ in range(MAX_PAGES if is_offered is not None else 0):
-                page = await fetch(cursor=cursor)
-                found.extend(getattr(page, name))
-                cursor = page.next_cursor
-                if cursor is None or len(found) >= MAX_LISTED:
-                    break
-        self._on_listed(
-            Listing(
-                tools=tuple(tools[:MAX_LISTED]),
-                prompts=tuple(prompts[:MAX_LISTED]),
-                has_resources=has.resources is not None,
-            )
-        )
+        tools = await list_pages(client.list_tools, "tools", MAX_LISTED) if has.tools is not None else []
+        prompts = await list_pages(client.list_prompts, "prompts", MAX_LISTED) if has.prompts is not None else []
+        self._on_listed(Listing(tools=tuple(tools), prompts=tuple(prompts), has_resources=has.resources is not None))
 
     async def _on_message(self, message: IncomingMessage) -> None:
         from mcp_types import PromptListChangedNotification, ToolListChangedNotification
@@ -226,107 +182,65 @@ class McpConnection:
             try:
                 await self._list(client)
             except (MCPError, ValidationError) as error:
-                if self._is_end(error):
-                    self._stop.set()
+                if self._transport.is_end(error):
+                    self._transport.ended.set()
 
     async def _subscribe(self, client: Client) -> None:
         """Subscribe to changes: newer servers announce them to subscribers only."""
         from mcp import MCPError
         from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
-        has = client.server_capabilities
-        tools = has.tools is not None and has.tools.list_changed is True
-        prompts = has.prompts is not None and has.prompts.list_changed is True
-        if client.session.discover_result is None or not (tools or prompts):
-            return
         try:
-            async with client.listen(tools_list_changed=tools, prompts_list_changed=prompts) as changes:
+            async with client.listen(tools_list_changed=True, prompts_list_changed=True) as changes:
                 async for _ in changes:
                     self._changed.set()
         except (MCPError, ListenNotSupportedError, SubscriptionLost, TimeoutError):
             return  # the next connection subscribes again
 
-    def _is_end(self, error: BaseException) -> bool:
-        """Return whether this connection will not respond any more. Servers use the SDK's error code for other errors,
-        too, so over HTTP the message decides."""
-        from mcp import MCPError
-
-        if self._child is not None:
-            return self._child.has_ended
-        return isinstance(error, MCPError) and error.message.startswith(_END_WORDS)
-
-    def _describe(self, error: BaseException) -> str:
-        """Return a description of an error, without the URLs and secrets that third-party errors may contain."""
-        import httpx2
-        from mcp import MCPError
-        from pydantic import ValidationError
-
+    def _describe(self, error: BaseException | None) -> str:
         while isinstance(error, BaseExceptionGroup):
             error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
-        if self._child is not None and self._child.has_ended:
-            return self._child.end_reason()
-        if self._refusal and not isinstance(error, ToolError):
-            if any(name.lower() == "authorization" for name in self._spec.headers):
-                return f"it refused the configured key (HTTP {self._refusal})"
-            return f"it needs a login: run `loom mcp login {self._spec.name}`"
-        match error:
-            case ToolError():
-                return error.message
-            case FileNotFoundError() | NotADirectoryError():
-                return f"command not found: {self._spec.command}"
-            case OSError():
-                return f"it cannot be started: {error.strerror or type(error).__name__}"
-            case ValidationError():
-                return "its answer does not follow the protocol"
-            case httpx2.TransportError():
-                return f"it cannot be reached ({type(error).__name__}): {shorten(str(error))}"
-            case MCPError():
-                return shorten(error.message)
-            case _:
-                return f"{type(error).__name__}: {shorten(str(error))}"
+        if isinstance(error, ToolError):
+            return error.message
+        return self._transport.end_reason() or (describe_error(error, self._spec) if error else "the connection ended")
 
 
-def shorten(text: str) -> str:
-    """Return a server's text as one line of limited length."""
-    line = " ".join(clean_text(text).split())
-    return line if len(line) <= MAX_WORDS else f"{line[:MAX_WORDS]}…"
-
-
-def http_client(spec: ServerSpec, on_status: Callable[[int], None], auth: httpx2.Auth | None) -> httpx2.AsyncClient:
-    """Return the client of a remote server. Responses are uncompressed and are counted as they arrive; the SDK limits
-    streams of events event by event."""
+def describe_error(error: BaseException, spec: ServerSpec) -> str:
+    """Return a description of an error, without the URLs and secrets that third-party errors may contain."""
     import httpx2
+    from mcp import MCPError
+    from pydantic import ValidationError
 
-    class CappedStream(httpx2.AsyncByteStream):
-        def __init__(self, stream: httpx2.AsyncByteStream) -> None:
-            self._stream = stream
+    match error:
+        case FileNotFoundError() | NotADirectoryError():
+            return f"command not found: {spec.command}"
+        case OSError():
+            return f"it cannot be started: {error.strerror or type(error).__name__}"
+        case ValidationError():
+            return "its response does not follow the protocol"
+        case httpx2.TransportError():
+            return f"it cannot be reached ({type(error).__name__}): {shorten(str(error))}"
+        case MCPError() | RuntimeError():  # RuntimeError: structured content that does not match the server's schema
+            return shorten(str(error))
+        case _:
+            return f"{type(error).__name__}: {shorten(str(error))}"
 
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            size = 0
-            async for part in self._stream:
-                size += len(part)
-                if size > MAX_MESSAGE_BYTES:
-                    raise httpx2.ReadError(f"it sent a message of more than {size_label(MAX_MESSAGE_BYTES)}")
-                yield part
 
-        async def aclose(self) -> None:
-            await self._stream.aclose()
+async def list_pages(fetch: Callable[..., Awaitable[Any]], key: str, most: int) -> list[Any]:
+    """Return the items of all pages of a list, `most` at most; none if the server does not have this list."""
+    from mcp import MCPError
+    from mcp_types import METHOD_NOT_FOUND
 
-    class CappedTransport(httpx2.AsyncHTTPTransport):
-        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-            response = await super().handle_async_request(request)
-            on_status(response.status_code)
-            if response.headers.get("content-encoding", "identity") != "identity":
-                await response.aclose()
-                raise httpx2.DecodingError("it sent a compressed answer, which Loom did not request")
-            if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                assert isinstance(response.stream, httpx2.AsyncByteStream)
-                response.stream = CappedStream(response.stream)
-            return response
-
-    return httpx2.AsyncClient(
-        transport=CappedTransport(),
-        headers={**spec.headers, "accept-encoding": "identity"},
-        timeout=httpx2.Timeout(CONNECT_SECONDS, read=IDLE_SECONDS),
-        auth=auth,
-    )
+    found: list[Any] = []
+    cursor: str | None = None
+    try:
+        for _ in range(MAX_PAGES):
+            page = await fetch(cursor=cursor)
+            found += getattr(page, key)
+            cursor = page.next_cursor
+            if cursor is None or len(found) >= most:
+                break
+    except MCPError as error:
+        if error.code != METHOD_NOT_FOUND:
+            raise
+    return found[:most]

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, urlsplit
@@ -19,7 +20,9 @@ from loom.tools.mcp.specs import ServerSpec
 
 if TYPE_CHECKING:
     import httpx2
+    from mcp.client.auth.oauth2 import OAuthContext
     from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
+    from pydantic import BaseModel
 
 LOGIN_SECONDS: Final = 300.0
 MAX_REQUEST_BYTES: Final = 65_536
@@ -62,7 +65,10 @@ class TokenFile:
 
 
 class _Storage:
-    """The SDK's TokenStorage for one server."""
+    """The SDK's TokenStorage for one server. The SDK stores neither the expiry of a token nor the URL to refresh it:
+    both are written to `context`, its state of the login, when it reads the tokens."""
+
+    context: OAuthContext
 
     def __init__(self, spec: ServerSpec, file: TokenFile) -> None:
         self._name = spec.name
@@ -70,23 +76,24 @@ class _Storage:
         known = file.read().get(spec.name)
         self.login = known if known is not None and known.url == spec.url else StoredLogin(url=spec.url)
 
-    def save(self) -> None:
-        self._file.write(self._name, self.login)
-
     async def get_tokens(self) -> OAuthToken | None:
-        from mcp.shared.auth import OAuthToken
+        from mcp.shared.auth import OAuthMetadata, OAuthToken
 
         if not self.login.tokens:
             return None
         tokens = OAuthToken.model_validate(self.login.tokens)
         if self.login.expires_at:
             tokens.expires_in = int(self.login.expires_at - time.time())
+        self.context.update_token_expiry(tokens)
+        if self.login.metadata:
+            self.context.oauth_metadata = OAuthMetadata.model_validate(self.login.metadata)
         return tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        self.login.tokens = tokens.model_dump(mode="json", exclude_none=True)
+        self.login.tokens = _as_json(tokens)
         self.login.expires_at = time.time() + tokens.expires_in if tokens.expires_in else 0.0
-        self.save()
+        self.login.metadata = _as_json(self.context.oauth_metadata)
+        self._file.write(self._name, self.login)
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         from mcp.shared.auth import OAuthClientInformationFull
@@ -94,7 +101,11 @@ class _Storage:
         return OAuthClientInformationFull.model_validate(self.login.client) if self.login.client else None
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self.login.client = client_info.model_dump(mode="json", exclude_none=True)
+        self.login.client = _as_json(client_info)
+
+
+def _as_json(model: BaseModel | None) -> dict[str, Any]:
+    return model.model_dump(mode="json", exclude_none=True) if model is not None else {}
 
 
 def _provider(
@@ -105,22 +116,8 @@ def _provider(
     callback: Callable[[], Awaitable[AuthorizationCodeResult]],
 ) -> httpx2.Auth:
     from mcp.client.auth import OAuthClientProvider
-    from mcp.shared.auth import OAuthClientMetadata, OAuthMetadata
+    from mcp.shared.auth import OAuthClientMetadata
     from pydantic import AnyUrl
-
-    class Login(OAuthClientProvider):
-        async def _initialize(self) -> None:
-            """Restore also data that the SDK does not: the expiry of the token, and the URL to refresh it."""
-            await super()._initialize()
-            if self.context.current_tokens is not None:
-                self.context.update_token_expiry(self.context.current_tokens)
-            if storage.login.metadata:
-                self.context.oauth_metadata = OAuthMetadata.model_validate(storage.login.metadata)
-
-        async def _handle_token_response(self, response: httpx2.Response) -> None:
-            found = self.context.oauth_metadata
-            storage.login.metadata = found.model_dump(mode="json", exclude_none=True) if found is not None else {}
-            await super()._handle_token_response(response)
 
     metadata = OAuthClientMetadata(
         client_name="Loom",
@@ -128,7 +125,9 @@ def _provider(
         grant_types=["authorization_code", "refresh_token"],
         token_endpoint_auth_method="none",  # noqa: S106  a public client: PKCE replaces the secret
     )
-    return Login(spec.url, metadata, storage, redirect_handler=redirect, callback_handler=callback)
+    provider = OAuthClientProvider(spec.url, metadata, storage, redirect_handler=redirect, callback_handler=callback)
+    storage.context = provider.context
+    return provider
 
 
 def stored_login(spec: ServerSpec, file: TokenFile | None) -> httpx2.Auth | None:
@@ -143,58 +142,50 @@ def stored_login(spec: ServerSpec, file: TokenFile | None) -> httpx2.Auth | None
     return _provider(spec, storage, redirect, refuse, refuse)
 
 
-class LoginListener:
-    """The local URL to which the authorisation server redirects the browser."""
-
-    def __init__(self) -> None:
-        self.uri = ""
-        self._arrived: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
-        self._server: asyncio.Server | None = None
-
-    async def __aenter__(self) -> LoginListener:
-        self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0, limit=MAX_REQUEST_BYTES)
-        self.uri = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._server is not None:
-            self._server.close()
-
-    async def wait(self) -> AuthorizationCodeResult:
-        """Return the code. Raise ToolError if the login was refused or timed out."""
-        from mcp.shared.auth import AuthorizationCodeResult
-
-        try:
-            async with asyncio.timeout(LOGIN_SECONDS):
-                found = await self._arrived
-        except TimeoutError:
-            raise ToolError(f"the login was not finished within {LOGIN_SECONDS:g} s") from None
-        if "code" not in found:
-            raise ToolError(f"the login was refused: {found.get('error_description') or found.get('error', '')}")
-        return AuthorizationCodeResult(code=found["code"], state=found.get("state"), iss=found.get("iss"))
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, IndexError):
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("ascii", "replace")
-            target = urlsplit(head.split(" ")[1])
-            found = {name: values[0] for name, values in parse_qs(target.query).items()}
-            is_callback = target.path == "/callback" and bool({"code", "error"} & found.keys())
-            if is_callback and not self._arrived.done():
-                self._arrived.set_result(found)
-            page = _PAGE % (b"The login is complete." if "code" in found else b"The login was refused.")
-            body = page if is_callback else b""
-            status = b"200 OK" if is_callback else b"404 Not Found"
-            writer.write(b"HTTP/1.1 %b\r\ncontent-type: text/html\r\ncontent-length: %d\r\n" % (status, len(body)))
-            writer.write(b"connection: close\r\n\r\n" + body)
-            await writer.drain()
-        writer.close()
-
-
-def login_auth(
-    spec: ServerSpec, file: TokenFile, listener: LoginListener, open_page: Callable[[str], Awaitable[None]]
-) -> httpx2.Auth:
-    """Return an authorisation that logs in again with the first request: `open_page` gets the URL where the user
-    agrees."""
+@asynccontextmanager
+async def login_auth(
+    spec: ServerSpec, file: TokenFile, open_page: Callable[[str], Awaitable[None]]
+) -> AsyncGenerator[httpx2.Auth]:
+    """Yield an authorisation that logs in again with the first request: `open_page` gets the URL where the user agrees,
+    and the authorisation server redirects the browser to a local URL."""
     storage = _Storage(spec, file)
     storage.login = StoredLogin(url=spec.url)  # a new registration: the local URL has another port each time
-    return _provider(spec, storage, listener.uri, open_page, listener.wait)
+    arrived: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+    server = await asyncio.start_server(partial(_answer_browser, arrived), "127.0.0.1", 0, limit=MAX_REQUEST_BYTES)
+    uri = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/callback"
+    try:
+        yield _provider(spec, storage, uri, open_page, partial(_wait_for_code, arrived))
+    finally:
+        server.close()
+
+
+async def _wait_for_code(arrived: asyncio.Future[dict[str, str]]) -> AuthorizationCodeResult:
+    """Return the code. Raise ToolError if the login was refused or timed out."""
+    from mcp.shared.auth import AuthorizationCodeResult
+
+    try:
+        async with asyncio.timeout(LOGIN_SECONDS):
+            found = await arrived
+    except TimeoutError:
+        raise ToolError(f"the login was not finished within {LOGIN_SECONDS:g} s") from None
+    if "code" not in found:
+        raise ToolError(f"the login was refused: {found.get('error_description') or found.get('error', '')}")
+    return AuthorizationCodeResult(code=found["code"], state=found.get("state"), iss=found.get("iss"))
+
+
+async def _answer_browser(
+    arrived: asyncio.Future[dict[str, str]], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, IndexError):
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("ascii", "replace")
+        target = urlsplit(head.split(" ")[1])
+        found = {name: values[0] for name, values in parse_qs(target.query).items()}
+        is_callback = target.path == "/callback" and bool({"code", "error"} & found.keys())
+        if is_callback and not arrived.done():
+            arrived.set_result(found)
+        page = _PAGE % (b"The login is complete." if "code" in found else b"The login was refused.")
+        status, body = (b"200 OK", page) if is_callback else (b"404 Not Found", b"")
+        writer.write(b"HTTP/1.1 %b\r\ncontent-type: text/html\r\ncontent-length: %d\r\n" % (status, len(body)))
+        writer.write(b"connection: close\r\n\r\n" + body)
+        await writer.drain()
+    writer.close()

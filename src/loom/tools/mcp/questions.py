@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
@@ -15,9 +14,9 @@ import msgspec
 from loom.content.blocks import ContentBlock
 from loom.content.messages import Message, text_of
 from loom.errors import LoomError, ToolError
+from loom.tools.approval_values import describe_values, read_values
 from loom.tools.base import ToolContext
-from loom.tools.mcp.content import blocks_of_items
-from loom.tools.mcp.input_schema import form_of
+from loom.tools.mcp.content import content_blocks
 from loom.tools.mcp.specs import ServerSpec
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ MAX_TRIES: Final = 3
 ROOTS_SECONDS: Final = 1.0
 SETTLE_SECONDS: Final = 0.2
 """The time for a server to switch to other roots: the protocol has no confirmation."""
-_PAIR: Final = re.compile(r"\s*([^\s=:,;]+)\s*[=:]\s*(.*)", re.DOTALL)
-_BETWEEN: Final = re.compile(r"[\n;]|,(?=\s*[^\s=:,;]+\s*[=:])")
 
 
 class SampleRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,17 +74,13 @@ class ServerQuestions:
     """The requests of one server. They belong to its newest call; without a call they are declined."""
 
     def __init__(self, spec: ServerSpec, sampler: Sampler | None = None) -> None:
+        self.sampler = sampler
         self._spec = spec
         self._server = spec.name
-        self.sampler = sampler
         self._calls: list[_RunningCall] = []
-        self.told_root: Path | None = None
+        self._workspace: Path | None = None
         """The workspace that was sent to the server."""
-        self._has_told = asyncio.Event()
-
-    @property
-    def can_sample(self) -> bool:
-        return self.sampler is not None
+        self._has_sent_roots = asyncio.Event()
 
     @contextmanager
     def during(self, context: ToolContext, deadline: asyncio.Timeout) -> Generator[None]:
@@ -99,190 +92,100 @@ class ServerQuestions:
         finally:
             self._calls.remove(call)
 
-    async def roots(self, _: ClientRequestContext) -> types.ListRootsResult:
+    async def list_roots(self, context: ClientRequestContext) -> types.ListRootsResult:
         import mcp_types as types
         from pydantic import FileUrl
 
-        self.told_root = self._calls[-1].context.workspace if self._calls else self._spec.folder or Path.cwd()
-        self._has_told.set()
-        folders = (self.told_root,) if self._spec.roots is None else self._spec.roots
+        self._workspace = self._calls[-1].context.workspace if self._calls else self._spec.folder or Path.cwd()
+        self._has_sent_roots.set()
+        folders = (self._workspace,) if self._spec.roots is None else self._spec.roots
         return types.ListRootsResult(
             roots=[types.Root(uri=FileUrl(folder.absolute().as_uri()), name=folder.name) for folder in folders]
         )
 
     async def announce_root(self, client: Client, workspace: Path) -> None:
         """Make a server that has another workspace request the roots again, before a call from this one."""
-        if self._spec.roots is not None or self.told_root in (None, workspace):
+        if self._spec.roots is not None or self._workspace in (None, workspace):
             return
         import mcp_types as types
 
-        self._has_told.clear()
+        self._has_sent_roots.clear()
         await client.session.send_notification(types.RootsListChangedNotification())
         with suppress(TimeoutError):
             async with asyncio.timeout(ROOTS_SECONDS):
-                await self._has_told.wait()
+                await self._has_sent_roots.wait()
         await asyncio.sleep(SETTLE_SECONDS)
 
-    async def elicit(self, _: ClientRequestContext, asked: types.ElicitRequestParams) -> types.ElicitResult:
+    async def elicit(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
         import mcp_types as types
 
         if not self._calls:
             return types.ElicitResult(action="cancel")
         call = self._calls[-1]
-        why = f"the MCP server {self._server} asks"
+        why = f"MCP server {self._server!r} asks"
         try:
             with call.pause_clock():
-                if isinstance(asked, types.ElicitRequestURLParams):
-                    await call.context.confirm(
-                        f"{asked.message}\nOpen {asked.url} and approve when you are done.", why=why
-                    )
-                    return types.ElicitResult(action="accept")
-                return await self._ask_values(call.context, asked, why)
+                if isinstance(params, types.ElicitRequestFormParams):
+                    return await self._ask_values(call.context, params, why)
+                action = f"{params.message}\nOpen {params.url} and approve when you are done."
+                await call.context.confirm(action, why=why)
+                return types.ElicitResult(action="accept")
         except ToolError:
             return types.ElicitResult(action="decline")
 
     async def _ask_values(
-        self, context: ToolContext, asked: types.ElicitRequestFormParams, why: str
+        self, context: ToolContext, params: types.ElicitRequestFormParams, why: str
     ) -> types.ElicitResult:
         import mcp_types as types
 
         problem = ""
         for _ in range(MAX_TRIES):
-            action = f"{asked.message}\n{describe_values(asked.requested_schema)}{problem}"
-            said = await context.confirm(action, why=why, schema=asked.requested_schema)
+            action = f"{params.message}\n{describe_values(params.requested_schema)}{problem}"
+            text = await context.confirm(action, why=why, schema=params.requested_schema)
             try:
-                return types.ElicitResult(action="accept", content=read_values(said, asked.requested_schema))
+                return types.ElicitResult(action="accept", content=read_values(text, params.requested_schema))
             except ToolError as error:
-                problem = f"\nThat does not fit: {error.message}"
-        raise ToolError("no values that fit were given")
+                problem = f"\nInvalid: {error.message}"
+        raise ToolError("no valid values were entered")
 
     async def sample(
-        self, _: ClientRequestContext, asked: types.CreateMessageRequestParams
+        self, context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
         import mcp_types as types
 
         if self.sampler is None or not self._calls:
             return types.ErrorData(code=types.INVALID_REQUEST, message="no turn is running that could ask a model")
         call = self._calls[-1]
+        why = f"MCP server {self._server!r} asks for a model response, with {params.max_tokens} tokens at most"
         try:
             with call.pause_clock():
-                request = await self._sample_request(call.context, asked)
-                said = [f"{message.role}: {message.text}" for message in request.earlier]
-                said.append(f"user: {' '.join(text_of(block) for block in request.question)}")
-                words = "\n\n".join([*([request.system] if request.system else []), *said])
-                why = f"the MCP server {self._server} asks for a model answer, with {request.max_tokens} tokens at most"
-                await call.context.confirm(f"send this to the model:\n{words}", why=why)
+                contents = await self._contents(params, call.context)
+                texts = [f"{role}: {' '.join(text_of(block) for block in blocks)}" for role, blocks in contents]
+                shown = "\n\n".join([*([params.system_prompt] if params.system_prompt else []), *texts])
+                await call.context.confirm(f"send this to the model:\n{shown}", why=why)
+                request = SampleRequest(
+                    server=self._server,
+                    system=params.system_prompt or "",
+                    earlier=tuple(Message(role, blocks) for role, blocks in contents[:-1]),
+                    question=contents[-1][1],
+                    max_tokens=params.max_tokens,
+                    temperature=params.temperature,
+                    stop=tuple(params.stop_sequences or ()),
+                )
                 answer = await self.sampler(call.context, request)
         except LoomError as error:
             return types.ErrorData(code=types.INVALID_REQUEST, message=error.message)
         content = types.TextContent(text=answer.text)
         return types.CreateMessageResult(role="assistant", content=content, model=answer.model, stop_reason=answer.stop)
 
-    async def _sample_request(self, context: ToolContext, asked: types.CreateMessageRequestParams) -> SampleRequest:
-        if not asked.messages or asked.messages[-1].role != "user":
-            raise ToolError("a request to the model ends with a message of the user")
-        said: list[tuple[ContentBlock, ...]] = []
-        for message in asked.messages:
+    async def _contents(
+        self, params: types.CreateMessageRequestParams, context: ToolContext
+    ) -> list[tuple[types.Role, tuple[ContentBlock, ...]]]:
+        if not params.messages or params.messages[-1].role != "user":
+            raise ToolError("a request to the model must end with a message of the user")
+        contents: list[tuple[types.Role, tuple[ContentBlock, ...]]] = []
+        for message in params.messages:
             items = message.content if isinstance(message.content, list) else [message.content]
-            said.append(tuple(await blocks_of_items(cast("Sequence[Any]", items), context.attach, self._server)))
-        return SampleRequest(
-            server=self._server,
-            system=asked.system_prompt or "",
-            earlier=tuple(
-                Message(message.role, blocks) for message, blocks in zip(asked.messages[:-1], said, strict=False)
-            ),
-            question=said[-1],
-            max_tokens=asked.max_tokens,
-            temperature=asked.temperature,
-            stop=tuple(asked.stop_sequences or ()),
-        )
-
-
-# Values that a user enters ------------------------------------------------------------------------------------------
-
-
-def value_fields(schema: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the fields of a form; a field without facts accepts any text."""
-    found: Any = schema.get("properties")
-    named = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-    return {name: cast("dict[str, Any]", facts) if isinstance(facts, dict) else {} for name, facts in named.items()}
-
-
-def field_choices(facts: Mapping[str, Any]) -> list[str]:
-    """Return the values that a field allows; empty if it allows any."""
-    inner: Any = facts.get("items") if facts.get("type") == "array" else facts
-    if not isinstance(inner, dict):
-        return []
-    table = cast("dict[str, Any]", inner)
-    options: Any = table.get("oneOf") or table.get("anyOf")
-    listed = cast("list[Any]", options) if isinstance(options, list) else []
-    named = [cast("dict[str, Any]", one)["const"] for one in listed if isinstance(one, dict) and "const" in one]
-    values: Any = table.get("enum") or named
-    return [str(value) for value in cast("list[Any]", values)] if isinstance(values, list) else []
-
-
-def describe_field(name: str, facts: Mapping[str, Any], *, is_required: bool) -> str:
-    """Return one line about a field for the user who fills it in."""
-    choices = field_choices(facts)
-    kind = " | ".join(choices) if choices else str(facts.get("format") or facts.get("type") or "text")
-    default = f", default {facts['default']}" if "default" in facts else ""
-    title = str(facts.get("description") or facts.get("title") or "")
-    return f"{name}{'' if is_required else '?'}: {kind}{default}{f' · {title}' if title else ''}"
-
-
-def describe_values(schema: Mapping[str, Any]) -> str:
-    required = cast("list[Any]", schema.get("required") or [])
-    lines = [describe_field(name, facts, is_required=name in required) for name, facts in value_fields(schema).items()]
-    return "\n".join(["Values (write NAME=VALUE, or one JSON object):", *lines])
-
-
-def read_values(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that a user entered, converted to the types of the schema: a JSON object, NAME=VALUE separated
-    by commas or lines, or the bare value of the only field. Raise ToolError if they are invalid."""
-    fields = value_fields(schema)
-    given = _split_values(text.strip(), list(fields))
-    if unknown := [name for name in given if name not in fields]:
-        raise ToolError(f"{', '.join(unknown)} is not asked for; these are: {', '.join(fields)}")
-    found = {name: facts["default"] for name, facts in fields.items() if "default" in facts}
-    found |= {name: _converted(value, fields[name]) for name, value in given.items()}
-    for name, value in found.items():
-        choices = field_choices(fields[name])
-        values = cast("list[Any]", value) if isinstance(value, list) else [value]
-        if choices and any(str(one) not in choices for one in values):
-            raise ToolError(f"{name} is one of {', '.join(choices)}")
-    return form_of(dict(schema)).check_arguments("the form", found)
-
-
-def _split_values(text: str, names: Sequence[str]) -> dict[str, Any]:
-    if text.startswith("{"):
-        try:
-            return msgspec.json.decode(text, type=dict[str, Any])
-        except msgspec.DecodeError as error:
-            raise ToolError(f"it is not a JSON object: {error}") from None
-    parts = [part for part in _BETWEEN.split(text) if part.strip()]
-    pairs = [_PAIR.fullmatch(part) for part in parts]
-    if len(names) == 1 and text and not (len(parts) == 1 and pairs[0] and pairs[0][1] == names[0]):
-        return {names[0]: text}
-    if not all(pairs):
-        raise ToolError("write NAME=VALUE for each value")
-    return {pair[1]: pair[2].strip() for pair in pairs if pair is not None}
-
-
-def _converted(value: Any, facts: Mapping[str, Any]) -> Any:
-    """Return a value in the type of its field, if its text can be converted; the check of the form refuses the rest."""
-    if not isinstance(value, str):
-        return value
-    match facts.get("type"):
-        case "boolean":
-            return {"true": True, "yes": True, "y": True, "false": False, "no": False, "n": False}.get(
-                value.lower(), value
-            )
-        case "integer" | "number":
-            try:
-                return int(value) if facts.get("type") == "integer" else float(value)
-            except ValueError:
-                return value
-        case "array":
-            return [part.strip() for part in value.split(",") if part.strip()]
-        case _:
-            return value
+            blocks = await content_blocks(cast("list[Any]", items), context.attach, self._server)
+            contents.append((message.role, tuple(blocks)))
+        return contents

@@ -9,61 +9,51 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
-from loom.content.blocks import clean_text
 from loom.content.media import size_label
 from loom.tools.mcp.specs import ServerSpec
+from loom.tools.processes import kill_group
 from loom.tools.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
     from mcp.shared.message import SessionMessage
 
-    Incoming: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
-    Arriving: TypeAlias = MemoryObjectSendStream[SessionMessage | Exception]
-
 MAX_MESSAGE_BYTES: Final = 48 * 1024 * 1024
-MAX_TAIL_BYTES: Final = 16_384
+MAX_STDERR_BYTES: Final = 16_384
 PATIENCE_SECONDS: Final = 2.0
 """How long a server may take to exit after its input is closed, and again after SIGTERM."""
 
 
-class Tail:
-    """The end of a server's stderr, for diagnostics."""
+class StdioTransport:
+    """The process of one connection. `ended` is set when it stops responding, or to stop it. `stderr` gets the end of
+    its error output, for diagnostics."""
 
-    def __init__(self) -> None:
-        self._kept = b""
-
-    def add(self, data: bytes) -> None:
-        self._kept = (self._kept + data)[-MAX_TAIL_BYTES:]
-
-    def __str__(self) -> str:
-        return clean_text(self._kept.decode(errors="replace")).strip()
-
-
-class ChildServer:
-    """The process of one connection. `why_ended` is set if Loom ends it for a reason of its own."""
-
-    def __init__(self, spec: ServerSpec, tail: Tail, on_end: Callable[[], None], sandbox: Sandbox) -> None:
+    def __init__(self, spec: ServerSpec, sandbox: Sandbox, stderr: bytearray) -> None:
+        self.ended = asyncio.Event()
         self._spec = spec
         self._sandbox = sandbox
-        self._tail = tail
-        self._on_end = on_end
-        self.process: asyncio.subprocess.Process | None = None
-        self.has_ended = False
-        self.why_ended = ""
+        self._stderr = stderr
+        self._process: Process | None = None
+        self._reason = ""
+        """Why Loom ended it."""
+
+    @property
+    def process_id(self) -> int | None:
+        return self._process.pid if self._process is not None else None
 
     @asynccontextmanager
-    async def streams(self) -> AsyncGenerator[tuple[Incoming, MemoryObjectSendStream[SessionMessage]]]:
+    async def streams(self) -> AsyncGenerator[Any]:
         """Start the program; yield the pair of streams for the SDK's client."""
         import anyio
         from mcp.shared.message import SessionMessage
 
-        process = self.process = await self._start()
+        process = self._process = await self._start()
         arriving, read = anyio.create_memory_object_stream[SessionMessage | Exception](16)
         write, leaving = anyio.create_memory_object_stream[SessionMessage](16)
         jobs = (self._receive(process, arriving), self._send(process, leaving), self._read_stderr(process))
@@ -76,14 +66,18 @@ class ChildServer:
             with anyio.CancelScope(shield=True):
                 await _end(process, tasks)
 
-    def end_reason(self) -> str:
-        """Return the reason why it ended, as far as it is known."""
-        code = self.process.returncode if self.process is not None else None
-        if self.why_ended or code is None:
-            return self.why_ended or "it closed its output"
-        return f"it ended with exit code {code}" if code >= 0 else f"it was ended by signal {-code}"
+    def is_end(self, _error: BaseException) -> bool:
+        """Return whether this connection will not respond any more."""
+        return self.ended.is_set()
 
-    async def _start(self) -> asyncio.subprocess.Process:
+    def end_reason(self) -> str:
+        """Return why it ended, as far as it is known; empty if it has not ended."""
+        code = self._process.returncode if self._process is not None else None
+        if self._reason or not self.ended.is_set():
+            return self._reason
+        return "it closed its output" if code is None else f"exit code {code}" if code >= 0 else f"signal {-code}"
+
+    async def _start(self) -> Process:
         spec = self._spec
         fenced = self._sandbox.wrap(
             (spec.command, *spec.args),
@@ -92,13 +86,12 @@ class ChildServer:
             unsandboxed=spec.sandbox == "off",
             is_server=True,
         )
-        pipe = asyncio.subprocess.PIPE
         try:
             return await asyncio.create_subprocess_exec(
                 *fenced.argv,
-                stdin=pipe,
-                stdout=pipe,
-                stderr=pipe,
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
                 env=fenced.environment | spec.environment(os.environ),
                 cwd=spec.folder,
                 start_new_session=True,
@@ -108,7 +101,7 @@ class ChildServer:
         finally:
             fenced.close()
 
-    async def _receive(self, process: asyncio.subprocess.Process, arriving: Arriving) -> None:
+    async def _receive(self, process: Process, arriving: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         """Pass messages on until the pipe ends. A line that is not a message is kept with stderr."""
         import anyio
         from mcp.shared.message import SessionMessage
@@ -121,46 +114,46 @@ class ChildServer:
                 try:
                     message = jsonrpc_message_adapter.validate_json(line, by_name=False)
                 except ValueError:
-                    self._tail.add(line)
+                    self._keep(line)
                 else:
                     await arriving.send(SessionMessage(message))
         except asyncio.LimitOverrunError:
-            self.why_ended = f"it sent a message of more than {size_label(MAX_MESSAGE_BYTES)}"
+            self._reason = f"it sent a message of more than {size_label(MAX_MESSAGE_BYTES)}"
         except (asyncio.IncompleteReadError, anyio.BrokenResourceError, anyio.ClosedResourceError):
             pass  # it has ended, or the streams were closed here
         finally:
-            self.has_ended = True
+            self.ended.set()
             arriving.close()
-            self._on_end()
 
-    async def _send(
-        self, process: asyncio.subprocess.Process, leaving: MemoryObjectReceiveStream[SessionMessage]
-    ) -> None:
+    async def _send(self, process: Process, leaving: MemoryObjectReceiveStream[SessionMessage]) -> None:
         assert process.stdin is not None
         try:
             async for message in leaving:
                 process.stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
                 await process.stdin.drain()
         except OSError:  # it closed its input: the connection has ended
-            self.has_ended = True
-            self._on_end()
+            self.ended.set()
 
-    async def _read_stderr(self, process: asyncio.subprocess.Process) -> None:
+    async def _read_stderr(self, process: Process) -> None:
         assert process.stderr is not None
         while data := await process.stderr.read(4096):
-            self._tail.add(data)
+            self._keep(data)
+
+    def _keep(self, data: bytes) -> None:
+        self._stderr += data
+        del self._stderr[:-MAX_STDERR_BYTES]
 
 
-async def _end(process: asyncio.subprocess.Process, tasks: list[asyncio.Task[None]]) -> None:
+async def _end(process: Process, tasks: list[asyncio.Task[None]]) -> None:
     """Close its input, then send SIGTERM, then SIGKILL, to the whole group: no child of the server remains."""
     assert process.stdin is not None
     process.stdin.close()
     try:
         if not await _wait_exit(process):
-            _signal_group(process.pid, signal.SIGTERM)
+            kill_group(process, signal.SIGTERM)
             await _wait_exit(process)
     finally:
-        _signal_group(process.pid, signal.SIGKILL)
+        kill_group(process, signal.SIGKILL)
     await _wait_exit(process)
     for task in tasks:
         task.cancel()
@@ -170,7 +163,7 @@ async def _end(process: asyncio.subprocess.Process, tasks: list[asyncio.Task[Non
         transport.close()
 
 
-async def _wait_exit(process: asyncio.subprocess.Process) -> bool:
+async def _wait_exit(process: Process) -> bool:
     """Return whether it has exited in time; `wait()` would also wait for pipes that a grandchild may keep open."""
     deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
     while process.returncode is None:
@@ -178,8 +171,3 @@ async def _wait_exit(process: asyncio.subprocess.Process) -> bool:
             return False
         await asyncio.sleep(0.01)
     return True
-
-
-def _signal_group(group: int, what: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, what)

@@ -10,69 +10,58 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
+import re
 import time
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from loom.atomic_file import write_file_whole
 from loom.content.blocks import ToolResult, clean_text
-from loom.content.json_values import sanitize_json
+from loom.content.json_values import json_text, sanitize_json
 from loom.prompt import ToolSpec
 from loom.tools.base import Tool, ToolContext, text_result
-from loom.tools.mcp.connection import Listing, shorten
-from loom.tools.mcp.content import blocks_of_items, result_of
-from loom.tools.mcp.input_schema import ILLEGAL, MAX_NAME, InputSchema, form_of
-from loom.tools.mcp.specs import ServerSpec
+from loom.tools.input_schema import InputSchema, parse_input_schema
+from loom.tools.mcp.connection import Listing, list_pages
+from loom.tools.mcp.content import shorten, tool_result
+from loom.tools.mcp.server import Server
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     import mcp_types as types
     from mcp import Client
+    from mcp.shared.dispatcher import ProgressFnT
 
 MAX_DESCRIPTION: Final = 4_000
+_ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9_-]+")
+_MAX_NAME: Final = 64
 MAX_RESOURCES: Final = 500
 PROGRESS_PAUSE_SECONDS: Final = 0.1
-
-T = TypeVar("T")
-
-
-class ToolServer(Protocol):
-    """The interface of a server for its tools."""
-
-    spec: ServerSpec
-    notice: Callable[[str], None]
-
-    async def call(
-        self, what: str, run: Callable[[Client], Awaitable[T]], context: ToolContext | None, tool: Tool | None = None
-    ) -> T: ...
 
 
 def tool_name(server: str, tool: str, taken: Container[str]) -> str:
     """Return `server__tool` in the characters that every platform accepts; a hash distinguishes long and colliding
     names."""
-    plain = f"{ILLEGAL.sub('_', server)}__{ILLEGAL.sub('_', tool)}"
+    plain = f"{_ILLEGAL.sub('_', server)}__{_ILLEGAL.sub('_', tool)}"
     plain = plain if plain[0].isalpha() else f"m{plain}"
-    if len(plain) <= MAX_NAME and plain not in taken:
+    if len(plain) <= _MAX_NAME and plain not in taken:
         return plain
     mark = hashlib.sha256(f"{server}\0{tool}".encode(errors="replace")).hexdigest()[:8]
-    return f"{plain[: MAX_NAME - 9]}_{mark}"
+    return f"{plain[: _MAX_NAME - 9]}_{mark}"
 
 
-def tool_spec(name: str, tool: types.Tool, form: InputSchema) -> ToolSpec:
+def tool_spec(name: str, tool: types.Tool, schema: InputSchema) -> ToolSpec:
     description = clean_text(tool.description or tool.title or "")
     if len(description) > MAX_DESCRIPTION:
         description = f"{description[:MAX_DESCRIPTION]}…"
-    return ToolSpec(name=name, description=description, parameters=form.told)
+    return ToolSpec(name=name, description=description, parameters=schema.parameters)
 
 
 def fingerprint(tool: types.Tool) -> str:
     """Return a digest of everything that a user approves: the name, the texts, the parameters, the hints."""
-    told = tool.model_dump(mode="json", include={"name", "title", "description", "input_schema", "annotations"})
-    return hashlib.sha256(msgspec.json.encode(sanitize_json(told), order="sorted")).hexdigest()
+    shown = tool.model_dump(mode="json", include={"name", "title", "description", "input_schema", "annotations"})
+    return hashlib.sha256(msgspec.json.encode(sanitize_json(shown), order="sorted")).hexdigest()
 
 
 class Pins:
@@ -104,29 +93,30 @@ class Pins:
 class McpTool(Tool):
     """A tool of a server, in the version that was listed."""
 
-    def __init__(self, server: ToolServer, found: types.Tool, name: str, pins: Pins) -> None:
+    def __init__(self, server: Server, found: types.Tool, name: str, pins: Pins) -> None:
         hints = found.annotations if server.spec.trusted else None
         reads_only = hints is not None and hints.read_only_hint is True
         repeatable = hints is not None and hints.idempotent_hint is True
         super().__init__(
             _nothing, name=name, danger="ask", preview=self._describe, reads_only=reads_only, repeatable=repeatable
         )
-        self._form = form_of(found.input_schema)
-        self.spec = tool_spec(name, found, self._form)
+        self._schema = parse_input_schema(found.input_schema)
+        self.spec = tool_spec(name, found, self._schema)
         self.tool = found.name
         self.fingerprint = fingerprint(found)
         self._server = server
         self._pins = pins
 
     def check_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return self._form.check_arguments(self.name, arguments)
+        return self._schema.check_arguments(self.name, arguments)
 
     def _describe(self, _workspace: Path, arguments: dict[str, Any]) -> str:
         """Return the text that the user reads before approving a call: the server, the description, and every
         argument."""
-        description = shorten(self.spec.description) or "it does not say what it does"
-        lines = [f"{key}: {_as_text(value)}" for key, value in arguments.items()] or ["(no arguments)"]
-        return "\n".join([f"{self.tool} of the MCP server {self._server.spec.name}: {description}", "", *lines])
+        description = shorten(self.spec.description) or "no description"
+        texts = {key: value if isinstance(value, str) else json_text(value) for key, value in arguments.items()}
+        lines = [f"{key}: {text}" for key, text in texts.items()] or ["(no arguments)"]
+        return "\n".join([f"{self.tool} of MCP server {self._server.spec.name!r}: {description}", "", *lines])
 
     async def run(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
         given = sanitize_json(self.check_arguments(arguments))
@@ -135,7 +125,7 @@ class McpTool(Tool):
         answer = await self._server.call(
             self.tool, lambda client: client.call_tool(self.tool, given, progress_callback=progress), context, self
         )
-        return await result_of(answer, context.attach, self._server.spec.name)
+        return await tool_result(answer, context.attach, self._server.spec.name)
 
     async def _approve_change(self, context: ToolContext, server: str) -> None:
         # Stored under our own name, which rules and approvals use: the tool behind it cannot change without an
@@ -144,27 +134,19 @@ class McpTool(Tool):
         if known == self.fingerprint:
             return
         if known is not None:
-            words = f"use {self.name}, which now says: {shorten(self.spec.description) or 'nothing'}"
-            await context.confirm(words, why=f"the MCP server {server} has changed this tool since it was last used")
+            action = f"use {self.name}, whose description is now: {shorten(self.spec.description) or '(none)'}"
+            await context.confirm(action, why=f"MCP server {server!r} has changed this tool since it was last used")
         try:
             await asyncio.to_thread(self._pins.put, server, self.name, self.fingerprint)
         except OSError as error:
-            self._server.notice(f"the form of {self.name} could not be kept: {error.strerror}")
-
-
-def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            self._server.notice(f"The approved version of {self.name} could not be stored: {error.strerror}.")
 
 
 def _nothing() -> None:
     """Do nothing: `run` calls the server instead."""
 
 
-class ProgressCallback(Protocol):
-    async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
-
-
-def _progress_events(context: ToolContext) -> ProgressCallback:
+def _progress_events(context: ToolContext) -> ProgressFnT:
     """Return a callback that shows progress, at most a few times a second."""
     last = -math.inf
 
@@ -184,21 +166,20 @@ def _progress_events(context: ToolContext) -> ProgressCallback:
 # Resources and prompts -----------------------------------------------------------------------------------------------
 
 
-def extra_tools(server: ToolServer, listing: Listing, taken: Container[str]) -> Iterator[Tool]:
+def extra_tools(server: Server, listing: Listing, taken: Container[str]) -> Iterator[Tool]:
     """Yield tools for the resources and prompts of a server, if it has any."""
     name = server.spec.name
 
     async def list_resources(context: ToolContext) -> ToolResult:
         """List what this MCP server offers to read: documents, files, records. Read one with read_resource."""
-        return text_result(await server.call("list_resources", resource_lines, context))
+        return text_result(await server.call("list_resources", _list_resources, context))
 
     async def read_resource(context: ToolContext, uri: str) -> ToolResult:
         """Read a resource of this MCP server.
 
         uri: as list_resources gives it; a template with its parameters filled in
         """
-        found = await server.call("read_resource", lambda client: client.read_resource(uri), context)
-        return ToolResult("-", tuple(await blocks_of_items(found.contents, context.attach, name)))
+        return ToolResult("-", tuple(await server.read_resource(uri, context.attach, context)))
 
     async def get_prompt(context: ToolContext, prompt: str, arguments: dict[str, str] | None = None) -> ToolResult:
         """Get a prompt of this MCP server: instructions for a task, written by its author.
@@ -206,55 +187,31 @@ def extra_tools(server: ToolServer, listing: Listing, taken: Container[str]) -> 
         prompt: its name
         arguments: its arguments
         """
-        found = await server.call("get_prompt", lambda client: client.get_prompt(prompt, arguments or {}), context)
-        items = [message.content for message in found.messages]
-        return ToolResult("-", tuple(await blocks_of_items(items, context.attach, name)))
+        return ToolResult("-", tuple(await server.get_prompt(prompt, arguments or {}, context.attach, context)))
 
     functions = [list_resources, read_resource] if listing.has_resources else []
     for function in [*functions, *([get_prompt] if listing.prompts else [])]:
         made = Tool(
             function, name=tool_name(name, function.__name__, taken), danger="ask", reads_only=server.spec.trusted
         )
-        words = f"{made.spec.description}\nServer: {name}."
-        if function is get_prompt:
-            words += "\n" + "\n".join(prompt_line(prompt) for prompt in listing.prompts)
-        made.spec = msgspec.structs.replace(made.spec, description=words[:MAX_DESCRIPTION])
+        lines = [made.spec.description, f"Server: {name}."]
+        lines += [_prompt_line(prompt) for prompt in listing.prompts] if function is get_prompt else []
+        made.spec = msgspec.structs.replace(made.spec, description="\n".join(lines)[:MAX_DESCRIPTION])
         yield made
 
 
-def prompt_line(prompt: types.Prompt) -> str:
+def _prompt_line(prompt: types.Prompt) -> str:
     given = " ".join(f"{one.name}{'' if one.required else '?'}" for one in prompt.arguments or ())
     return f"- {shorten(prompt.name)}({given}): {shorten(prompt.description or prompt.title or '')}"
 
 
-async def resource_lines(client: Client) -> str:
+async def _list_resources(client: Client) -> str:
     """Return the resources and templates of a server, one per line."""
+    found = [(it.uri, it) for it in await list_pages(client.list_resources, "resources", MAX_RESOURCES)]
+    templates = await list_pages(client.list_resource_templates, "resource_templates", MAX_RESOURCES)
+    found += [(it.uri_template, it) for it in templates]
     lines: list[str] = []
-    for fetch, name, address in (
-        (client.list_resources, "resources", "uri"),
-        (client.list_resource_templates, "resource_templates", "uri_template"),
-    ):
-        cursor: str | None = None
-        while True:
-            page = await _page(fetch, cursor)
-            found: Sequence[Any] = getattr(page, name, ())
-            for one in found:
-                about = ", ".join(fact for fact in (one.title or one.name, one.mime_type, one.description) if fact)
-                lines.append(f"{shorten(getattr(one, address))} · {shorten(about)}")
-            cursor = getattr(page, "next_cursor", None)
-            if cursor is None or len(lines) >= MAX_RESOURCES:
-                break
-    return "\n".join(lines[:MAX_RESOURCES]) or "it lists no resources"
-
-
-async def _page(fetch: Callable[..., Awaitable[Any]], cursor: str | None) -> Any:
-    """Return one page; a server without templates refuses that list."""
-    from mcp import MCPError
-    from mcp_types import METHOD_NOT_FOUND
-
-    try:
-        return await fetch(cursor=cursor)
-    except MCPError as error:
-        if error.error.code != METHOD_NOT_FOUND:
-            raise
-        return None
+    for address, resource in found[:MAX_RESOURCES]:
+        facts = (resource.title or resource.name, resource.mime_type, resource.description)
+        lines.append(f"{shorten(address)} · {shorten(', '.join(fact for fact in facts if fact))}")
+    return "\n".join(lines) or "No resources."

@@ -1,0 +1,177 @@
+"""Files that list MCP servers (`mcpServers`): the project's `.mcp.json`, and those of other programs for the import.
+
+A project file contains programs to start, so it is used only in a folder that the user trusts; elsewhere it is reported
+and nothing of it is run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias, cast
+
+import msgspec
+
+from loom.content.json_values import get_object
+from loom.errors import ConfigError
+from loom.tools.mcp.specs import ServerSpec
+from loom.tools.workspace import MCP_FILE
+
+MAX_PROJECT_BYTES: Final = 100_000
+MAX_OTHER_BYTES: Final = 5_000_000
+"""Files of other programs hold more than their servers."""
+_COMMENT: Final = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_TRAILING_COMMA: Final = re.compile(r",(\s*[}\]])")
+_VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_HTTP_TYPES: Final = ("", "http", "streamable-http", "streamableHttp")
+_Scalar: TypeAlias = str | bool | int | float
+"""Some files have numbers as arguments and as values of variables."""
+
+
+class ProjectServers(msgspec.Struct, frozen=True):
+    """The servers in a project's file, and warnings for the user."""
+
+    specs: tuple[ServerSpec, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class _ServerEntry(msgspec.Struct, frozen=True):
+    """One server in such a file; keys for other programs are ignored."""
+
+    type: str = ""
+    command: str = ""
+    args: tuple[_Scalar, ...] = ()
+    env: dict[str, _Scalar] = {}
+    url: str = ""
+    headers: dict[str, _Scalar] = {}
+    disabled: bool = False
+
+
+def project_servers(
+    cwd: Path, is_trusted: Callable[[Path], bool], environ: Mapping[str, str] | None = None
+) -> ProjectServers:
+    """Return the servers of the nearest `.mcp.json`, from `cwd` up to the root of its repository."""
+    file = _nearest(cwd.absolute())
+    if file is None:
+        return ProjectServers()
+    try:
+        data = read_json_object(file, MCP_FILE, MAX_PROJECT_BYTES)
+        key = "servers" if "mcpServers" not in data and "servers" in data else "mcpServers"
+        if not isinstance(data.get(key, {}), dict):
+            raise ConfigError(f"{key} is not an object", file=MCP_FILE)
+    except ConfigError as error:
+        return ProjectServers(warnings=(str(error),))
+    servers, folder = get_object(data.get(key)), file.parent.resolve()
+    if servers and not is_trusted(folder):
+        names = ", ".join(sorted(servers))
+        how = f'To start them, add "{folder}" to trusted_folders in your own configuration, or run: loom trust add'
+        return ProjectServers(warnings=(f"{MCP_FILE}: not started: {names}: this folder is not trusted. {how}",))
+    warnings: list[str] = []
+    if key == "servers":
+        warnings.append(f'{MCP_FILE}: the key "servers" belongs to another editor\'s file; here it is "mcpServers"')
+    variables = os.environ if environ is None else environ
+
+    def value_of(found: re.Match[str]) -> str:
+        value = variables.get(found[1]) or found[2]
+        if value is None:
+            raise ConfigError(f"the environment variable {found[1]} is not set")
+        return value
+
+    specs: list[ServerSpec] = []
+    for name, written in servers.items():
+        try:
+            entry = _read_entry(written)
+            if not entry.disabled:
+                fields = _fields(entry, value_of)
+                fields["args"] = tuple(fields.get("args", ()))
+                specs.append(ServerSpec(name=name, folder=folder, **fields))
+        except ConfigError as error:
+            warnings.append(f"{MCP_FILE}: {name}: {error}")
+    return ProjectServers(tuple(specs), tuple(warnings))
+
+
+def _nearest(cwd: Path) -> Path | None:
+    top = next((folder for folder in (cwd, *cwd.parents) if (folder / ".git").exists()), cwd)
+    folders = (folder for folder in (cwd, *cwd.parents) if folder.is_relative_to(top))
+    return next((folder / MCP_FILE for folder in folders if (folder / MCP_FILE).is_file()), None)
+
+
+def foreign_files(home: Path) -> tuple[Path, ...]:
+    """Return the files in which Claude Desktop, Claude Code, Cursor and VS Code store their servers on Linux and
+    macOS."""
+    support = home / "Library" / "Application Support"
+    return (
+        home / ".config" / "Claude" / "claude_desktop_config.json",
+        support / "Claude" / "claude_desktop_config.json",
+        home / ".claude.json",
+        home / ".cursor" / "mcp.json",
+        home / ".config" / "Code" / "User" / "mcp.json",
+        support / "Code" / "User" / "mcp.json",
+    )
+
+
+def foreign_servers(file: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Return the servers of another program's file as tables for loom.toml, and a sentence for each that cannot be
+    used. Raise ConfigError if the file cannot be read or has another format."""
+    data = read_json_object(file, str(file), MAX_OTHER_BYTES, has_comments=True)
+    places = (data.get("mcpServers"), data.get("servers"), get_object(data.get("mcp")).get("servers"))
+    servers = next((cast("dict[str, Any]", found) for found in places if isinstance(found, dict)), None)
+    if servers is None:
+        raise ConfigError("has no MCP servers.", file=str(file), hint="It needs an object mcpServers or servers.")
+    entries: dict[str, dict[str, Any]] = {}
+    problems: list[str] = []
+    for name, written in servers.items():
+        try:
+            # loom.toml has no defaults of variables: such a text stays as it is
+            entry = _read_entry(written)
+            fields = _fields(entry, lambda found: found[0] if found[2] else f"{{env:{found[1]}}}")
+            entries[name] = fields | ({"enabled": False} if entry.disabled else {})
+        except ConfigError as error:
+            problems.append(f"{name}: {error}")
+    return entries, problems
+
+
+def _read_entry(written: Any) -> _ServerEntry:
+    try:
+        return msgspec.convert(written, _ServerEntry)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise ConfigError(str(error)) from None
+
+
+def _fields(entry: _ServerEntry, value_of: Callable[[re.Match[str]], str]) -> dict[str, Any]:
+    """Return the fields that are set, with each `${NAME}`, `${NAME:-default}` and `${env:NAME}` replaced by `value_of`.
+    Raise ConfigError if it is no server that Loom can use."""
+    if bool(entry.command) == bool(entry.url):
+        raise ConfigError("a server needs a name and either a command or a url")
+    if entry.url and entry.type not in _HTTP_TYPES:
+        raise ConfigError(f"servers of type {entry.type!r} are not supported", hint="Use streamable HTTP.")
+
+    def fill(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: fill(item) for key, item in cast("dict[str, Any]", value).items()}
+        if isinstance(value, tuple):
+            return [fill(item) for item in cast("tuple[Any, ...]", value)]
+        return _VARIABLE.sub(value_of, str(value))
+
+    names = ("command", "args", "env", "url", "headers")
+    return {name: fill(value) for name in names if (value := getattr(entry, name))}
+
+
+def read_json_object(file: Path, name: str, max_bytes: int, *, has_comments: bool = False) -> dict[str, Any]:
+    """Return the content of a JSON file, which errors call `name`. Raise ConfigError if it cannot be read or is not an
+    object."""
+    try:
+        with file.open("rb") as stream:
+            raw = stream.read(max_bytes + 1)
+        if len(raw) > max_bytes:
+            raise ConfigError(f"is over {max_bytes} bytes, which no list of servers needs", file=name)
+        text = raw.decode("utf-8-sig")
+        if has_comments:
+            text = _TRAILING_COMMA.sub(r"\1", _COMMENT.sub(lambda found: found[1] or "", text))
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=name, hint="Check the path.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"is not a JSON object: {error}", file=name) from None
