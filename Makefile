@@ -79,7 +79,7 @@ lock:
 	uv pip compile pyproject.toml $(foreach extra,postgres redis s3 svg heif,--extra $(extra)) --universal --python-version 3.11 \
 	    --generate-hashes --no-header --no-annotate -q -o requirements.lock
 
-# sdist and wheel (twice: the bytes must be the same), SBOM, licence notices, checksums; all in dist/.
+# sdist and wheel (twice: the bytes must be the same), SBOM, license notices, checksums; all in dist/.
 release: $(VENV)/.test
 	rm -rf dist dist.again
 	$(BIN)/python -m pip install -q build

@@ -121,7 +121,7 @@ async def fill_mixed(runtime: Runtime) -> str:
             asked += (
                 await runtime.library.ingest(Attachment(source=data.getvalue(), name=f"shot-{number}.png"))
             ).blocks
-        messages += [user(*asked), assistant(f"Answer {number}. " + "It shows a colour. " * 20)]
+        messages += [user(*asked), assistant(f"Answer {number}. " + "It shows a color. " * 20)]
     await runtime.stores.sessions.append_to_head(session.id, messages)
     return session.id
 

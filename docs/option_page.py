@@ -1,4 +1,4 @@
-"""`docs/options.md`: which option of a request each platform takes, from the catalogue and the wires."""
+"""`docs/options.md`: which option of a request each platform takes, from the catalog and the wires."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _HEAD: Final = """\
 
 Set an option for a model (`[models.NAME]`), a session or a message: `loom ask --think LEVEL -o KEY=VALUE`,
 `options={…}` in the library, `options` in the API. This table shows what each platform does with it; it is generated
-from the model catalogue.
+from the model catalog.
 
 - **sent**: the platform supports it.
 - **emulated**: Loom asks for it in the system prompt and checks the answer.

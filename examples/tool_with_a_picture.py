@@ -7,7 +7,7 @@ import loom
 
 @loom.tool
 def swatch(red: int, green: int, blue: int) -> Image.Image:
-    """Paint a square of one colour.
+    """Paint a square of one color.
 
     red: from 0 to 255
     green: from 0 to 255

@@ -31,7 +31,7 @@ class PostgresServer:
         self._user = user
         self._process: subprocess.Popen[bytes] | None = None
 
-    def initialise(self) -> None:
+    def initialize(self) -> None:
         command = [_program("initdb"), "--no-sync", "--auth=trust", "--username=tester", "--encoding=UTF8"]
         command += ["--locale=C.UTF-8", "--pgdata", str(self.folder / "data")]
         subprocess.run(command, user=self._user, cwd=self.folder, check=True, capture_output=True)
@@ -102,7 +102,7 @@ def postgres_server() -> Iterator[PostgresServer]:
         os.chown(folder, pwd.getpwnam(user).pw_uid, pwd.getpwnam(user).pw_gid)
     server = PostgresServer(folder, user)
     try:
-        server.initialise()
+        server.initialize()
         server.start()
         yield server
     finally:

@@ -169,7 +169,7 @@ def test_events_travel_as_json_and_come_back_equal() -> None:
     ):
         assert decode_event(encode_event(event)) == event
     assert TextDelta(text="x").type == "text"
-    with pytest.raises(ContentError, match="not an event"):
+    with pytest.raises(ContentError, match="Not an event"):
         decode_event(b'{"type":"nonsense"}')
-    with pytest.raises(ContentError, match="not an event"):
+    with pytest.raises(ContentError, match="Not an event"):
         decode_event('{"type":"text","text":"half \ud83d"}')

@@ -152,7 +152,7 @@ async def test_a_session_says_what_its_folder_brings_and_does_not_get(project: P
 
     system, notices = await begin()
     assert "Obey the project." in system and "evil" not in system
-    assert "contains skills, commands, MCP servers, not used until you trust it" in notices
+    assert "contains skills, commands, MCP servers, ignored until trusted" in notices
     decide(project, is_trusted=False)
     system, notices = await begin()
     assert "Obey the project." not in system and "you do not trust this folder" in notices
@@ -189,7 +189,7 @@ def _in_terminal(project: Path, answer: str, *arguments: str) -> str:
 def test_a_terminal_shows_the_files_and_asks_once_until_they_change(project: Path) -> None:
     shown = _in_terminal(project, "y", "ask", "hello")
     assert "Obey the project." in shown and ".mcp.json" in shown and "max_pixels" in shown
-    assert "Do you trust what this folder brings?" in shown
+    assert "Do you trust the files in this folder?" in shown
     assert records(project).find(project) == "trusted"
     assert "Do you trust" not in _in_terminal(project, "y", "ask", "hello")
     (project / "AGENTS.md").write_text("Obey me now.")
@@ -212,7 +212,7 @@ def test_the_command_lists_adds_refuses_and_revokes(project: Path) -> None:
     assert f"{project}" in run() and run().startswith("trusted")
     (project / "AGENTS.md").write_text("other")
     assert run().startswith("changed")
-    assert "nothing that" in run("refuse")
+    assert "is not trusted" in run("refuse")
     assert run().startswith("refused")
-    assert "is forgotten" in run("revoke")
+    assert "was removed" in run("revoke")
     assert "No decisions yet" in run()

@@ -69,7 +69,7 @@ async def test_a_bad_file_is_refused_before_anything_is_stored(tmp_path: Path) -
             await runtime.library.ingest(sample_png(), tmp_path / "broken.png")
         with pytest.raises(Unreadable, match="File not found"):
             await runtime.library.ingest(tmp_path / "absent.png")
-        with pytest.raises(ContentError, match="the message is empty"):
+        with pytest.raises(ContentError, match="The message is empty"):
             await runtime.library.ingest("  ", [])
         assert [stored async for stored in runtime.stores.media.listing()] == []
 

@@ -1,6 +1,6 @@
 """F1: texts that are not Unicode, and source files: `python -m benchmarks.formats.encodings [source folder …]`.
 
-The texts are what translators wrote: the catalogues that the programs of this system carry (gettext's `.mo` files), cut
+The texts are what translators wrote: the catalogs that the programs of this system carry (gettext's `.mo` files), cut
 to about 2 KB and encoded as such files really are. Each language gives up to ten texts from different programs. A text
 counts as read where every character is the right one, regardless of the name of the encoding. Loom is compared with
 the two detectors that Python programs use, and with markitdown, which other runtimes use.
@@ -147,10 +147,10 @@ def readers() -> list[Reader]:
 def texts(language: str, codec: str) -> Iterator[bytes]:
     """Sentences of one program after the other, encoded; what the encoding has no letters for is left out."""
     folders = (Path("/usr/share/locale"), Path("/usr/share/vim/vim90/lang"))
-    catalogues = sorted(file for folder in folders for file in folder.glob(f"{language}/LC_MESSAGES/*.mo"))
-    random.Random(language + codec).shuffle(catalogues)
+    catalogs = sorted(file for folder in folders for file in folder.glob(f"{language}/LC_MESSAGES/*.mo"))
+    random.Random(language + codec).shuffle(catalogs)
     found = 0
-    for file in catalogues:
+    for file in catalogs:
         with file.open("rb") as opened:
             try:
                 said = gettext.GNUTranslations(opened)._catalog  # type: ignore[attr-defined]  # noqa: SLF001 - it has no list

@@ -58,7 +58,7 @@ def main() -> None:
         "P10 ten pages by Chromium at 150 dpi", [made_pdfs.chromium_report()], _pictures("1-10"), base="pypdfium2 JPEG"
     )
     _show(
-        "P10 ten pages in colour by Chromium at 150 dpi",
+        "P10 ten pages in color by Chromium at 150 dpi",
         [made_pdfs.chromium_brochure()],
         _pictures("1-10"),
         base="pypdfium2 JPEG",

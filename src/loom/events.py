@@ -333,7 +333,7 @@ def _number(fraction: Any) -> float:
     try:
         return float(fraction)
     except (TypeError, ValueError, OverflowError):
-        raise ContentError(f"the progress of a tool must be a number, not {repr(fraction)[:80]}") from None
+        raise ContentError(f"The progress of a tool must be a number, not {repr(fraction)[:80]}") from None
 
 
 class _StoredMessage(msgspec.Struct, frozen=True):
@@ -368,7 +368,7 @@ def decode_event(data: bytes | str) -> Event:
     try:
         return _decoder.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        raise ContentError(f"not an event: {error}") from None
+        raise ContentError(f"Not an event: {error}") from None
 
 
 # The fold ----------------------------------------------------------------------------------------------------------
@@ -468,7 +468,7 @@ class Fold:
         if draft is None:
             draft = self._drafts[index] = _Draft(kind)
         elif draft.kind != kind:
-            raise ContentError(f"block {index} started as {draft.kind} and continued as {kind}")
+            raise ContentError(f"Block {index} started as {draft.kind} and continued as {kind}")
         return draft
 
 

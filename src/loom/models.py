@@ -1,6 +1,6 @@
 """Facts about a model: what it supports, its limits, how its tokens are counted, and what must be sent back to it.
 
-Plain values. `providers` collects the facts from the catalogue, the endpoint, the user and earlier refusals; `origins`
+Plain values. `providers` collects the facts from the catalog, the endpoint, the user and earlier refusals; `origins`
 records the source of every capability.
 """
 

@@ -113,7 +113,7 @@ def read_options(written: Iterable[str]) -> Sampling:
         key, equals, value = text.partition("=")
         name, dot, inner = key.strip().partition(".")
         if not equals or not name:
-            raise ContentError(f"not an option: {text!r}", hint="Write KEY=VALUE, such as -o top_p=0.9.")
+            raise ContentError(f"Not an option: {text!r}", hint="Write KEY=VALUE, such as -o top_p=0.9.")
         if dot:
             read: Any = value if name == "extra_headers" else _json_or_text(value)
             for part in reversed(inner.split(".") if name == "extra_body" else [inner]):
@@ -150,14 +150,14 @@ def _convert(values: dict[str, Any]) -> Sampling:
             msgspec.convert({name: value}, Sampling)
         except msgspec.ValidationError as error:
             problem = str(error).split(" - at ")[0]
-            raise ContentError(f"the option {name} cannot be {value!r}: {problem}") from None
+            raise ContentError(f"The option {name} cannot be {value!r}: {problem}") from None
     return msgspec.convert(values, Sampling)
 
 
 # Options that a platform supports ------------------------------------------------------------------------------------
 
 COMMON: Final = ("max_tokens", "temperature", "extra_body", "extra_headers")
-"""Supported by all platforms (a temperature if `Model.sampling` is true); the catalogue lists the others."""
+"""Supported by all platforms (a temperature if `Model.sampling` is true); the catalog lists the others."""
 _WARMTH: Final = ("temperature", "top_p", "seed")
 
 

@@ -130,7 +130,7 @@ def options_of(
 ) -> Options:
     """Return the keywords of a call as one value; raise `ContentError` for an invalid one."""
     if n < 1:
-        raise ContentError(f"a message gets one answer or more, not {n}")
+        raise ContentError(f"A message gets one answer or more, not {n}")
     sampling = sampling_of(options, thinking=thinking)
     if output is not None:
         schema, name = schema_of(output)

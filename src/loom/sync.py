@@ -187,7 +187,7 @@ class Loom:
         """Run a coroutine in the thread of the event loop and return its result. An interrupt here cancels it."""
         if self._closed and self._thread is not threading.current_thread() and not self._loop.is_running():
             coroutine.close()
-            raise LoomError("this Loom is closed", hint="Open a new one.")
+            raise LoomError("This Loom is closed", hint="Open a new one.")
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -303,7 +303,7 @@ class SyncSession:
         self._run(self._session.cancel())
 
     def compact(self, *, model: str = "") -> Iterator[Event]:
-        """Let the model summarise the conversation and continue from the summary; the original conversation stays as a
+        """Let the model summarize the conversation and continue from the summary; the original conversation stays as a
         branch."""
         return self._loom.iterate(self._session.compact(model=model))
 

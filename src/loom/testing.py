@@ -74,7 +74,7 @@ class ScriptedProvider:
     async def stream(self, prompt: Prompt) -> AsyncIterator[DecoderEvent]:
         self.prompts.append(prompt)
         if not self._answers:
-            raise AssertionError(f"the script is over, and request {len(self.prompts)} came")
+            raise AssertionError(f"the script has ended, and request {len(self.prompts)} came")
         answer = self._answers.pop(0)
         if isinstance(answer, LoomError):
             raise answer
@@ -140,7 +140,7 @@ async def memory_runtime(
 
 
 def sample_png(width: int = 64, height: int = 48, colour: tuple[int, int, int] = (32, 64, 160)) -> bytes:
-    """Return a PNG of one colour with a lighter diagonal, so that rotation and cropping are visible."""
+    """Return a PNG of one color with a lighter diagonal, so that rotation and cropping are visible."""
     rows = bytearray()
     for y in range(height):
         row = bytearray(bytes(colour) * width)

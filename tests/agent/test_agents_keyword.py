@@ -36,5 +36,5 @@ def test_agents_of_a_program_are_used_by_name_and_mistakes_are_named(tmp_path: P
         assert sorted(tool.name for tool in prompt.tools) == ["measure", "read_file"]
         with pytest.raises(LoomError, match="Agent 'nobody' not found"):
             lm.session(agent="nobody")
-    with pytest.raises(LoomError, match="colour is not a field of an agent"):
-        loom.AsyncLoom(agents={"x": {"colour": "red"}}, config=config)
+    with pytest.raises(LoomError, match="color is not a known field"):
+        loom.AsyncLoom(agents={"x": {"color": "red"}}, config=config)

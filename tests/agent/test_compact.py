@@ -87,10 +87,10 @@ async def test_a_summary_that_was_not_finished_is_none(tmp_path: Path, reason: S
         assert (await session.send("and?")).text == "still here"
 
 
-async def test_where_nothing_was_said_there_is_nothing_to_summarise(tmp_path: Path):
+async def test_where_nothing_was_said_there_is_nothing_to_summarize(tmp_path: Path):
     async with runtime_at(tmp_path) as runtime:
         (failed,) = await compacted(await runtime.session(model=MODEL))
-    assert isinstance(failed, TurnFailed) and "nothing to summarise" in failed.text
+    assert isinstance(failed, TurnFailed) and "Nothing to summarize" in failed.text
 
 
 async def test_what_a_session_keeps_does_not_grow_with_the_media_of_its_summaries(tmp_path: Path):

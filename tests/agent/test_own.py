@@ -64,8 +64,8 @@ async def test_a_provider_of_your_own_answers_under_its_name_and_any_model_of_it
     async with memory_runtime() as runtime:
         session = await runtime.session(model="parrot")
         assert (await session.send("hello")).text == "polly wants a cracker"
-        assert (await session.send("hello", model="parrot/grey")).text == "polly wants a cracker"
-        assert (await session.plan(["parrot/grey"]))[0].model == "parrot/grey"
+        assert (await session.send("hello", model="parrot/gray")).text == "polly wants a cracker"
+        assert (await session.plan(["parrot/gray"]))[0].model == "parrot/gray"
 
 
 async def test_a_provider_of_your_own_can_call_tools() -> None:
@@ -187,7 +187,7 @@ async def test_blocks_that_cannot_be_kept_are_refused_with_a_reason() -> None:
                 custom.register_block(Spot, fallback=said_of, tag=tag)
     custom.register_block(Spot, fallback=said_of)
     custom.register_block(Spot, fallback=said_of)
-    with pytest.raises(ContentError, match="another block"):
+    with pytest.raises(ContentError, match="Another block"):
         custom.register_block(Texted, fallback=lambda _: "x", tag="spot")
     custom.register_block(Texted, fallback=lambda _: "x")
     custom.register_block(Odd, fallback=lambda odd: "  " if odd.value is None else "odd")
@@ -196,7 +196,7 @@ async def test_blocks_that_cannot_be_kept_are_refused_with_a_reason() -> None:
         for bad, why in ((Texted("x"), "named fields"), (Odd(None), "no text"), (Odd(object()), "JSON")):
             with pytest.raises(ContentError, match=why):
                 await session.send("look", cast("Any", bad))
-        with pytest.raises(ContentError, match="content is text"):
+        with pytest.raises(ContentError, match="Content is text"):
             await session.send("look", cast("Any", object()))
         assert await session.path() == ()
 

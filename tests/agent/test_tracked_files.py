@@ -63,7 +63,7 @@ async def test_a_mentioned_file_is_told_whole_once_then_as_a_diff_then_not_at_al
         assert "-two\n+zwei\n" in told
         assert await talk.say("more?") == ""
         app.unlink()
-        assert await talk.say("still there?") == "[file: app.py is gone]"
+        assert await talk.say("still there?") == "[file: app.py no longer exists]"
         assert await talk.say("sure?") == ""
         app.write_text("back\n")
         assert await talk.say("and now?") == "[file: app.py]\nback\n"
@@ -140,7 +140,7 @@ async def test_auto_context_follows_globs_and_leaves_out_what_git_ignores(worksp
         ("@../outside.txt", "is outside the workspace and is not tracked; attach it to send it"),
         ("@link.txt", "link.txt is outside the workspace and is not tracked; attach it to send it"),
         ("@src", "src is a folder; only files are tracked"),
-        ("@large.txt", "large.txt has 200 KB and is not tracked"),
+        ("@large.txt", "large.txt is too large to track (200 KB)"),
         ("@nobody", ""),
         ("user@app.py", ""),
         ("@dataclass @media @\x00", ""),
@@ -218,7 +218,7 @@ def test_a_change_is_always_told_and_no_change_never_is(before: str, now: str) -
         (None, None, ""),
         (None, "a\n", "[file: f]\na\n"),
         (None, " \n", "[file: f is empty]"),
-        ("a\n", None, "[file: f is gone]"),
+        ("a\n", None, "[file: f no longer exists]"),
         ("a\n", "a\n", ""),
         ("a\n", "b\n", "[file: f has changed since you last saw it]\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"),
     ],

@@ -229,10 +229,10 @@ async def test_another_answer_stands_beside_the_first_whatever_the_turn_held() -
     provider = ScriptedProvider([ToolCall("a", "show"), "blue", "navy", "teal", "green"])
     async with memory_runtime(providers={"anthropic": provider}, tools=[show]) as runtime:
         session = await runtime.session(model=MODEL)
-        first = await session.send("which colour?")
+        first = await session.send("which color?")
         events = [event async for event in session.regenerate()]
         assert isinstance(events[0], TurnStarted)
-        assert [message.text for message in await session.path()] == ["which colour?", "navy"]
+        assert [message.text for message in await session.path()] == ["which color?", "navy"]
         assert len(provider.prompts[-1].messages) == 1
         events = [event async for event in session.regenerate(first.node, model="anthropic/claude-haiku-4-5")]
         assert [event.model for event in events if isinstance(event, TurnStarted)] == ["anthropic/claude-haiku-4-5"]
@@ -240,7 +240,7 @@ async def test_another_answer_stands_beside_the_first_whatever_the_turn_held() -
         await session.post_again(first.node, key="k")
         await session.post_again(first.node, key="k")
         await worked(session)
-        assert [message.text for message in await session.path()] == ["which colour?", "green"]
+        assert [message.text for message in await session.path()] == ["which color?", "green"]
         assert len(await runtime.stores.sessions.tips(session.id)) == 4
 
 

@@ -14,7 +14,7 @@ SETTLED: Final = """Promise.all(document.getAnimations()
 
 
 def violations(client: Client) -> list[str]:
-    """Return the violations on the page. Styles that move are finished first: axe measures the colours that it sees."""
+    """Return the violations on the page. Styles that move are finished first: axe measures the colors that it sees."""
     client.page.evaluate(SETTLED)
     results = Axe().run(client.page).response["violations"]
     return [f"{one['id']}: {node['html'][:160]}" for one in results for node in one["nodes"][:3]]

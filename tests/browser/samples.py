@@ -12,8 +12,8 @@ from browser.client import CHROMIUM, FLAGS
 from made import made, run
 
 
-def draw_image(words: str, *, size: tuple[int, int] = (640, 400), colour: str = "#1f3b73", form: str = "PNG") -> bytes:
-    image = Image.new("RGB", size, colour)
+def draw_image(words: str, *, size: tuple[int, int] = (640, 400), color: str = "#1f3b73", form: str = "PNG") -> bytes:
+    image = Image.new("RGB", size, color)
     draw = ImageDraw.Draw(image)
     draw.rectangle((40, 40, size[0] - 40, size[1] - 40), fill="#f7f4ee")
     draw.text((70, 70), words, fill="#222222", font_size=34)
@@ -30,8 +30,8 @@ def chart() -> bytes:
     draw.line((40, 150, 920, 150), fill="#a3271b", width=2)
     draw.text((724, 116), "gives up after 30 s", fill="#a3271b", font_size=22)
     for at, seconds in enumerate((2, 2, 3, 2, 4, 3, 6, 9, 14, 22, 30, 30, 30, 30)):
-        left, colour = 46 + at * 63, "#c8553d" if seconds == 30 else "#1f6f8b"
-        draw.rectangle((left, 420 - seconds * 9, left + 44, 420), fill=colour)
+        left, color = 46 + at * 63, "#c8553d" if seconds == 30 else "#1f6f8b"
+        draw.rectangle((left, 420 - seconds * 9, left + 44, 420), fill=color)
         draw.text((left, 428), f"12:{at:02}", fill="#625e55", font_size=17)
     data = io.BytesIO()
     image.save(data, "PNG")

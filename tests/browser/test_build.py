@@ -63,7 +63,7 @@ def test_everything_that_an_eager_file_imports_is_eager_too(built: Path) -> None
         assert {one or other for one, other in static} <= names
 
 
-def test_the_licences_of_what_is_bundled_come_along(built: Path) -> None:
+def test_the_licenses_of_what_is_bundled_come_along(built: Path) -> None:
     text = (built / "licences.txt").read_text()
     for name in ("preact", "marked", "socket.io-client", "d3-hierarchy", "highlight.js"):
         assert re.search(rf"^{re.escape(name)} \d", text, re.MULTILINE)

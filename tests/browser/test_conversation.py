@@ -19,7 +19,7 @@ def test_one_click_on_a_sample_gives_an_answer_without_any_form(client: Client) 
 
 
 def test_a_picture_from_the_clipboard_is_attached_sent_and_seen(client: Client) -> None:
-    client.paste_files(file_payload("image.png", draw_image("pasted", colour="#0b6b5d")))
+    client.paste_files(file_payload("image.png", draw_image("pasted", color="#0b6b5d")))
     expect(client.attachments).to_have_count(1)
     expect(client.attachments).to_contain_text("pasted.png")
     expect(client.attachments).to_contain_text("640×400")
@@ -32,7 +32,7 @@ def test_a_picture_from_the_clipboard_is_attached_sent_and_seen(client: Client) 
 
 
 def test_the_same_picture_is_not_uploaded_twice(client: Client) -> None:
-    shot = file_payload("image.png", draw_image("only once", colour="#444444"))
+    shot = file_payload("image.png", draw_image("only once", color="#444444"))
     client.paste_files(shot)
     expect(client.attachments).to_contain_text("640×400")
     uploads = [url for url in client.requests if "/v1/media?name=" in url]
@@ -44,8 +44,8 @@ def test_the_same_picture_is_not_uploaded_twice(client: Client) -> None:
 
 
 def test_two_files_dropped_anywhere_are_both_sent_in_order(client: Client) -> None:
-    first = file_payload("first.png", draw_image("first", colour="#7a4d00"))
-    second = file_payload("second.jpg", draw_image("second", colour="#a3271b", form="JPEG"), "image/jpeg")
+    first = file_payload("first.png", draw_image("first", color="#7a4d00"))
+    second = file_payload("second.jpg", draw_image("second", color="#a3271b", form="JPEG"), "image/jpeg")
     client.drop_files(first, second)
     expect(client.attachments).to_have_count(2)
     expect(client.attachments.last).to_contain_text("640×400")

@@ -118,7 +118,7 @@ def test_screens_are_accessible_and_nothing_is_cut_off(
 
 
 def _keep(screenshot: bytes, file: Path) -> None:
-    """With 256 colours, which a page does not miss: a third of the bytes."""
+    """With 256 colors, which a page does not miss: a third of the bytes."""
     Image.open(io.BytesIO(screenshot)).convert("RGB").quantize(256).save(file, optimize=True)
 
 

@@ -112,13 +112,13 @@ def _write_files(you: You) -> None:
         database.executescript(_LLM)
 
 
-def png(width: int, height: int, colour: tuple[int, int, int]) -> bytes:
+def png(width: int, height: int, color: tuple[int, int, int]) -> bytes:
     """Not compressed: compressors differ, and so would digests."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-    pixels = (b"\0" + bytes(colour) * width) * height
+    pixels = (b"\0" + bytes(color) * width) * height
     stored = b"\x78\x01\x01" + struct.pack("<HH", len(pixels), len(pixels) ^ 0xFFFF) + pixels
     return (
         b"\x89PNG\r\n\x1a\n"

@@ -104,7 +104,7 @@ def test_a_long_document_begins_with_its_first_pages_and_a_range_is_what_was_ask
     loom = Loom(tmp_path)
     loom.file("long.pdf", sample_pdf(*(f"This is page number {at}." for at in range(1, 48))))
 
-    whole = loom("--dry-run", "-m", "anthropic/claude-opus-5", "long.pdf", "summarise")
+    whole = loom("--dry-run", "-m", "anthropic/claude-opus-5", "long.pdf", "summarize")
     some = loom("--json", "long.pdf#30-31", "page number")
 
     assert "attached long.pdf, 47 pages" in whole.err

@@ -166,8 +166,8 @@ def test_compact_goes_on_from_a_summary_and_keeps_the_whole_conversation(tmp_pat
         lines = b"/compact\nwhat is @login.png ?\n/compact\nand was it blue?\n"
         ran = loom("chat", "--plain", "-m", "local", stdin=lines)
 
-    assert "The conversation is empty: nothing to summarise." in ran.err
-    assert "They showed a blue picture.\n2 messages summarised into one; all of them stay as a branch\nYes." in ran.out
+    assert "The conversation is empty: nothing to summarize." in ran.err
+    assert "They showed a blue picture.\n2 messages summarized into one; all of them stay as a branch\nYes." in ran.out
     asked, after = (str(request["messages"]) for request in server.requests[1:])
     assert "image_url" not in asked + after and "They showed a blue picture." in after
     assert [row["text"] for row in loom("tree", "--json").rows].count("A blue picture.") == 1
@@ -272,7 +272,7 @@ def test_an_attached_chat_has_the_commands_for_the_work_of_an_agent(tmp_path: Pa
 
     assert ran.code == 0
     assert "[~] read the log" in ran.out and "No background processes." in ran.out
-    assert "messages summarised into one" in ran.out
+    assert "messages summarized into one" in ran.out
     assert "Nothing to undo." in ran.err
 
 

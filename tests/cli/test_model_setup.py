@@ -53,7 +53,7 @@ def test_one_run_can_ask_a_server_by_its_address(tmp_path: Path) -> None:
 def test_what_is_known_of_a_model_is_shown_with_its_origin(tmp_path: Path) -> None:
     loom = Loom(tmp_path)
     shown = loom("models", "show", "anthropic/claude-opus-5").out
-    assert "thinking      yes           catalogue" in shown
+    assert "thinking      yes           catalog" in shown
     assert "https://api.anthropic.com" in shown
     (facts,) = loom("models", "show", "anthropic/claude-opus-5", "--json").rows
     assert facts["capabilities"]["vision"] == {"value": True, "origin": "declared"}

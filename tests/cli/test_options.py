@@ -35,7 +35,7 @@ def test_a_template_is_kept_and_asked_again_with_other_words(tmp_path: Path):
     with model_server("fine") as server:
         scripted(loom, server)
         saved = loom(
-            *("Summarise $input in $length.", "style.txt", "-s", "You are $who.", "-m", "local"),
+            *("Summarize $input in $length.", "style.txt", "-s", "You are $who.", "-m", "local"),
             *("--param", "length", "one line", "--save", "short"),
         )
         asked = loom("-t", "short", "--param", "who", "brief", "the news", stdin=b"piped text")
@@ -47,7 +47,7 @@ def test_a_template_is_kept_and_asked_again_with_other_words(tmp_path: Path):
     assert asked.code == longer.code == elsewhere.code == 0
     assert sent[0][0] == {"role": "system", "content": "You are brief."}
     said = json.dumps(sent[0][1])
-    assert "Summarise piped text" in said and "the news in one line." in said and "like a pirate" in said
+    assert "Summarize piped text" in said and "the news in one line." in said and "like a pirate" in said
     assert "in two pages." in json.dumps(sent[1][1])
 
 
@@ -255,7 +255,7 @@ def test_a_locked_pdf_opens_with_the_password_in_a_file(tmp_path: Path):
     assert shut.code == 5 and "contract.pdf needs a password: -a contract.pdf --password-file FILE" in shut.err
     assert opened.code == again.code == 0 and "quokka" in opened.out and "quokka" in again.out
     wrong = loom("-R", "contract.pdf", "--pdf-password-file", "wrong", "x")
-    assert wrong.code == 5 and "needs another password" in wrong.err
+    assert wrong.code == 5 and "needs a different password" in wrong.err
     assert loom("contract.pdf", "--pdf-password-file", "nothing", "x").code == 2
     assert loom("contract.pdf", "--pdf-password-file", "not-there", "x").code == 2
     kept = b"".join(path.read_bytes() for path in loom.home.rglob("*") if path.is_file())

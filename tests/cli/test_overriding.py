@@ -45,7 +45,7 @@ def test_an_old_picture_is_pinned_hidden_and_left_to_the_policy_again(tmp_path: 
     [
         (["--pin", "9"], "No block matches '9'. Use the number or the file name: loom context."),
         (["--hide", "login.png"], "'login.png' matches 1, 1.2. Use the number."),
-        (["--pin", "2"], "2 is thinking, which has no rendition of its own."),
+        (["--pin", "2"], "2 is thinking: its rendition cannot be changed."),
         (["talk.json", "--pin", "1"], "Import it first: loom import FILE."),
     ],
 )

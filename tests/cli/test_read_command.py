@@ -85,7 +85,7 @@ def test_what_cannot_be_attached_is_an_error(tmp_path: Path) -> None:
     loom.file("report.pdf", sample_pdf("one", "two"))
     ran = loom("read", "--json", "tool.bin", "report.pdf#3", "report.pdf#2-9")
     assert ran.rows[0]["error"]["code"] == "media.unsupported"
-    assert ran.rows[1]["error"]["message"] == "report.pdf has 2 pages; there is no page 3."
+    assert ran.rows[1]["error"]["message"] == "report.pdf has 2 pages; page 3 does not exist."
     assert ran.rows[2]["notices"] == ["report.pdf has 2 pages; of 2-9 only 2 is used"]
     assert ran.code == 5
 
@@ -104,9 +104,9 @@ def test_pages_and_limits_mean_the_same_as_when_a_file_is_attached(tmp_path: Pat
     (loom.home / "loom.toml").write_text("[documents]\nmax_pdf_bytes = 2000\n")
     loom.file("report.pdf", sample_pdf("one", "two", "three"))
     loom.file("large.pdf", sample_pdf(*["a page"] * 20))
-    loom.file("colour.txt", "a\x1b[31mred")
+    loom.file("color.txt", "a\x1b[31mred")
 
-    ran = loom("read", "report.pdf#2", "large.pdf", "colour.txt", "nowhere.txt")
+    ran = loom("read", "report.pdf#2", "large.pdf", "color.txt", "nowhere.txt")
 
     assert "[page 2]\ntwo" in ran.out and "one" not in ran.out
     assert "over the limit of 2 KB" in ran.out

@@ -18,7 +18,7 @@ from loom.cli.daemon import draw_qr
 from loom.cli.shared import terminal_images
 from loom.cli.shared.renderers import TurnOutcome, footer
 from loom.cli.shared.rich_stream import RichStream, draw_markdown
-from loom.cli.shared.terminal import clip, has_colour, money_label, one_line, safe_text, tokens_label
+from loom.cli.shared.terminal import clip, has_color, money_label, one_line, safe_text, tokens_label
 from loom.errors import ConfigError
 from loom.models import Usage
 from loom.prompt import Receipt, ReceiptRow, Totals
@@ -145,7 +145,7 @@ def test_the_footer_names_what_was_shown_as_far_as_there_is_room(monkeypatch: py
         ({}, "off"),
     ],
 )
-def test_the_terminal_is_recognised(environ: dict[str, str], expected: str):
+def test_the_terminal_is_recognized(environ: dict[str, str], expected: str):
     assert terminal_images.choose_protocol(environ) == expected
 
 
@@ -183,7 +183,7 @@ def test_sixels_are_drawn_by_another_program_as_the_picture_that_they_were(
     expected = image.convert("RGBA").convert("RGB")
     assert shown.size == expected.size
     errors = ImageChops.difference(shown, expected).getextrema()
-    assert max(high for _, high in errors) <= 12  # a palette of 128 colours, in hundredths
+    assert max(high for _, high in errors) <= 12  # a palette of 128 colors, in hundredths
 
 
 @pytest.mark.parametrize("length", [1, 17, 53, 106, 168])
@@ -225,15 +225,15 @@ def test_what_takes_long_is_said_on_one_line_that_goes_again(tmp_path: Path):
     assert piped.err == ""
 
 
-def test_colours_are_for_terminals_that_want_them():
+def test_colors_are_for_terminals_that_want_them():
     class Tty(io.StringIO):
         def isatty(self) -> bool:
             return True
 
-    assert has_colour(Tty(), {"TERM": "xterm"})
-    assert not has_colour(Tty(), {"TERM": "xterm", "NO_COLOR": "1"})
-    assert not has_colour(Tty(), {"TERM": "xterm", "LOOM_PLAIN": "1"})
-    assert not has_colour(io.StringIO(), {"TERM": "xterm"})
+    assert has_color(Tty(), {"TERM": "xterm"})
+    assert not has_color(Tty(), {"TERM": "xterm", "NO_COLOR": "1"})
+    assert not has_color(Tty(), {"TERM": "xterm", "LOOM_PLAIN": "1"})
+    assert not has_color(io.StringIO(), {"TERM": "xterm"})
 
 
 def test_a_terminal_gets_a_footer_and_drawn_markdown(tmp_path: Path):

@@ -5,7 +5,7 @@ full      unchanged, in its place
 nested    unchanged, inside the tool result
 hoisted   unchanged, in a user message after the group of results (or after the assistant message)
 pages     images of the pages of a document or frames of a video, in its place; `pages, hoisted`: hoisted
-text      a description, extracted or recognised text, else a label
+text      a description, extracted or recognized text, else a label
 low       512 px (a document: its text; a video: four frames)
 omitted   left out, with a reason in the receipt
 """

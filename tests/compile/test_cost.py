@@ -128,7 +128,7 @@ def test_ollama_counts_768_for_each_picture() -> None:
     ]
 
 
-def test_the_catalogue_gives_each_model_its_own_formula() -> None:
+def test_the_catalog_gives_each_model_its_own_formula() -> None:
     photo = (1920, 1080)
     expected = {
         "anthropic/claude-opus-5-5": 2691,

@@ -383,7 +383,7 @@ def test_the_same_inputs_give_the_same_prompt() -> None:
 
 
 def test_an_empty_path_is_refused() -> None:
-    with pytest.raises(ContentError, match="nothing to prepare"):
+    with pytest.raises(ContentError, match="Nothing to prepare"):
         prepare([], CLAUDE)
 
 

@@ -38,7 +38,7 @@ OWED = Opaque(provider="anthropic", model="claude", data={"signature": "x"})
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t\u2003"])
 def test_text_is_never_blank(text: str) -> None:
-    with pytest.raises(ContentError, match="text must not be blank"):
+    with pytest.raises(ContentError, match="Text must not be blank"):
         TextBlock(text)
 
 
@@ -75,20 +75,20 @@ def test_media_blocks_hold_only_their_kind() -> None:
 
 
 def test_thinking_needs_words_or_opaque_data() -> None:
-    with pytest.raises(ContentError, match="thinking needs its text or its opaque data"):
+    with pytest.raises(ContentError, match="Thinking needs its text or its opaque data"):
         ThinkingBlock(" ")
-    with pytest.raises(ContentError, match="redacted thinking needs its opaque data"):
+    with pytest.raises(ContentError, match="Redacted thinking needs its opaque data"):
         ThinkingBlock("x", redacted=True)
     assert ThinkingBlock(opaque=OWED).text == ""
 
 
 def test_calls_and_results_need_their_ids() -> None:
     for call_id, name in (("", "f"), ("a", "")):
-        with pytest.raises(ContentError, match="a tool call needs an id and a name"):
+        with pytest.raises(ContentError, match="A tool call needs an id and a name"):
             ToolCall(call_id, name)
     with pytest.raises(ContentError, match="parsed arguments or raw ones, not both"):
         ToolCall("a", "f", {"x": 1}, raw_arguments="{")
-    with pytest.raises(ContentError, match="a tool result needs the id of its call"):
+    with pytest.raises(ContentError, match="A tool result needs the id of its call"):
         ToolResult("", (TextBlock("x"),))
     with pytest.raises(ContentError, match=r"must not be empty: use '\(no output\)'"):
         ToolResult("a", ())
@@ -153,7 +153,7 @@ def test_opaque_data_names_its_producer() -> None:
 
 def test_a_citation_has_a_whole_locator_or_none() -> None:
     for broken in ({"locator": "page"}, {"locator": "page", "first": 1}, {"first": 1, "last": 2}):
-        with pytest.raises(ContentError, match="a citation with a locator needs first and last, and only then"):
+        with pytest.raises(ContentError, match="A citation with a locator needs first and last, and only then"):
             Citation(**broken)
     assert Citation(locator="page", first=1, last=1).last == 1
 
@@ -166,12 +166,12 @@ def test_page_ranges_count_from_one_and_include_their_end(pages: str, expected: 
 
 @pytest.mark.parametrize("pages", ["", "0", "0-3", "3-", "-3", "1,2", "a", "1-2-3", "٣", "1" * 9])
 def test_what_is_no_page_range_is_refused(pages: str) -> None:
-    with pytest.raises(ContentError, match='pages look like "3" or "21-40", counted from one'):
+    with pytest.raises(ContentError, match='Pages look like "3" or "21-40", counted from one'):
         page_range(pages)
 
 
 def test_a_page_range_does_not_run_backwards() -> None:
-    with pytest.raises(ContentError, match="pages '9-2' end before they begin"):
+    with pytest.raises(ContentError, match="Pages '9-2' end before they begin"):
         DocumentBlock(media(PDF, "application/pdf"), pages="9-2")
 
 
@@ -193,9 +193,9 @@ def test_media_is_checked_when_it_is_built() -> None:
     good = digest_of(b"x")
     assert is_digest(good)
     assert not is_digest(good + "\n")
-    with pytest.raises(ContentError, match="a digest is 'sha256:' and 64 hex digits"):
+    with pytest.raises(ContentError, match="A digest is 'sha256:' and 64 hex digits"):
         Media(digest="sha256:abc", media_type="image/png", size_bytes=1)
-    with pytest.raises(ContentError, match="a media type looks like 'image/png', not 'PNG'"):
+    with pytest.raises(ContentError, match="A media type looks like 'image/png', not 'PNG'"):
         Media(digest=good, media_type="PNG", size_bytes=1)
     with pytest.raises(ContentError, match="size_bytes cannot be negative"):
         Media(digest=good, media_type="image/png", size_bytes=-1)

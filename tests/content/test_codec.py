@@ -75,7 +75,7 @@ def test_blocks_of_a_newer_version_survive_a_read_and_a_write_unchanged() -> Non
 
 def test_a_newer_version_is_refused_and_says_what_to_do() -> None:
     newer = b'{"v":2,"role":"narrator","pieces":[]}'
-    with pytest.raises(Newer, match=r"this message has format 2; this Loom reads up to 1\. Upgrade Loom to read it\."):
+    with pytest.raises(Newer, match=r"This message has format 2; this Loom reads up to 1\. Upgrade Loom to read it\."):
         decode_message(newer)
     with pytest.raises(Newer):
         decode_message(encode_message(user("x")).replace(b'"v":1', b'"v":2'))

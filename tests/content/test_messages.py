@@ -26,12 +26,12 @@ THOUGHT = ThinkingBlock("hm")
 
 
 def test_a_message_is_never_empty() -> None:
-    with pytest.raises(ContentError, match="a user message must not be empty"):
+    with pytest.raises(ContentError, match="User messages must not be empty"):
         user()
 
 
 def test_a_role_is_one_of_three() -> None:
-    with pytest.raises(ContentError, match="a role is user, assistant or tool, not 'system'"):
+    with pytest.raises(ContentError, match="A role is user, assistant or tool, not 'system'"):
         Message("system", (TextBlock("x"),))  # type: ignore[arg-type]
 
 
@@ -48,7 +48,7 @@ def test_a_role_is_one_of_three() -> None:
     ],
 )
 def test_a_role_holds_only_its_blocks(role: str, block: Block, kind: str) -> None:
-    with pytest.raises(ContentError, match=f"a {role} message cannot contain a {kind}"):
+    with pytest.raises(ContentError, match=f"{role.capitalize()} messages cannot contain a {kind}"):
         Message(role, (block,))  # type: ignore[arg-type]
 
 
@@ -65,9 +65,9 @@ def test_neighbouring_texts_of_a_model_are_pieces_of_one_and_those_of_a_person_a
 
 
 def test_ids_are_unique_within_a_message() -> None:
-    with pytest.raises(ContentError, match="two ToolCalls of one message share the id 'a'"):
+    with pytest.raises(ContentError, match="Two ToolCalls of one message share the id 'a'"):
         assistant(CALL, replace(CALL, name="g"))
-    with pytest.raises(ContentError, match="two ToolResults of one message share the id 'a'"):
+    with pytest.raises(ContentError, match="Two ToolResults of one message share the id 'a'"):
         tool(DONE, DONE)
 
 

@@ -56,14 +56,14 @@ class Counted(int):
     pass
 
 
-class Colour(enum.StrEnum):
+class Color(enum.StrEnum):
     RED = "red"
 
 
 OWED = Opaque(provider="anthropic", model="claude", data={"signature": "x"})
 CITED = Citation(quote="q", locator="page", first=1, last=2, start=0, end=3)
 JUNK = (
-    *(None, True, 0, -1, 1.5, math.nan, math.inf, 10**400, "", "x", "low", "\ud800", b"x", Markup("low"), Colour.RED),
+    *(None, True, 0, -1, 1.5, math.nan, math.inf, 10**400, "", "x", "low", "\ud800", b"x", Markup("low"), Color.RED),
     *(Measured(2.5), Counted(7), (), [], {}, [1], {"a": 1}, {1: 2}, ("hi",), [Markup("x")], object()),
     *(TextBlock("x"), (TextBlock("x"),), [TextBlock("x")], (ThinkingBlock("x"),), (ToolCall("a", "f"),), (OWED,)),
     *(OWED, CITED, (CITED,), [CITED], media(PDF, "application/pdf"), {"type": Markup("new"), "b": [Counted(1)]}),
@@ -163,7 +163,7 @@ def test_strings_and_numbers_of_a_subclass_become_plain() -> None:
     assert (type(text.text), text.text) == (str, "héllo")
     assert type(clean_text(Markup("hello"))) is type(clean_text(Markup("héllo"))) is str
 
-    data = check_json({Markup("k"): [Markup("x"), Measured(1.5), Counted(2), Colour.RED, None, True]}, "data")
+    data = check_json({Markup("k"): [Markup("x"), Measured(1.5), Counted(2), Color.RED, None, True]}, "data")
     assert data == {"k": ["x", 1.5, 2, "red", None, True]}
     assert [type(item) for item in (*data, *data["k"])] == [str, str, float, int, str, type(None), bool]
     plain = {"a": [1]}
@@ -267,5 +267,5 @@ def test_the_progress_of_a_tool_can_always_be_recorded() -> None:
     assert decode_event(encode_event(event)) == event
     with pytest.raises(ContentError, match=r"ToolProgressed.text is a string, not None"):
         ToolProgressed(call_id="a", text=None)
-    with pytest.raises(ContentError, match="the progress of a tool must be a number, not 'half'"):
+    with pytest.raises(ContentError, match="The progress of a tool must be a number, not 'half'"):
         ToolProgressed(call_id="a", text="x", fraction="half")

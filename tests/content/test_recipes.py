@@ -71,10 +71,10 @@ def test_impossible_recipes_are_refused() -> None:
         (lambda: Fit(formats=()), "one format"),
         (lambda: Crop((5, 0, 5, 9)), "left, top, right, bottom with an area"),
         (lambda: Crop((-1, 0, 5, 9)), "left, top, right, bottom with an area"),
-        (lambda: Page(0), "pages count from one"),
-        (lambda: EmbeddedImage(0), "images count from one"),
-        (lambda: Slice(""), "pages look like"),
-        (lambda: Text("0"), "pages look like"),
+        (lambda: Page(0), "Pages count from one"),
+        (lambda: EmbeddedImage(0), "Images count from one"),
+        (lambda: Slice(""), "Pages look like"),
+        (lambda: Text("0"), "Pages look like"),
     ):
         with pytest.raises(ContentError, match=sentence):
             build()

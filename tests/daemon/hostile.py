@@ -77,7 +77,7 @@ def noise(width: int, height: int) -> bytes:
 
 def gif() -> bytes:
     out = io.BytesIO()
-    frames = [Image.new("P", (32, 24), colour) for colour in (1, 2, 3)]
+    frames = [Image.new("P", (32, 24), color) for color in (1, 2, 3)]
     frames[0].save(out, "GIF", save_all=True, append_images=frames[1:])
     return out.getvalue()
 

@@ -199,7 +199,7 @@ def test_a_budget_that_is_spent_stops_the_next_turn_and_says_so(
     assert [message["role"] for message in found["messages"]] == ["user"]
     assert failure(api, session) == (
         "budget.spent",
-        f"The budget is spent: {what} cost $0.00 of $0.00.",
+        f"Budget exceeded: {what} cost $0.00 of $0.00.",
         f"Raise `{setting}`.",
     )
     api.put(f"/v1/settings/{setting}", json={"value": None})

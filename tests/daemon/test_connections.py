@@ -53,7 +53,7 @@ def test_running_out_of_handles_is_one_line(caplog: pytest.LogCaptureFixture) ->
         for _ in range(1_000):
             failures.handle(loop, {"message": "socket.accept() out of system resource", "exception": OSError(24, "")})
         assert [record.getMessage() for record in caplog.records] == [
-            "no file handles are left: new connections wait until some are free (see ulimit -n)"
+            "out of file handles: new connections wait until some are free (see ulimit -n)"
         ]
         failures.handle(loop, {"message": "something else went wrong"})
         assert "something else went wrong" in caplog.text, "anything else is told as ever"

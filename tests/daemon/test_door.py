@@ -271,7 +271,7 @@ def test_f16_a_second_daemon_is_told_who_has_the_folder(house: DaemonProcess) ->
     command = [sys.executable, "-m", "loom.daemon", "--port", "0"]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 1
-    assert f"A daemon with the pid {house.pid} has this data folder already." in done.stderr
+    assert f"A daemon with the pid {house.pid} is already using this data folder." in done.stderr
     here = find_daemon(load_config(environ=environ))
     assert here is not None and (here.pid, here.url) == (house.pid, house.url)
 

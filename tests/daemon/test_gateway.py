@@ -49,7 +49,7 @@ async def test_a_tool_loop_with_a_picture_goes_through_and_is_one_session() -> N
     call = ToolCall("toolu_1", "shoot", {"what": "page"})
     async with gateway("openai_chat", ["Looking.", call], "It is blue.") as door:
         tools: Any = [{"name": "shoot", "description": "Take a picture.", "input_schema": {"type": "object"}}]
-        history: list[Any] = [{"role": "user", "content": "what colour is it?"}]
+        history: list[Any] = [{"role": "user", "content": "what color is it?"}]
         first = await door.anthropic.messages.create(model="far", max_tokens=99, messages=history, tools=tools)
         assert first.stop_reason == "tool_use"
         (used,) = [block for block in first.content if block.type == "tool_use"]
@@ -109,7 +109,7 @@ async def test_thinking_of_another_model_comes_back_to_it_by_its_handle_and_forg
         b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     )
     async with gateway("openai_chat", Reply(body=thought), Reply(body=thought)) as door:
-        history: list[Any] = [{"role": "user", "content": "what colour?"}]
+        history: list[Any] = [{"role": "user", "content": "what color?"}]
         answer = await door.anthropic.messages.create(model="far", max_tokens=99, messages=history)
         (thinking,) = [block for block in answer.content if block.type == "thinking"]
         assert thinking.thinking == "Let me see."

@@ -118,9 +118,9 @@ async def test_tokens_that_are_paid_twice_after_a_kill_are_shown_and_counted(tmp
             async with httpx2.AsyncClient(base_url=house.url) as http:
                 text = (await http.get("/v1/metrics", headers={"authorization": f"Bearer {house.token}"})).text
     first, second = notices
-    assert re.fullmatch(r"Continued after a restart\. About [\d,]+ tokens are paid twice\.", first)
+    assert re.fullmatch(r"Continued after a restart\. About [\d,]+ tokens are billed twice\.", first)
     assert re.fullmatch(
-        r"Continued after a restart\. About [\d,]+ tokens are paid twice, [\d,]+ in this turn\.", second
+        r"Continued after a restart\. About [\d,]+ tokens are billed twice, [\d,]+ in this turn\.", second
     )
     assert "loom_turns_continued 1\n" in text, "the process counts what it has done itself"
     (counted,) = re.findall(r"^loom_tokens_paid_twice (\d+)$", text, re.MULTILINE)

@@ -143,12 +143,12 @@ async def test_what_a_running_turn_has_said_is_typed_in_the_document():
 async def test_the_prompt_library_is_that_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("LOOM_HOME", str(tmp_path))
     async with memory_runtime() as runtime, serving(runtime) as daemon, asking(daemon.url) as http:
-        body = {"text": "Summarise $input in $length.", "params": {"length": "one line"}}
+        body = {"text": "Summarize $input in $length.", "params": {"length": "one line"}}
         made = await http.put("/v1/prompts/short", json=body)
         assert made.status_code == 200, made.text
         assert made.json()["fields"] == ["input", "length"]
         assert [found["name"] for found in (await http.get("/v1/prompts")).json()["prompts"]] == ["short"]
-        assert fill_template(read_template("short"), "this", ()) == ("Summarise this in one line.", "")
+        assert fill_template(read_template("short"), "this", ()) == ("Summarize this in one line.", "")
         assert (await http.put("/v1/prompts/..%2Fevil", json=body)).status_code in (400, 404, 422)
         assert (await http.delete("/v1/prompts/short")).status_code == 204
         assert (await http.delete("/v1/prompts/short")).status_code == 404

@@ -72,7 +72,7 @@ TARGETS = (
     "bedrock-converse/us.mistral.pixtral-large-2502-v1:0",
     *("groq/openai/gpt-oss-120b", "groq/qwen/qwen3-32b", "xai/grok-4-mini"),
 )
-"""One of every family in the catalogue, and of each provider that has families."""
+"""One of every family in the catalog, and of each provider that has families."""
 
 PRODUCERS = (
     ("anthropic", "claude-opus-5-5"),

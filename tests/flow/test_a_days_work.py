@@ -143,9 +143,9 @@ async def test_a_task_is_worked_through_with_a_kill_an_undo_and_a_summary(tmp_pa
         roles = [message.role for message in await session.path()]
         assert roles == ["user", *["assistant", "tool"] * 11, "assistant"]
 
-        assert (await session.undo()).files == ("index.html is as it was before",)
+        assert (await session.undo()).files == ("index.html was restored",)
         assert (folder / "index.html").read_text() == PAGE
-        assert (await session.undo()).files == ("shop.py is as it was before",)
+        assert (await session.undo()).files == ("shop.py was restored",)
         assert (folder / "shop.py").read_text() == SHOP
         again = {"path": "shop.py", "old": "sum(prices) + 1", "new": "sum(prices)"}
         script(runtime, ToolCall("c1", "edit_file", again), ToolCall("c2", "edit_file", again), "Done again.")
@@ -160,8 +160,8 @@ async def test_a_task_is_worked_through_with_a_kill_an_undo_and_a_summary(tmp_pa
         )
         session = await runtime.session(session_id)
         before = await session.head()
-        summarised = await watch(session, session.compact())
-        assert not [event for event in summarised if isinstance(event, NoticeRaised) and event.code == "error"]
+        summarized = await watch(session, session.compact())
+        assert not [event for event in summarized if isinstance(event, NoticeRaised) and event.code == "error"]
         assert len(await session.path()) == 1
         await watch(session, session.stream("what did I take back?"))
         assert "mistake" in text_of((await results(session))["d1"]), "what was said is still found"

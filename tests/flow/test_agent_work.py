@@ -158,7 +158,7 @@ SMALL = {
 }
 
 
-async def test_a_conversation_that_fills_the_window_is_summarised_by_itself_and_nothing_is_out_of_reach(
+async def test_a_conversation_that_fills_the_window_is_summarized_by_itself_and_nothing_is_out_of_reach(
     tmp_path: Path,
 ) -> None:
     long = "All work and no play. " * 800
@@ -186,7 +186,7 @@ async def test_a_conversation_that_fills_the_window_is_summarised_by_itself_and_
         assert kept[0].message == before[0], "the whole conversation stays as a branch"
 
 
-async def test_with_the_default_settings_a_long_conversation_is_summarised_again_and_again(tmp_path: Path) -> None:
+async def test_with_the_default_settings_a_long_conversation_is_summarized_again_and_again(tmp_path: Path) -> None:
     long = "All work and no play. " * 800
     async with opened(SMALL) as runtime:
         provider = equip(runtime, *["Yes."] * 200)
@@ -219,7 +219,7 @@ async def test_what_is_kept_of_a_request_does_not_grow_with_the_summaries_before
         assert kept[-1] <= 20, kept
 
 
-async def test_a_conversation_is_not_summarised_where_the_user_does_not_want_it(tmp_path: Path) -> None:
+async def test_a_conversation_is_not_summarized_where_the_user_does_not_want_it(tmp_path: Path) -> None:
     long = "All work and no play. " * 800
     async with opened({**SMALL, "context.compact_at": 0}) as runtime:
         provider = equip(runtime, *["Yes."] * 6)

@@ -20,7 +20,7 @@ CASES = int(os.environ.get("LOOM_BRICK_CASES", "45"))
 """For each of the models; raise it for a long run."""
 
 
-def test_every_family_of_the_catalogue_is_among_the_targets() -> None:
+def test_every_family_of_the_catalog_is_among_the_targets() -> None:
     """But for the built-in model, which has no wire."""
     families = {
         (platform, family["name"])

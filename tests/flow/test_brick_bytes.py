@@ -53,7 +53,7 @@ def originals() -> dict[str, bytes]:
         return out.getvalue()
 
     noise = Image.effect_noise((3_000, 2_200), 90).convert("RGB")
-    frames = [Image.new("P", (320, 200), colour) for colour in (1, 2, 3)]
+    frames = [Image.new("P", (320, 200), color) for color in (1, 2, 3)]
     rotated = Image.Exif()
     rotated[0x0112] = 6
     return {

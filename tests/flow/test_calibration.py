@@ -19,7 +19,7 @@ from wire.streams import sse
 
 
 class Biller:
-    """A chat server that counts six tokens where the catalogue's rule expects one."""
+    """A chat server that counts six tokens where the catalog's rule expects one."""
 
     def __init__(self) -> None:
         self.billed: list[int] = []

@@ -137,10 +137,10 @@ def test_pain_10_sixty_pictures_stay_within_the_bytes_of_a_request() -> None:
 
 
 def test_pain_11_a_summary_can_be_asked_for_without_any_media() -> None:
-    """Whoever summarises sets the budgets of media to nothing: the compiler gives texts."""
+    """Whoever summarizes sets the budgets of media to nothing: the compiler gives texts."""
     bare = Policy(max_images=0, max_pages=0)
     for target in EVERYONE:
-        prepared = compiled([*shots(5), user("Summarise", report(9))], target, policy=bare)
+        prepared = compiled([*shots(5), user("Summarize", report(9))], target, policy=bare)
         assert pictures(prepared) == []
         assert body_bytes(encode(prepared.prompt)) < 20_000
 

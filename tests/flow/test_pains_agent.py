@@ -118,7 +118,7 @@ async def test_pain_26_after_a_blind_model_a_seeing_one_sees_and_nothing_tells_i
     provider = ScriptedProvider(["I have only its label.", "It is blue."])
     async with memory_runtime(providers={"anthropic": provider, "deepseek": provider}) as runtime:
         session = await runtime.session(model=BLIND)
-        await session.send("what colour?", SHOT)
+        await session.send("what color?", SHOT)
         words = repr(provider.prompts[0].messages).lower()
         assert not any(word in words for word in ("error", "cannot", "unable", "inform the user", "not support"))
         await session.use(MODEL)

@@ -185,7 +185,7 @@ async def test_pain_40_every_branch_keeps_the_pictures_that_were_said_above_it()
     async with memory_runtime(providers={"anthropic": provider}) as runtime:
         session = await runtime.session(model=MODEL)
         first = await session.send("look", picture)
-        second = await session.send("and the colour?")
+        second = await session.send("and the color?")
         forked = await session.fork()
         await forked.send("in the fork")
         await session.send("and the shape?", parent=second.parent)

@@ -52,7 +52,7 @@ REFUSALS = {
     "bytes": (413, {"error": {"message": "request too large", "type": "request_too_large"}}),
 }
 SEEDS = (*range(16), 1039, 1058)
-"""The last two have conversations that are summarised before their next message."""
+"""The last two have conversations that are summarized before their next message."""
 DRY_RUN_SEEDS = range(100, 104)
 SETTINGS = (
     'thinking = "high"',

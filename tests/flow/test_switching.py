@@ -207,7 +207,7 @@ async def test_a_seeing_model_is_told_that_the_pictures_are_visible_again_also_a
     provider = ScriptedProvider(["I see no picture.", "It is blue.", "Still blue."])
     session_id = ""
     for reference, words in (
-        ("deepseek/deepseek-v4-pro", "what colour?"),
+        ("deepseek/deepseek-v4-pro", "what color?"),
         *[("anthropic/claude-opus-5", "and now?")] * 2,
     ):
         async with Runtime.open(config, providers={"anthropic": provider, "deepseek": provider}) as runtime:

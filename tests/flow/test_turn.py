@@ -43,9 +43,9 @@ MODEL = "anthropic/claude-opus-5"
 
 
 @tool
-def shoot(colour: int = 1) -> bytes:
+def shoot(color: int = 1) -> bytes:
     """Take a picture."""
-    return sample_png(20 + colour, 10)
+    return sample_png(20 + color, 10)
 
 
 @tool(danger="ask")
@@ -78,7 +78,7 @@ async def test_a_turn_is_on_disk_message_by_message_and_its_events_can_be_replay
 
 
 async def test_a_picture_from_a_tool_is_seen_in_the_next_step_of_the_same_turn() -> None:
-    provider = ScriptedProvider([["I will look.", ToolCall("c1", "shoot", {"colour": 3})], "A blue picture."])
+    provider = ScriptedProvider([["I will look.", ToolCall("c1", "shoot", {"color": 3})], "A blue picture."])
     async with memory_runtime(providers={"anthropic": provider}, tools=[shoot]) as runtime:
         reply = await (await runtime.session(model=MODEL)).send("take one")
         assert reply.text == "A blue picture."
@@ -91,10 +91,10 @@ async def test_a_picture_from_a_tool_is_seen_in_the_next_step_of_the_same_turn()
 
 async def test_parallel_calls_are_answered_in_their_order_and_errors_are_answers() -> None:
     calls = [
-        ToolCall("a", "shoot", {"colour": 1}),
+        ToolCall("a", "shoot", {"color": 1}),
         ToolCall("b", "broken", {"x": 1}),
         ToolCall("c", "nonsense"),
-        ToolCall("d", "shoot", {"colour": "blue"}),
+        ToolCall("d", "shoot", {"color": "blue"}),
         ToolCall("e", "shoot", {"size": 3}),
     ]
     async with memory_runtime(

@@ -21,13 +21,13 @@ from providers.far_side import Reply, Request, far_side, refusal
 
 
 def ten_minutes() -> bytes:
-    """Ten minutes in three colours, with a tone, small enough to be made in seconds."""
+    """Ten minutes in three colors, with a tone, small enough to be made in seconds."""
 
     def build(path: Path) -> None:
         parts = [
             part
-            for colour in ("red", "white", "blue")
-            for part in ("-f", "lavfi", "-i", f"color={colour}:s=160x90:d=200:r=2")
+            for color in ("red", "white", "blue")
+            for part in ("-f", "lavfi", "-i", f"color={color}:s=160x90:d=200:r=2")
         ]
         sound = ("-f", "lavfi", "-i", "sine=duration=600:sample_rate=8000")
         joined = ("-filter_complex", "[0][1][2]concat=n=3[v]", "-map", "[v]", "-map", "3:a")
@@ -78,7 +78,7 @@ async def test_a_model_that_sees_gets_frames_with_their_times(wire: str) -> None
         assert f"{frames} frames follow, each after its time" in text
         assert "10:00 min, h264, aac" in text
         assert "[1:40]" in text and "[5:00]" in text and "[8:20]" in text
-        assert len(far.pictures(0)) == 3, "one picture of each colour, however often it is shown"
+        assert len(far.pictures(0)) == 3, "one picture of each color, however often it is shown"
 
 
 async def test_the_number_of_frames_is_a_setting() -> None:

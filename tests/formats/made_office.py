@@ -81,9 +81,9 @@ def recall(found: str, wanted: str) -> float:
     return len(expected & words(found)) / len(expected)
 
 
-def png(width: int = 8, height: int = 6, colour: str = "red") -> bytes:
+def png(width: int = 8, height: int = 6, color: str = "red") -> bytes:
     buffer = io.BytesIO()
-    Image.new("RGB", (width, height), colour).save(buffer, "PNG")
+    Image.new("RGB", (width, height), color).save(buffer, "PNG")
     return buffer.getvalue()
 
 

@@ -37,7 +37,7 @@ def chromium_report() -> Path:
 
 
 def chromium_brochure() -> Path:
-    """Ten pages by Chromium with colours on each: headings, links, a table, bars and a shaded box."""
+    """Ten pages by Chromium with colors on each: headings, links, a table, bars and a shaded box."""
 
     def build(path: Path) -> None:
         bars = "".join(

@@ -23,9 +23,9 @@ LOSSLESS = (
 """How Canon and Adobe pack the pixels themselves: JPEG, but of a kind that no decoder of pictures reads."""
 
 
-def jpeg(width: int, height: int, colour: str) -> bytes:
+def jpeg(width: int, height: int, color: str) -> bytes:
     buffer = io.BytesIO()
-    Image.new("RGB", (width, height), colour).save(buffer, "JPEG")
+    Image.new("RGB", (width, height), color).save(buffer, "JPEG")
     return buffer.getvalue()
 
 

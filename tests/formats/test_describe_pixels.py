@@ -13,7 +13,7 @@ from formats.made_images import CONVERT
 from loom.errors import ContentError, LoomError, TooLarge, Unreadable, Unsupported
 from loom.formats.facts import IntakeLimits
 from loom.formats.image.bar_chart import MAX_BARS, draw_bars
-from loom.formats.image.describe_pixels import ColorShare, colour_name, describe
+from loom.formats.image.describe_pixels import ColorShare, color_name, describe
 from loom.providers.samples import samples
 from made import made, run
 
@@ -33,8 +33,8 @@ def boxed(name: str, *boxes: str, size: str = "900x600", ground: str = "white") 
     """Filled boxes (`red 0,0 9,9`) on a ground."""
     commands: list[str] = []
     for box in boxes:
-        colour, _, corners = box.partition(" ")
-        commands += ["-fill", colour, "-draw", f"rectangle {corners}"]
+        color, _, corners = box.partition(" ")
+        commands += ["-fill", color, "-draw", f"rectangle {corners}"]
     return drawn(name, "-size", size, f"xc:{ground}", *commands, "-depth", "8")
 
 
@@ -70,28 +70,28 @@ def test_kinds_are_told_apart(name: str, arguments: tuple[str, ...], kind: str) 
 
 
 @pytest.mark.parametrize(
-    ("colour", "name"),
+    ("color", "name"),
     [
-        ("ffffff", "white"), ("000000", "black"), ("808080", "grey"), ("c0c0c0", "light grey"), ("333333", "dark grey"),
+        ("ffffff", "white"), ("000000", "black"), ("808080", "gray"), ("c0c0c0", "light gray"), ("333333", "dark gray"),
         ("ff0000", "red"), ("c62828", "red"), ("8b0000", "maroon"), ("ffa500", "orange"), ("8b4513", "brown"),
         ("ffff00", "yellow"), ("ffd700", "yellow"), ("808000", "olive"), ("f5f5dc", "cream"), ("d2b48c", "beige"),
         ("008000", "green"), ("006400", "dark green"), ("98ff98", "light green"), ("008080", "teal"),
         ("40e0d0", "turquoise"), ("0000ff", "blue"), ("2563eb", "blue"), ("1f3a6e", "navy"), ("000080", "navy"),
         ("87ceeb", "light blue"), ("800080", "purple"), ("4b0082", "dark purple"), ("ff00ff", "magenta"),
-        ("ff69b4", "pink"), ("ffc0cb", "pink"), ("fafaf8", "white"), ("708090", "grey"), ("fa8072", "salmon"),
+        ("ff69b4", "pink"), ("ffc0cb", "pink"), ("fafaf8", "white"), ("708090", "gray"), ("fa8072", "salmon"),
     ],
 )  # fmt: skip
-def test_colours_have_the_names_that_people_use(colour: str, name: str) -> None:
-    assert colour_name(*bytes.fromhex(colour)) == name
+def test_colors_have_the_names_that_people_use(color: str, name: str) -> None:
+    assert color_name(*bytes.fromhex(color)) == name
 
 
-def test_every_colour_has_a_name() -> None:
+def test_every_color_has_a_name() -> None:
     levels = range(0, 256, 15)
 
-    assert all(colour_name(r, g, b) for r in levels for g in levels for b in levels)
+    assert all(color_name(r, g, b) for r in levels for g in levels for b in levels)
 
 
-def test_shares_add_up_and_a_single_colour_is_all_of_it() -> None:
+def test_shares_add_up_and_a_single_color_is_all_of_it() -> None:
     assert describe(boxed("one.png")).palette == (ColorShare("white", 100),)
     halves = describe(boxed("halves.png", "black 0,0 449,599")).palette
     assert halves == (ColorShare("black", 50), ColorShare("white", 50))

@@ -238,7 +238,7 @@ def test_iwork_files_show_the_preview_that_they_carry() -> None:
     accepted = accept(data, "letter.pages")
     assert isinstance(accepted.block, DocumentBlock)
     text = shown(data, "letter.pages")
-    assert "only its preview can be read" in text and "[picture 1: preview.jpg]" in text
+    assert "only its preview can be read" in text and "[image 1: preview.jpg]" in text
     made = render(data, accepted.block.media, EmbeddedImage(1))
     assert (made.media_type, made.data) == ("image/jpeg", jpeg.getvalue())
     with pytest.raises(Unreadable, match="without a preview"):
@@ -273,7 +273,7 @@ def test_bombs_in_archives_cost_no_more_than_their_limit() -> None:
         inspect(bomb, "bomb.gz")
     data = packed({"zeros": bytes(100_000_000)})
     assert "zeros  (100 MB)" in shown(data, "b.zip")
-    with pytest.raises(TooLarge, match="too large to be taken out"):
+    with pytest.raises(TooLarge, match="too large to extract"):
         read_member(data, inspect(data, "b.zip").media, "zeros")
     many = packed({f"f{number}": "" for number in range(5000)})
     assert "[and 4,000 more files]" in shown(many, "m.zip")

@@ -347,7 +347,7 @@ def test_pictures_have_numbers_in_the_order_of_the_text_and_keep_their_alternati
     media = Media(digest=digest_of(data), media_type=DOCX, size_bytes=len(data), name="a.docx")
     taken = render_office(data, media, EmbeddedImage(1), LIMITS)
     assert (taken.data, taken.media_type, taken.width, taken.height) == (png(5, 6), "image/png", 5, 6)
-    with pytest.raises(Unsupported, match=r"a\.docx has 3 images; there is no image 4"):
+    with pytest.raises(Unsupported, match=r"a\.docx has 3 images; image 4 does not exist"):
         render_office(data, media, EmbeddedImage(4), LIMITS)
 
 

@@ -130,7 +130,7 @@ def test_fields_of_a_form_show_what_was_ticked_and_chosen() -> None:
     def box(state: str) -> str:
         return f"<w:ffData><w:checkBox>{state}</w:checkBox></w:ffData>"
 
-    entries = "".join(f'<w:listEntry w:val="{colour}"/>' for colour in ("red", "green"))
+    entries = "".join(f'<w:listEntry w:val="{color}"/>' for color in ("red", "green"))
     boxes = ("<w:checked/>", '<w:default w:val="1"/><w:checked w:val="0"/>', '<w:default w:val="1"/>', "")
     lists = ('<w:result w:val="1"/><w:default w:val="0"/>', "", '<w:result w:val="9"/>')
     body = "".join(f"<w:p>{field(' FORMCHECKBOX ', '', form=box(state))}{run(' box')}</w:p>" for state in boxes)

@@ -123,14 +123,14 @@ def test_animations_are_shown_by_their_first_frame() -> None:
     for formats in (DEFAULT_FORMATS, ("image/gif",)):
         _, image = shown(moving, Fit(formats=formats))
         assert image.convert("RGB").getpixel((5, 5)) == (255, 0, 0)
-    frames = [Image.new("RGB", (20, 20), colour) for colour in ("red", "green")]
+    frames = [Image.new("RGB", (20, 20), color) for color in ("red", "green")]
     animated = saved(frames[0], "PNG", save_all=True, append_images=frames[1:])
     assert inspect(animated).media.frames == 2
     rendered, image = shown(animated)
     assert (image.convert("RGB").getpixel((5, 5)), b"acTL" in rendered.data) == ((255, 0, 0), False)
 
 
-def test_cmyk_keeps_its_colours() -> None:
+def test_cmyk_keeps_its_colors() -> None:
     plain = sample("cmyk.jpg")
     _, image = shown(plain)
     assert corner_is_red(image)
@@ -142,8 +142,8 @@ def test_sixteen_bits_become_eight_without_changing_the_brightness() -> None:
     ramp.putdata([column * 257 for _ in range(4) for column in range(256)])
     for data in (saved(ramp, "PNG"), saved(ramp, "TIFF")):
         _, image = shown(data)
-        greys = list(image.convert("L").crop((0, 0, 256, 1)).get_flattened_data())
-        assert max(abs(grey - column) for column, grey in enumerate(greys)) <= 1
+        grays = list(image.convert("L").crop((0, 0, 256, 1)).get_flattened_data())
+        assert max(abs(gray - column) for column, gray in enumerate(grays)) <= 1
 
 
 @pytest.mark.parametrize("name", ["rgba.png", "palette-clear.png", "gray-alpha.png", "clear.webp", "v5.bmp"])
@@ -157,7 +157,7 @@ def test_transparency_stays_where_it_can_and_is_white_where_it_cannot(name: str)
     assert CLEAR[1] == "64x48"
 
 
-def test_transparent_pixels_lend_no_colour_to_their_neighbours() -> None:
+def test_transparent_pixels_lend_no_color_to_their_neighbours() -> None:
     image = Image.new("RGBA", (400, 400), (255, 0, 0, 0))
     image.paste((0, 0, 255, 255), (100, 100, 300, 300))
     _, small = shown(saved(image, "PNG"), Fit(max_side_px=50, formats=("image/png",)))
@@ -165,8 +165,8 @@ def test_transparent_pixels_lend_no_colour_to_their_neighbours() -> None:
     assert max(red for red, _ in visible) <= 8
 
 
-def test_other_colour_spaces_are_converted_because_models_ignore_profiles() -> None:
-    """In this profile (sRGB by LittleCMS under another name, red and green swapped) the colour (200, 0, 0) is green."""
+def test_other_color_spaces_are_converted_because_models_ignore_profiles() -> None:
+    """In this profile (sRGB by LittleCMS under another name, red and green swapped) the color (200, 0, 0) is green."""
     srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
     named = srgb.replace("sRGB".encode("utf-16-be"), "swap".encode("utf-16-be"))
     profile = named.replace(b"rXYZ", b"tXYZ").replace(b"gXYZ", b"rXYZ").replace(b"tXYZ", b"gXYZ")
@@ -353,7 +353,7 @@ def test_three_hundred_pages_are_one_picture() -> None:
     data = saved(pages[0], "TIFF", save_all=True, append_images=pages[1:])
     found = inspect(data, "scan.tif")
     assert found.media.frames == 300
-    assert found.notices == ("scan.tif has 300 pages; models are shown the first",)
+    assert found.notices == ("scan.tif has 300 pages; models receive only the first",)
     assert shown(data)[1].convert("L").getpixel((5, 5)) == 0
 
 
@@ -432,8 +432,8 @@ import PIL.PngImagePlugin, PIL.GifImagePlugin, PIL.JpegImagePlugin
 def chunk(kind, body):
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
-def png(width, height, *extra, depth=1, colour=0):
-    head = b"\\x89PNG\\r\\n\\x1a\\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0))
+def png(width, height, *extra, depth=1, color=0):
+    head = b"\\x89PNG\\r\\n\\x1a\\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, 0))
     pixels = zlib.compress(bytes(min(width * height // 8 + height, 1_000_000)))
     return head + b"".join(extra) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 

@@ -87,7 +87,7 @@ def test_a_whole_file_is_let_in_under_any_name(name: str) -> None:
     data, category = content(name), CATEGORIES[name]
     for given in names(name):
         if category == "unsupported":
-            with pytest.raises(Unsupported, match="Loom takes text, images, PDF, office files, audio and video"):
+            with pytest.raises(Unsupported, match="Loom supports text, images, PDF, office files, audio and video"):
                 inspect(data, given)
             continue
         found = inspect(data, given)
@@ -151,7 +151,7 @@ def test_an_extension_that_lies_is_said() -> None:
 
 @pytest.mark.parametrize("asked", ["13", "13-20"])
 def test_pages_that_a_document_does_not_have_are_refused(asked: str) -> None:
-    with pytest.raises(ContentError, match=r"set\.pdf has 12 pages; there is no page 13\."):
+    with pytest.raises(ContentError, match=r"set\.pdf has 12 pages; page 13 does not exist\."):
         accept(content("set.pdf"), "set.pdf", pages=asked)
 
 
@@ -180,8 +180,8 @@ def test_a_binary_is_described_and_not_shown() -> None:
         inspect(b"\x7fELF\2\1\1" + bytes(2000), "a.out")
     assert str(caught.value) == (
         "a.out is an ELF program (application/x-elf, 2 KB); "
-        "Loom takes text, images, PDF, office files, audio and video. "
-        "Describe what you want to know of it; commands such as strings or objdump show its content."
+        "Loom supports text, images, PDF, office files, audio and video. "
+        "Describe what you want to know about it; commands such as strings or objdump show its content."
     )
     with pytest.raises(Unsupported, match=r"is a 7-Zip archive \(application/x-7z-compressed, 26 bytes\).*Unpack it"):
         inspect(b"7z\xbc\xaf\x27\x1c" + bytes(20), "a.7z")
@@ -319,9 +319,9 @@ def test_an_svg_cannot_read_files(tmp_path: object) -> None:
             picture = f'<image width="50" height="50" {attribute}="{href}"/>'
             data = f'<svg {namespaces} width="50" height="50">{picture}</svg>'.encode()
             rendered = render(data, inspect(data, "spy.svg").media, Fit())
-            colours = Image.open(io.BytesIO(rendered.data)).convert("RGB").getcolors()
-            assert colours == [(512 * 512, (255, 255, 255))]
-            assert rendered.notices[1] == "references to outside files left out: 1"
+            colors = Image.open(io.BytesIO(rendered.data)).convert("RGB").getcolors()
+            assert colors == [(512 * 512, (255, 255, 255))]
+            assert rendered.notices[1] == "references to external files left out: 1"
 
 
 def test_pictures_inside_an_svg_and_links_within_it_are_drawn() -> None:

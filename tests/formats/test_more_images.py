@@ -17,7 +17,7 @@ from formats.made_pdfs import CONVERT
 from loom.content.recipes import DEFAULT_FORMATS, Fit, Low, Thumb
 from loom.errors import ExtraMissing, LoomError, TooLarge, Unreadable
 from loom.formats import inspect, render
-from loom.formats.image.colour import profile_of_primaries
+from loom.formats.image.color import profile_of_primaries
 from loom.formats.image.jxl_header import jxl_size
 from loom.formats.intake import accept
 from loom.formats.sniff import sniff
@@ -219,7 +219,7 @@ def by_program(name: str, *options: str) -> bytes:
 
 OF_PROGRAMS = {
     "packed.pcx": ("image/x-pcx", ()),
-    "colours.pcx": ("image/x-pcx", ("-type", "Palette")),
+    "colors.pcx": ("image/x-pcx", ("-type", "Palette")),
     "lines.pcx": ("image/x-pcx", ("-monochrome",)),
     "packed.sgi": ("image/x-sgi", ()),
     "plain.sgi": ("image/x-sgi", ("-compress", "None")),
@@ -238,7 +238,7 @@ def test_rarer_images_of_other_programs_are_taken(name: str) -> None:
 
     assert (admitted.block.media.media_type, admitted.notices) == (media_type, ())
     assert (admitted.block.media.width, admitted.block.media.height) == (96, 64)
-    if name not in ("lines.pcx", "colours.pcx", "packed.dds"):  # those keep fewer colours
+    if name not in ("lines.pcx", "colors.pcx", "packed.dds"):  # those keep fewer colors
         assert error(shown(data, formats=("image/png",)), picture()) < 1
     assert render(data, admitted.block.media, Thumb(32)).width == 32
     with pytest.raises(LoomError, match=r"^cut"):

@@ -170,7 +170,7 @@ def test_files_attached_to_a_pdf_are_named(names, said):
     assert inspect_pdf(data, "book.pdf", LIMITS).notices == (f"The PDF contains {said}, which Loom does not read.",)
 
 
-def test_scanned_pages_are_recognised_by_their_missing_text_layer():
+def test_scanned_pages_are_recognized_by_their_missing_text_layer():
     scan = made_pdfs.scanned_pages().read_bytes()
     mixed = made_pdfs.joined().read_bytes()
 
@@ -242,7 +242,7 @@ def test_a_text_page_becomes_a_sharp_gray_png_at_150_dpi():
     )
 
 
-def test_a_page_in_colour_is_a_jpeg_and_nearly_exact_where_only_png_will_do() -> None:
+def test_a_page_in_color_is_a_jpeg_and_nearly_exact_where_only_png_will_do() -> None:
     data = made_pdfs.chromium_brochure().read_bytes()
     document = pypdfium2.PdfDocument(data)
     original = document[0].render(scale=150 / 72).to_pil()
@@ -255,7 +255,7 @@ def test_a_page_in_colour_is_a_jpeg_and_nearly_exact_where_only_png_will_do() ->
     assert max(high for _, high in ImageChops.difference(exact, original).getextrema()) <= 8
 
 
-def test_a_photograph_becomes_a_jpeg_and_keeps_its_colours():
+def test_a_photograph_becomes_a_jpeg_and_keeps_its_colors():
     image = opened(render(made_pdfs.photo_page().read_bytes(), Page(1)))
 
     assert image.format == "JPEG"
@@ -277,7 +277,7 @@ def test_a_page_fits_the_side_the_bytes_and_the_format_that_are_asked_for(sample
 def test_a_page_that_fits_nowhere_or_does_not_exist_is_a_typed_error():
     photo = made_pdfs.photo_page().read_bytes()
 
-    with pytest.raises(TooLarge, match="cannot be drawn in 100 bytes"):
+    with pytest.raises(TooLarge, match="cannot be rendered in 100 bytes"):
         render(photo, Page(1, max_encoded_bytes=100))
     with pytest.raises(Unsupported, match="no page 2"):
         render(photo, Page(2))
@@ -314,7 +314,7 @@ def test_pictures_are_listed_once_and_come_out_as_they_were_stored():
     ]
     assert opened(render(data, EmbeddedImage(1))).size == (900, 1200)
     assert opened(render(data, EmbeddedImage(2))).size == (640, 480)
-    with pytest.raises(Unsupported, match="contains 2 images, so there is no image 3"):
+    with pytest.raises(Unsupported, match="contains 2 images; image 3 does not exist"):
         render(data, EmbeddedImage(3))
 
 

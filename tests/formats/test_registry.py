@@ -82,7 +82,7 @@ def _a_package_with_formats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.usefixtures("_a_package_with_formats")
-def test_a_format_of_an_installed_package_is_recognised_taken_in_and_read():
+def test_a_format_of_an_installed_package_is_recognized_taken_in_and_read():
     data = b"WEAVE\0two by two"
     assert sniff(data, "scarf.dat").media_type == "application/x-weave"
     assert (category_of("application/x-weave"), label_of("application/x-weave")) == ("office", "a weaving pattern")

@@ -64,7 +64,7 @@ def test_pages_beyond_the_most_that_are_read_say_so(monkeypatch: pytest.MonkeyPa
 
 def test_a_timeout_is_an_error_that_says_so() -> None:
     pool = WorkerPool()
-    with pool.use(), pytest.raises(TooLarge, match=r"Reading the words in the image takes longer than 0\.002 s"):
+    with pool.use(), pytest.raises(TooLarge, match=r"Reading the text in the image takes longer than 0\.002 s"):
         ocr.read_picture(note().read_bytes() + b"not read before", IntakeLimits(ocr_seconds=0.002))
     pool.close()
 

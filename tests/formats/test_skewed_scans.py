@@ -71,7 +71,7 @@ def test_a_skewed_scan_is_read_in_order(columns: int, degrees: float) -> None:
     ],
     ids=["private use", "replaced", "shifted to signs", "shifted in the alphabet"],
 )
-def test_a_text_layer_that_means_nothing_is_recognised(text: str) -> None:
+def test_a_text_layer_that_means_nothing_is_recognized(text: str) -> None:
     assert is_gibberish(text)
 
 

@@ -30,8 +30,8 @@ def scenes() -> bytes:
     def build(path: Path) -> None:
         sources = [
             part
-            for colour, seconds in (("red", 2), ("yellow", 2), ("blue", 4))
-            for part in ("-f", "lavfi", "-i", f"color={colour}:s=320x180:d={seconds}:r=10")
+            for color, seconds in (("red", 2), ("yellow", 2), ("blue", 4))
+            for part in ("-f", "lavfi", "-i", f"color={color}:s=320x180:d={seconds}:r=10")
         ]
         sound = ("-f", "lavfi", "-i", "sine=duration=8")
         joined = ("-filter_complex", "[0][1][2]concat=n=3[v]", "-map", "[v]", "-map", "3:a")
@@ -59,8 +59,8 @@ def test_frames_show_every_scene_with_their_times() -> None:
     times = choose_times(facts.duration_seconds, find_scenes(clip, "scenes.mp4", LIMITS), 3)
     assert [round(at) for at in times] == [1, 3, 6]
     frames = [Image.open(io.BytesIO(take_frame(clip, at, limits=LIMITS, side_px=160))) for at in times]
-    colours = [frame.convert("RGB").resize((1, 1)).tobytes() for frame in frames]
-    assert [[channel > 150 for channel in colour] for colour in colours] == [
+    colors = [frame.convert("RGB").resize((1, 1)).tobytes() for frame in frames]
+    assert [[channel > 150 for channel in color] for color in colors] == [
         [True, False, False],
         [True, True, False],
         [False, False, True],

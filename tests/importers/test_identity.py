@@ -1,9 +1,9 @@
 """A request that came for a provider and is compiled for the same provider goes out as it came.
 
-Allowed normalisations, each with its reason:
+Allowed normalizations, each with its reason:
 
 - `stream` is true and chat asks for usage in the stream: the transport reads streams.
-- `model` is the name that the catalogue resolves to.
+- `model` is the name that the catalog resolves to.
 - base64 is written without line breaks and with padding.
 - `input` that is one string becomes a message.
 - options that the model refuses (sampling on new Claude models) are left out; the receipt names them.
@@ -79,7 +79,7 @@ def filled(value: Any) -> Any:
 
 
 def expected(body: dict[str, Any], protocol: str) -> dict[str, Any]:
-    """The same body with the allowed normalisations."""
+    """The same body with the allowed normalizations."""
     body = copy.deepcopy(body)
     if protocol == "gemini":
         body.pop("model", None)
@@ -204,7 +204,7 @@ ANTHROPIC: list[dict[str, Any]] = [
                     {"type": "image", "source": {"type": "url", "url": "https://a.example/b.png"}},
                     {"type": "document", "source": {"type": "file", "file_id": "file_011"}},
                     {"type": "container_upload", "file_id": "file_012"},
-                    {"type": "text", "text": "What colour?"},
+                    {"type": "text", "text": "What color?"},
                 ],
             },
             {

@@ -17,10 +17,10 @@ from loom.events import DecoderEvent, Folded, ImageAdded, MediaArrived, ModelEve
 from loom.formats.intake import accept
 from loom.models import Model
 from loom.prompt import MediaRef, Prompt
-from loom.providers.catalog import model as catalogued
+from loom.providers.catalog import model as catalogd
 from loom.providers.spark import SparkProvider
 
-SPARK = catalogued("loom/spark")
+SPARK = catalogd("loom/spark")
 
 
 class _Raw(io.RawIOBase):

@@ -1,4 +1,4 @@
-"""The catalogue: references become models; what the user says wins; every fact has a date."""
+"""The catalog: references become models; what the user says wins; every fact has a date."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ async def test_every_compatible_server_is_understood_in_its_own_shape(
     assert (capabilities.vision, capabilities.native_pdf, capabilities.tools, found.limits.context_tokens) == expected
 
 
-async def test_a_model_of_anthropic_that_the_catalogue_does_not_know_is_asked_for_with_the_key(world: World) -> None:
+async def test_a_model_of_anthropic_that_the_catalog_does_not_know_is_asked_for_with_the_key(world: World) -> None:
     said = {
         "id": "claude-next",
         "max_input_tokens": 2_000_000,

@@ -141,7 +141,7 @@ async def test_a_question_is_answered_with_the_sentence_that_shares_its_words() 
     assert block.text[citation.start : citation.end] == quoted
 
 
-@pytest.mark.parametrize("question", ["summarise", "What is it about?", "which pages talk about timeouts?", "gateway"])
+@pytest.mark.parametrize("question", ["summarize", "What is it about?", "which pages talk about timeouts?", "gateway"])
 async def test_every_citation_points_at_the_sentence_that_it_quotes(question: str) -> None:
     shelf = Shelf()
 
@@ -320,7 +320,7 @@ def _printed_manual(path: Path) -> None:
 
 async def test_a_damaged_document_is_told_in_words() -> None:
     shelf = Shelf()
-    prompt = shelf.prompt(user("summarise", shelf.attach(LEAFLET.data, "leaflet.pdf")))
+    prompt = shelf.prompt(user("summarize", shelf.attach(LEAFLET.data, "leaflet.pdf")))
     shelf.damage(LEAFLET.data[:700].ljust(len(LEAFLET.data)))
 
     step = folded(shelf, await events_of(shelf, prompt))
@@ -426,7 +426,7 @@ async def test_the_same_prompt_gives_the_same_events() -> None:
 
 async def test_an_answer_comes_in_small_pieces_and_ends_with_usage_and_its_terminal_event() -> None:
     shelf = Shelf()
-    events = await events_of(shelf, shelf.prompt(user("summarise", shelf.attach(LEAFLET.data, "leaflet.pdf"))))
+    events = await events_of(shelf, shelf.prompt(user("summarize", shelf.attach(LEAFLET.data, "leaflet.pdf"))))
 
     assert isinstance(events[0], ThinkingDelta)
     assert isinstance(events[-2], UsageReported)
@@ -441,7 +441,7 @@ async def test_an_answer_comes_in_small_pieces_and_ends_with_usage_and_its_termi
 async def test_usage_counts_what_the_receipt_counted() -> None:
     shelf = Shelf()
     tool = ToolSpec(name="read_file", description="Read a file.", parameters={"type": "object"})
-    message = user("summarise", shelf.attach(LEAFLET.data, "leaflet.pdf"), shelf.attach(LOGIN.data, "login.png"))
+    message = user("summarize", shelf.attach(LEAFLET.data, "leaflet.pdf"), shelf.attach(LOGIN.data, "login.png"))
     made = shelf.prepared(message, request=Request(system="Be brief.", tools=(tool,)))
 
     step = folded(shelf, await events_of(shelf, made.prompt))

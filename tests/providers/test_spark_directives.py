@@ -216,7 +216,7 @@ async def test_an_unknown_directive_is_answered_with_those_that_exist() -> None:
     message = await answered(Shelf(), user("!dance wildly"))
 
     assert message.text == (
-        "Unknown directive !dance. There are !think, !tool, !image, !cite, !echo, !tokens, !slow, !fail."
+        "Unknown directive !dance. Known: !think, !tool, !image, !cite, !echo, !tokens, !slow, !fail."
     )
 
 

@@ -66,7 +66,7 @@ def test_a_file_that_is_no_database_is_named_and_a_backup_is_the_next_step(loom:
     (found,) = store_of(loom)
     assert "loom doctor --fix" in found["fix"]
     (found,) = store_of(loom, "--fix")
-    assert "contains nothing of a Loom store" in found["text"]
+    assert "contains no data of a Loom store" in found["text"]
     assert "loom restore" in found["fix"]
     assert (loom.home / "loom.db").read_bytes() == b"this is no database" * 100
 

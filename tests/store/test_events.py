@@ -167,7 +167,7 @@ async def test_order_is_by_number_whatever_the_clock_says(database: Database):
 @pytest.mark.parametrize("data", [b"\xff", b'"a\0b"'])
 async def test_what_is_no_text_is_no_event(sessions: Sessions, events: Events, data: bytes):
     session = await sessions.create()
-    with pytest.raises(ContentError, match="an event must be JSON"):
+    with pytest.raises(ContentError, match="An event must be JSON"):
         await events.append(session.id, [("a", data)])
     assert await events.head(session.id) == 0
 

@@ -202,9 +202,9 @@ async def test_what_is_no_digest_never_becomes_a_path(tmp_path: Path, text: str)
     before = files_in(tmp_path)
 
     for attempt in (media.load, media.size, media.exists, media.delete, media.refresh, media.open_local):
-        with pytest.raises(ContentError, match="a digest is"):
+        with pytest.raises(ContentError, match="A digest is"):
             await attempt(text)
-    with pytest.raises(ContentError, match="a digest is"):
+    with pytest.raises(ContentError, match="A digest is"):
         media.read_blocks(text)
 
     assert files_in(tmp_path) == before
@@ -306,7 +306,7 @@ async def test_a_folder_is_named_by_path_or_url(tmp_path: Path, spell) -> None:
         ("file://otherhost/folder", "file://otherhost"),
         ("s3://", "names no bucket"),
         ("s3:///prefix", "names no bucket"),
-        ("s3://bucket?colour=red", "'colour' is not an option"),
+        ("s3://bucket?color=red", "'color' is not an option"),
         ("s3://bucket?endpoint=nonsense", "endpoint must look like"),
         ("s3://bucket?endpoint=", "endpoint must look like"),
     ],
@@ -318,7 +318,7 @@ def test_an_address_that_makes_no_sense_is_refused_with_what_to_write(address: s
 
 def test_an_address_that_is_refused_does_not_show_its_secrets() -> None:
     with pytest.raises(ConfigError) as caught:
-        open_media("s3://bucket?secret_access_key=hush&colour=red")
+        open_media("s3://bucket?secret_access_key=hush&color=red")
 
     assert "hush" not in str(caught.value)
 

@@ -141,7 +141,7 @@ async def test_nonsense_is_refused_before_it_waits(queue: MessageQueue, sessions
     for count in (0, -1, 101):
         with pytest.raises(ContentError, match="answers"):
             await queue.put(session.id, "", user("x"), Options(n=count))
-    with pytest.raises(ContentError, match="another answer"):
+    with pytest.raises(ContentError, match="Another answer"):
         await queue.put(session.id, "", None)
     with pytest.raises(NotFound):
         await queue.put(session.id, "", user("x"), Options(parent=theirs.id))

@@ -239,11 +239,11 @@ async def test_what_is_no_store_of_ours_is_refused_and_nothing_stays(tmp_path: P
     for number, data in enumerate((b"", b"this is no database" * 1000, bytes(100_000))):
         file, target = tmp_path / f"{number}.db", tmp_path / f"saved{number}.db"
         file.write_bytes(data)
-        with pytest.raises(Corrupt, match="contains nothing of a Loom store"):
+        with pytest.raises(Corrupt, match="contains no data of a Loom store"):
             salvage(file, target)
         assert not target.exists()
     (tmp_path / "there.db").touch()
-    with pytest.raises(StoreError, match="exists already"):
+    with pytest.raises(StoreError, match="already exists"):
         salvage(tmp_path / "1.db", tmp_path / "there.db")
 
 

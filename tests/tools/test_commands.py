@@ -203,7 +203,7 @@ async def test_endless_output_is_kept_at_both_ends(tmp_path: Path) -> None:
     assert "bytes of output were not kept" in shown
 
 
-async def test_colours_and_progress_bars_are_taken_out_and_broken_text_is_marked(tmp_path: Path) -> None:
+async def test_colors_and_progress_bars_are_taken_out_and_broken_text_is_marked(tmp_path: Path) -> None:
     command = r"printf '\033[31mred\033[0m\n 10%%\r 90%%\r100%%\ndos\r\n\377\n\033]0;title\007x\001y\n'"
     assert await run(tmp_path, command) == "red\n100%\ndos\n\ufffd\nxy"
 

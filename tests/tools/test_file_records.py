@@ -74,7 +74,7 @@ async def test_a_file_that_changed_since_it_was_read_is_held_back_once_with_the_
     await run(edit_file, context, path="a.txt", old="one", new="eins")
     await run(edit_file, context, path="a.txt", old="two", new="zwei")
     file.write_text("eins\nzwei\nDREI by another\n")
-    with pytest.raises(ToolError, match="was changed by something else since it was read") as caught:
+    with pytest.raises(ToolError, match="was changed by another program since it was read") as caught:
         await run(write_file, context, path="a.txt", content="mine\n")
     assert "-three\n+DREI by another" in str(caught.value)
     assert file.read_text() == "eins\nzwei\nDREI by another\n"
@@ -171,9 +171,9 @@ async def test_undo_brings_back_the_bytes_before_and_removes_what_was_new(tmp_pa
     assert (tmp_path / "a.txt").read_bytes() == latin
     assert not (tmp_path / "sub/new.txt").exists()
     assert said == [
-        "a.txt is as it was before",
+        "a.txt was restored",
         "sub/new.txt was removed: it was new",
-        "a.txt is as it was before",
+        "a.txt was restored",
     ]
 
 
@@ -184,7 +184,7 @@ async def test_undo_leaves_alone_what_something_else_changed_since(tmp_path: Pat
     results = [await run(edit_file, context, path="a.txt", old="one", new="two")]
     (tmp_path / "a.txt").write_text("by hand\n")
     said = await restore(tmp_path, file_changes(results), context.load)
-    assert said == ["a.txt was left as it is: it was changed or removed by something else since"]
+    assert said == ["a.txt was not changed: another program has changed or removed it since"]
     assert (tmp_path / "a.txt").read_text() == "by hand\n"
     unkept = [await run(edit_file, Context(tmp_path), path="a.txt", old="by hand", new="x")]
     assert "not kept" in (await restore(tmp_path, file_changes(unkept), context.load))[0]
@@ -228,7 +228,7 @@ def test_what_is_known_of_files_outlives_the_process(tmp_path: Path) -> None:
     later = FileRecords()
     later.load(stored)
     later.check(tmp_path / "a.txt", b"one\n", "one\n", "a.txt")
-    with pytest.raises(ToolError, match="was changed by something else since it was read") as caught:
+    with pytest.raises(ToolError, match="was changed by another program since it was read") as caught:
         later.check(tmp_path / "b.txt", b"other\n", "other\n", "b.txt")
     assert "other" in caught.value.message
 

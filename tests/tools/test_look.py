@@ -186,7 +186,7 @@ async def test_pictures_inside_a_document_are_offered_and_shown(tmp_path: Path) 
     (picture,) = await see(context, "report.docx", image=2)
     assert context.bytes[picture.media.digest] == inner
     assert picture.media.name == "report.docx image 2"
-    with pytest.raises(Unsupported, match="there is no image 3"):
+    with pytest.raises(Unsupported, match="image 3 does not exist"):
         await see(context, "report.docx", image=3)
 
 
@@ -245,7 +245,7 @@ async def test_files_outside_and_secrets_need_approval_here_as_well(tmp_path: Pa
         ({"image": 1}, "no images inside"),
         ({"image": 0}, "count from 1"),
         ({"offset": 0}, "count from 1"),
-        ({"pages": "b"}, "pages look like"),
+        ({"pages": "b"}, "Pages look like"),
     ],
 )
 async def test_what_makes_no_sense_gets_an_explanation(tmp_path: Path, arguments: dict[str, Any], words: str) -> None:

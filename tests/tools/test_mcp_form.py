@@ -177,7 +177,7 @@ def test_a_tool_keeps_its_own_names() -> None:
         ({"name": 3}, "name must be string"),
         ({"name": "x", "count": True}, "count must be integer or null"),
         ({"name": "x", "count": 1.5}, "count must be integer or null"),
-        ({"name": "x", "colour": "red"}, "colour is not known"),
+        ({"name": "x", "color": "red"}, "color is not known"),
     ],
 )
 def test_wrong_arguments_are_told_with_what_is_expected(arguments: dict[str, Any], said: str) -> None:

@@ -48,7 +48,7 @@ async def test_everything_resources_and_prompts_are_tools_mentions_and_commands(
         )
         assert "Oslo" in words(got)
         session = await runtime.session(model=MODEL, workspace=str(tmp_path))
-        await session.send(f"summarise @every:{uri}")
+        await session.send(f"summarize @every:{uri}")
         first = (await session.path())[0]
         assert any(words(read).split("\n")[-1] in text_of(block) for block in first.blocks)
         await session.send("/every:args-prompt Oslo")

@@ -29,7 +29,7 @@ class Size:
     height: int = 3
 
 
-class Colour(msgspec.Struct):
+class Color(msgspec.Struct):
     red: int
     kind: Literal["ink", "light"] = "ink"
 
@@ -42,7 +42,7 @@ class Label(TypedDict):
 def draw(
     area: Area,
     size: Size,
-    colour: Colour,
+    color: Color,
     labels: list[Label],
     extra: Point | None = None,
     origin: Point = Point(x=1),  # noqa: B008  a default as users write it
@@ -51,13 +51,13 @@ def draw(
 
     area: what is drawn
     """
-    return f"{area!r} {size!r} {colour!r} {labels!r} {extra!r} {origin!r}"
+    return f"{area!r} {size!r} {color!r} {labels!r} {extra!r} {origin!r}"
 
 
 ARGUMENTS: dict[str, Any] = {
     "area": {"name": "field", "corners": [{"x": 1}, {"x": 2, "y": 3}]},
     "size": {"width": 2},
-    "colour": {"red": 9, "kind": "light"},
+    "color": {"red": 9, "kind": "light"},
     "labels": [{"text": "a"}],
     "extra": {"x": 5},
 }
@@ -66,14 +66,14 @@ ARGUMENTS: dict[str, Any] = {
 async def test_each_kind_of_type_reaches_the_function_as_that_type() -> None:
     values = draw.check_arguments(ARGUMENTS)
     assert values["area"] == Area(name="field", corners=[Point(x=1), Point(x=2, y=3)])
-    assert values["size"] == Size(2) and values["colour"] == Colour(9, "light")
+    assert values["size"] == Size(2) and values["color"] == Color(9, "light")
     assert values["labels"] == [{"text": "a"}] and values["extra"] == Point(x=5) and values["origin"] == Point(x=1)
 
 
 def test_the_schema_has_all_fields_and_no_references() -> None:
     schema = draw.spec.parameters
     assert "$ref" not in str(schema) and "$defs" not in str(schema)
-    assert schema["required"] == ["area", "size", "colour", "labels"]
+    assert schema["required"] == ["area", "size", "color", "labels"]
     corner = schema["properties"]["area"]["properties"]["corners"]["items"]["properties"]
     assert corner["y"] == {"default": 0, "description": "upwards", "minimum": 0, "title": "Y", "type": "integer"}
     assert schema["properties"]["area"]["description"] == "what is drawn"
@@ -85,7 +85,7 @@ def test_the_schema_has_all_fields_and_no_references() -> None:
     [
         ({"area": {"name": "field", "corners": [{"x": "left"}]}}, "corners.0.x"),
         ({"area": {"corners": []}}, "name Field required"),
-        ({"colour": {"red": 1, "kind": "paint"}}, "kind"),
+        ({"color": {"red": 1, "kind": "paint"}}, "kind"),
     ],
 )
 def test_what_is_wrong_is_an_answer_that_says_where(wrong: dict[str, Any], said: str) -> None:

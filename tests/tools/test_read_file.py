@@ -188,7 +188,7 @@ async def test_a_long_document_is_shown_twenty_pages_at_a_time(tmp_path: Path) -
     assert isinstance(later, DocumentBlock)
     assert later.pages == "41-47"
     assert text_of(said) == "report.pdf: pages 41–47 of 47"
-    with pytest.raises(ContentError, match="47 pages; there is no page 60"):
+    with pytest.raises(ContentError, match="47 pages; page 60 does not exist"):
         await read_file(context, "report.pdf", pages="60-70")
 
 

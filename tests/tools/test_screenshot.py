@@ -127,7 +127,7 @@ async def test_a_page_of_the_workspace_sees_its_neighbours_and_neither_the_disk_
         context = Context(workspace)
         label, *rest = await SHOOT.run(context, {"url": "site/index.html"})
         assert 'title "leaks: neighbour"' in text_of(label)
-        assert "a page from a file has no network" in text_of(label)
+        assert "a page from a file has no network access access" in text_of(label)
         assert seen(context, rest).getpixel((1200, 700)) == GREEN
         assert canary.connections == 0
         with pytest.raises(BlockingIOError):
@@ -205,7 +205,7 @@ async def test_a_page_that_never_ends_is_drawn_as_far_as_it_came_or_given_up(
         assert "(it was still loading)" in text_of(label)
         assert seen(context, rest).getpixel((640, 400)) == RED
         monkeypatch.setattr(module, "DEADLINE_SECONDS", 5.0)
-        with pytest.raises(ToolError, match="could not be drawn within 5 s"):
+        with pytest.raises(ToolError, match="could not be rendered within 5 s"):
             await SHOOT.run(context, {"url": f"http://127.0.0.1:{server.port}/busy"})
 
 

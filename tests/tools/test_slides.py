@@ -19,17 +19,17 @@ from loom.tools.slides import render_slides
 from made import made, run
 from tools.world import Context, pictures
 
-COLOURS = [(200, 30, 40), (30, 160, 60), (40, 60, 200)]
+COLORS = [(200, 30, 40), (30, 160, 60), (40, 60, 200)]
 
 
 def deck(path: Path) -> None:
-    """Three slides, each with a large box of its own colour and a line of text."""
+    """Three slides, each with a large box of its own color and a line of text."""
     presentation = Presentation()
-    for number, colour in enumerate(COLOURS, 1):
+    for number, color in enumerate(COLORS, 1):
         slide = presentation.slides.add_slide(presentation.slide_layouts[6])
         box = slide.shapes.add_shape(1, Inches(1), Inches(2), Inches(8), Inches(4))
         box.fill.solid()
-        box.fill.fore_color.rgb = RGBColor(*colour)
+        box.fill.fore_color.rgb = RGBColor(*color)
         slide.shapes.add_textbox(Inches(1), Inches(0.5), Inches(8), Inches(1)).text_frame.text = f"Slide {number}"
     presentation.save(str(path))
 
@@ -54,12 +54,12 @@ async def test_every_slide_is_a_picture_of_what_is_on_it(
     slides = pictures(blocks)
     assert [slide.media.name for slide in slides] == [f"{name} page {number}" for number in (1, 2, 3)]
     assert blocks[-1] == TextBlock(f"{name}: pages 1–3 of 3")
-    for slide, colour in zip(slides, COLOURS, strict=True):
+    for slide, color in zip(slides, COLORS, strict=True):
         image = seen(context, slide.media.digest)
         assert 1_200 <= image.width <= 2_048
         assert abs(image.width / image.height - 4 / 3) < 0.01
         middle = image.crop((image.width // 2, image.height // 2, image.width // 2 + 1, image.height // 2 + 1))
-        assert all(abs(a - b) < 12 for a, b in zip(middle.tobytes(), colour, strict=True))
+        assert all(abs(a - b) < 12 for a, b in zip(middle.tobytes(), color, strict=True))
         words = image.crop((0, 0, image.width, image.height // 5)).convert("L")
         assert words.getextrema()[0] < 100, "the title is not drawn"
     assert "page 3 of 3" in context.told

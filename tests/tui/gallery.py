@@ -232,7 +232,7 @@ async def found_model(screen: Driven, folder: Path) -> None:
 async def text_page(screen: Driven, folder: Path) -> None:
     await screen.paste(str(folder / "report.pdf"))
     await screen.wait(lambda: "[report.pdf 1-20]" in screen.chat.composer.text)
-    await screen.say("summarise it")
+    await screen.say("summarize it")
     await screen.wait_for("pages 1–20 of 47")
     await screen.type("/view ")
     await screen.press("enter")
@@ -295,7 +295,7 @@ SNAPSHOTS = tuple(name for name in STATES if name not in ("models", "document", 
 """States that look the same in every run. The list of models follows the catalog, a page the renderer."""
 
 
-def normalise(svg: str) -> str:
+def normalize(svg: str) -> str:
     """Return the picture without what differs from run to run: ids, and texts that hold a time."""
     svg = _ID.sub("terminal", svg)
     rules = "".join(f".terminal-{name} {{{rule}}}\n" for name, rule in _RULES.findall(svg))
@@ -320,8 +320,8 @@ async def draw(name: str, folder: Path, protocol: str = "") -> str:
         screen.chat.composer.cursor_blink = False
         await state(screen, folder)
         before, drawn = "", _still(screen)
-        while before != normalise(drawn):  # until nothing moves any more
-            before = normalise(drawn)
+        while before != normalize(drawn):  # until nothing moves any more
+            before = normalize(drawn)
             await screen.pilot.pause(0.3)
             drawn = _still(screen)
         return drawn

@@ -51,7 +51,7 @@ class Tmux:
         return self._tmux("capture-pane", "-p")
 
     @property
-    def coloured_screen(self) -> str:
+    def colored_screen(self) -> str:
         """The screen with its escape sequences."""
         return self._tmux("capture-pane", "-p", "-e")
 

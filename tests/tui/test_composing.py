@@ -135,7 +135,7 @@ async def test_an_at_sign_lists_files_and_enter_attaches_one(tmp_path: Path, mon
 async def test_a_slash_lists_commands(tmp_path: Path) -> None:
     async with driven(tmp_path, answers=[]) as screen:
         await screen.type("/the")
-        await screen.wait_for("change the colours")
+        await screen.wait_for("change the colors")
         await screen.press("tab")
         assert screen.chat.composer.text == "/theme "
         await screen.type("loom-light")

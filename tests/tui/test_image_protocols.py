@@ -21,10 +21,10 @@ _ITERM = re.compile(rb"\x1b\]1337;File=([^:]*):([A-Za-z0-9+/=]+)\x07")
 
 
 def quarters(loom: Loom) -> Path:
-    """Write an image of four colours."""
+    """Write an image of four colors."""
     image = Image.new("RGB", (80, 80), RED)
-    for colour, corner in ((GREEN, (40, 0)), (BLUE, (0, 40)), (YELLOW, (40, 40))):
-        image.paste(colour, (*corner, corner[0] + 40, corner[1] + 40))
+    for color, corner in ((GREEN, (40, 0)), (BLUE, (0, 40)), (YELLOW, (40, 40))):
+        image.paste(color, (*corner, corner[0] + 40, corner[1] + 40))
     image.save(loom.folder / "quarters.png")
     return loom.folder / "quarters.png"
 
@@ -37,14 +37,14 @@ def send_image(loom: Loom, terminal: ByteTerminal) -> None:
 
 
 def has_quarters(image: Image.Image) -> bool:
-    """Whether the middle of each quarter has its colour."""
+    """Whether the middle of each quarter has its color."""
     shown = image.convert("RGB")
     width, height = shown.size
     places = {RED: (1, 1), GREEN: (3, 1), BLUE: (1, 3), YELLOW: (3, 3)}
-    found = {colour: shown.getpixel((x * width // 4, y * height // 4)) for colour, (x, y) in places.items()}
+    found = {color: shown.getpixel((x * width // 4, y * height // 4)) for color, (x, y) in places.items()}
     return all(
-        isinstance(pixel, tuple) and all(abs(a - b) <= 12 for a, b in zip(pixel, colour, strict=True))
-        for colour, pixel in found.items()
+        isinstance(pixel, tuple) and all(abs(a - b) <= 12 for a, b in zip(pixel, color, strict=True))
+        for color, pixel in found.items()
     )
 
 
@@ -93,13 +93,13 @@ def test_sixels_are_drawn_by_another_program_as_the_image_that_was_sent(tmp_path
 
 
 def colors_come_first(sixels: bytes) -> bool:
-    """Whether all colours are defined before the first pixel: xterm draws what is above a later definition wrongly."""
+    """Whether all colors are defined before the first pixel: xterm draws what is above a later definition wrongly."""
     data = sixels.partition(b"q")[2]
     definitions = list(re.finditer(rb"#[0-9]+;2;[0-9;]+", data))
     return bool(re.fullmatch(rb'"[0-9;]+(?:#[0-9]+;2;[0-9;]+){4,}', data[: definitions[-1].end()]))
 
 
-def test_colours_of_sixels_are_defined_before_the_first_pixel(tmp_path: Path) -> None:
+def test_colors_of_sixels_are_defined_before_the_first_pixel(tmp_path: Path) -> None:
     loom = Loom(tmp_path)
 
     with ByteTerminal(loom, LOOM_IMAGES="sixel") as terminal:
@@ -113,14 +113,14 @@ def test_colours_of_sixels_are_defined_before_the_first_pixel(tmp_path: Path) ->
     assert colors_come_first(_SIXEL.findall(drawn)[0])
 
 
-def test_half_blocks_have_the_colours_of_the_image(tmp_path: Path) -> None:
+def test_half_blocks_have_the_colors_of_the_image(tmp_path: Path) -> None:
     loom = Loom(tmp_path)
 
     with ByteTerminal(loom, LOOM_IMAGES="halfcell") as terminal:
         send_image(loom, terminal)
         terminal.wait_for("▀".encode())
-        for colour in (RED, GREEN, BLUE, YELLOW):
-            terminal.wait_for("8;2;{};{};{}".format(*colour).encode())
+        for color in (RED, GREEN, BLUE, YELLOW):
+            terminal.wait_for("8;2;{};{};{}".format(*color).encode())
 
 
 def test_without_images_the_terminal_receives_a_line_of_text(tmp_path: Path) -> None:

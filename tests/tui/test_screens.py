@@ -1,4 +1,4 @@
-"""Model switcher, conversations, context table, usage, help; narrow, without colour, in ASCII."""
+"""Model switcher, conversations, context table, usage, help; narrow, without color, in ASCII."""
 
 from __future__ import annotations
 

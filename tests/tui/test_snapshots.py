@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.tui.gallery import SNAPSHOTS, draw, normalise
+from tests.tui.gallery import SNAPSHOTS, draw, normalize
 
 GOLDEN = Path(__file__).parent / "golden"
 _PATH_CHARACTERS = 180
@@ -21,7 +21,7 @@ async def test_the_screen_looks_as_it_did_when_it_was_reviewed(name: str, tmp_pa
     # The workspace is part of the system prompt, whose tokens are shown: its path has the same length everywhere.
     folder = tmp_path / "w".ljust(_PATH_CHARACTERS - len(f"{tmp_path}/"), "-")
     folder.mkdir()
-    seen = normalise(await draw(name, folder, protocol="off"))
+    seen = normalize(await draw(name, folder, protocol="off"))
 
     golden = GOLDEN / f"{name}.svg"
     if os.environ.get("LOOM_WRITE_GOLDEN"):

@@ -1,4 +1,4 @@
-"""The installed command in terminals that can do less: narrow, without colour, without Unicode, far away, or none."""
+"""The installed command in terminals that can do less: narrow, without color, without Unicode, far away, or none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.tui.terminals import terminals
 
 from loom.testing import sample_png
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*?(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;[0-9]+)*m")
+_COLOR = re.compile(r"\x1b\[[0-9;]*?(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;[0-9]+)*m")
 
 
 def test_sixty_columns_hold_a_conversation_with_an_image_and_a_table(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_sixty_columns_hold_a_conversation_with_an_image_and_a_table(tmp_path: P
         terminal.press("C-d")
 
 
-def test_without_colour_nothing_is_coloured_and_the_choice_is_still_seen(tmp_path: Path) -> None:
+def test_without_color_nothing_is_colored_and_the_choice_is_still_seen(tmp_path: Path) -> None:
     loom = Loom(tmp_path)
 
     with terminals(tmp_path, "one") as (terminal,):
@@ -55,9 +55,9 @@ def test_without_colour_nothing_is_coloured_and_the_choice_is_still_seen(tmp_pat
         terminal.wait_for(" out · $0")
         terminal.press("C-s")
         terminal.wait_for("new conversation")
-        shown = terminal.coloured_screen
+        shown = terminal.colored_screen
 
-    assert not _COLOUR.findall(shown)
+    assert not _COLOR.findall(shown)
     assert re.search(r"\x1b\[[0-9;]*4m[^\x1b]*new conversation", shown), "the chosen row is underlined"
 
 

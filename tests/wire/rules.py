@@ -1,6 +1,6 @@
 """What each platform refuses beyond the shape of a request: order, pairs, ids, emptiness, thinking, media, sizes.
 
-Written from the platforms' documents, not from the catalogue or the compiler, so that both can be held against it. A
+Written from the platforms' documents, not from the catalog or the compiler, so that both can be held against it. A
 request is JSON with `Embedded` media, as an encoder gives it. Opaque data in tests say who made them (`made_by`).
 """
 

@@ -1,4 +1,4 @@
-"""Thinking, sampling and other options: each platform is asked in its own words, by the facts of the catalogue."""
+"""Thinking, sampling and other options: each platform is asked in its own words, by the facts of the catalog."""
 
 from __future__ import annotations
 

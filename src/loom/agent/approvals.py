@@ -358,7 +358,7 @@ def _places(path: str, workspace: Path) -> tuple[str, ...]:
     root = os.path.realpath(workspace)
     try:
         written = Path(root) / Path(path).expanduser()
-        real = os.path.realpath(written)  # unnormalised: `..` after a link is relative to its target
+        real = os.path.realpath(written)  # unnormalized: `..` after a link is relative to its target
     except (ValueError, RuntimeError):  # not a path: the tool reports it
         return (path,)
     return tuple(dict.fromkeys(path_label(root, found) for found in (written, real)))

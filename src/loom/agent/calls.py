@@ -50,7 +50,7 @@ from loom.tools.workspace import OpenFile, open_file, read_whole
 
 LOOK: Final = "look"
 """The tool that reads the rest of a truncated text."""
-INTERRUPTED: Final = "Interrupted: it may or may not have happened. Check before you repeat it."
+INTERRUPTED: Final = "Interrupted: the call may or may not have taken effect. Check before you repeat it."
 """The result of a call that had started when its process ended and that may be unsafe to run again."""
 READ: Final = "read_file"
 CHANGED: Final = "(The user changed the arguments of this call: {})"
@@ -181,7 +181,7 @@ class CallContext:
     async def load(self, digest: str) -> bytes:
         """Return the bytes of a medium; raise `NotFound` for a digest that this session does not refer to."""
         if all(media.digest != digest for media in await self.media()):
-            raise NotFound(f"this session has no medium {digest[:80]}")
+            raise NotFound(f"This session has no medium {digest[:80]}")
         return await self._services.media.load(digest)
 
     @property
@@ -370,7 +370,7 @@ async def _check_approval(
             needed = verdict is not None or found.danger == "ask"
     was_asked = await approvals.ask(call, asked, needed=needed, is_gate=True)
     if was_asked and shown != await _describe_effect(call, found, services.workspace, plain.shown):
-        raise ToolError("it was changed while the approval was pending", hint="Read it again before you try once more.")
+        raise ToolError("it was changed while the approval was pending", hint="Read it again before you retry.")
     return None
 
 

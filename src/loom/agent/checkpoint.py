@@ -42,7 +42,7 @@ class Regenerate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compact(msgspec.Struct, frozen=True, kw_only=True):
-    """Summarise the path and continue from the summary."""
+    """Summarize the path and continue from the summary."""
 
     model: str = ""
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from loom.agent.step import ModelAnswer
 
 INSTRUCTIONS: Final = (
-    "Summarise this conversation so that it can continue from the summary alone. Say what the user wants; what was"
+    "Summarize this conversation so that it can continue from the summary alone. Say what the user wants; what was"
     " found, decided and done; what is left to do; and every name, number, path and quotation that still matters."
     " Say what images and documents showed where it matters. Write nothing but the summary."
 )
@@ -33,11 +33,11 @@ _MAX_MEDIA: Final = 50
 
 def check(path: Sequence[Placed]) -> None:
     if not path:
-        raise ContentError("nothing to summarise: the session has no messages yet.")
+        raise ContentError("Nothing to summarize: the session has no messages yet.")
 
 
 def summary_request(request: RequestInput) -> RequestInput:
-    """Return a request that asks the model to summarise the path instead of answering it."""
+    """Return a request that asks the model to summarize the path instead of answering it."""
     policy = msgspec.structs.replace(request.policy, max_images=0, max_pages=0)
     return msgspec.structs.replace(request, draft=(user(INSTRUCTIONS),), policy=policy)
 
@@ -62,11 +62,11 @@ async def summary_change(
     summary = folded.message.text.strip() if folded is not None and folded.message is not None else ""
     if folded is not None and folded.stop not in _COMPLETE:
         raise ContentError(
-            f"the model did not finish its summary ({folded.stop}); nothing was changed.",
+            f"The model did not finish its summary ({folded.stop}); nothing was changed.",
             hint="Try again, or choose another model.",
         )
     if not summary:
-        raise ContentError("the model wrote no summary.", hint="Try again, or choose another model.")
+        raise ContentError("The model wrote no summary.", hint="Try again, or choose another model.")
     kept = {block.media.digest for block in pinned if not isinstance(block, TextBlock | UnknownBlock)}
     shown = {block.media.digest: block for placed in path for block in media_blocks(placed.message.blocks)}
     media = [block for block in list(shown.values())[-_MAX_MEDIA:] if block.media.digest not in kept]

@@ -50,9 +50,9 @@ def register_block(
     """
     chosen = tag or kind.__name__.removesuffix("Block").lower()
     if _TAG.fullmatch(chosen) is None or chosen in {*KNOWN_TYPES, "unknown"}:
-        raise ContentError(f"invalid block tag {chosen!r}: use lower-case letters, and no built-in name")
+        raise ContentError(f"Invalid block tag {chosen!r}: use lower-case letters, and no built-in name")
     if any(known is not kind and found.tag == chosen for known, found in _kinds.items()):
-        raise ContentError(f"another block has the tag {chosen!r}: choose a different one")
+        raise ContentError(f"Another block has the tag {chosen!r}: choose a different one")
     _kinds[kind] = _Kind(chosen, fallback, image)
     return expand_custom_blocks
 
@@ -74,7 +74,7 @@ def expand_custom_blocks(content: object) -> Content:
 def _blocks(value: Any, kind: _Kind) -> list[Content]:
     text = clean_text(kind.fallback(value)).strip()
     if not text:
-        raise ContentError(f"the fallback of {kind.tag} returned no text")
+        raise ContentError(f"The fallback of {kind.tag} returned no text")
     try:
         fields = msgspec.json.decode(msgspec.json.encode(value))
     except (TypeError, UnicodeError):

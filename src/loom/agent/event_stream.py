@@ -125,7 +125,7 @@ class ReplyStream(EventStream):
         if not self._is_closed:
             raise LoomError("The turn has not ended yet.", hint="Read all events first, or `await stream.finish()`.")
         if not self._replies:
-            raise LoomError("the turn was cancelled", hint=CONTINUE_HINT)
+            raise LoomError("The turn was cancelled", hint=CONTINUE_HINT)
         *others, last = self._replies
         return msgspec.structs.replace(last, siblings=tuple(others))
 

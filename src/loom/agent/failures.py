@@ -17,22 +17,22 @@ def turn_failed(turn: str, error: LoomError) -> TurnFailed:
 
 def turn_interrupted(turn: str, why: str = "") -> TurnFailed:
     """Return the event for a turn whose process ended and that is not continued."""
-    text = f"the turn was interrupted: {why}" if why else "the turn was interrupted"
+    text = f"The turn was interrupted: {why}" if why else "The turn was interrupted"
     return TurnFailed(turn=turn, code="turn.interrupted", text=text, hint=CONTINUE_HINT)
 
 
 def turn_cancelled(turn: str) -> TurnFailed:
-    return TurnFailed(turn=turn, code="turn.cancelled", text="the turn was cancelled", hint=CONTINUE_HINT)
+    return TurnFailed(turn=turn, code="turn.cancelled", text="The turn was cancelled", hint=CONTINUE_HINT)
 
 
 def limit_reached(turn: str, limit: str) -> TurnFailed:
-    text = f"the turn reached its limit of {limit}"
+    text = f"The turn reached its limit of {limit}"
     return TurnFailed(turn=turn, code="turn.limit", text=text, hint='Send "continue" to go on.')
 
 
 def lease_lost() -> Conflict:
     return Conflict(
-        "this turn was stopped: another process has taken over the session, or it was deleted",
+        "This turn was stopped: another process has taken over the session, or it was deleted",
         hint="Reload the session to see its current state.",
     )
 

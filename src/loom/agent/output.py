@@ -45,7 +45,7 @@ def read_output(text: str, schema: OutputSchema | None) -> Any:
     found = parse_output(text, schema)
     if found.problem:
         raise OutputInvalid(
-            f"the answer does not match its schema: {found.problem}",
+            f"The answer does not match its schema: {found.problem}",
             hint="The answer is in the session. Ask again, try another model, or make the schema simpler.",
         )
     return found.value

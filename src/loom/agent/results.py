@@ -78,7 +78,7 @@ async def _attach_value(value: bytes | Path | Attachment, attach: Attach) -> lis
 
 
 def _picture(value: Any) -> bytes | None:
-    """Return the PNG of a Pillow image or of a figure: any value that can save itself as PNG. Convert colour modes that
+    """Return the PNG of a Pillow image or of a figure: any value that can save itself as PNG. Convert color modes that
     PNG lacks to RGB."""
     save = getattr(value, "save", None) or getattr(value, "savefig", None)
     if not callable(save):
@@ -160,7 +160,7 @@ def _cut(text: str, most_bytes: int, whole: str, lines_before: int, kept: Media 
     said = f"{size - len(head.encode()) - len(tail.encode())} of {size} bytes are left out here"
     if kept is not None:
         line = lines_before + head.count("\n") + 2
-        said += f'; look(media="{kept.digest.removeprefix(DIGEST_TAG)[:_ID_CHARS]}", offset={line}) reads on'
+        said += f'; look(media="{kept.digest.removeprefix(DIGEST_TAG)[:_ID_CHARS]}", offset={line}) continues'
     return f"{head}\n[{said}]\n{tail}"
 
 

@@ -81,7 +81,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     observers: Observers
     tool_output_bytes: int
     compact_at: float | None
-    """The share of a request's token budget at which the conversation is summarised; None: never."""
+    """The share of a request's token budget at which the conversation is summarized; None: never."""
     secrets: frozenset[str]
     """Values to mask in every tool result."""
     auto_context: tuple[str, ...]
@@ -91,7 +91,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Decides on every call, instead of rules and the user."""
     keep_rendition: KeepRendition
     known_model: Callable[[str], Model]
-    """Returns the model as the catalogue and the settings describe it, without contacting its endpoint."""
+    """Returns the model as the catalog and the settings describe it, without contacting its endpoint."""
     resolve_model: Callable[[str], Awaitable[Model]]
     """Returns the model with everything known about it."""
     sampling: Callable[[Model], Sampling]

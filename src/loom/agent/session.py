@@ -73,7 +73,7 @@ from loom.work_types import ChangedStep, Todo, UndoReport
 HEARTBEAT_SECONDS: Final = 1.0
 _FIRST_WAIT_SECONDS: Final = 0.02
 _LONGEST_WAIT_SECONDS: Final = 0.5
-COMPACTING: Final = "The conversation fills most of the model's window and is summarised; all of it stays as a branch."
+COMPACTING: Final = "The context window is almost full: the conversation is summarized. The original stays as a branch."
 _SUPERSEDED: Final = "A new message was sent, so the pending approval was denied."
 
 Show = Callable[[Event], None]
@@ -154,7 +154,7 @@ class SessionTurns:
     """The old name of `regenerate`."""
 
     def compact(self, *, model: str = "") -> EventStream:
-        """Let the model summarise the conversation and continue from the summary. The original conversation stays as a
+        """Let the model summarize the conversation and continue from the summary. The original conversation stays as a
         branch; its media can still be shown again."""
         return EventStream(lambda show: self._run_when_free(Compact(model=model), 1, show))
 
@@ -167,7 +167,7 @@ class SessionTurns:
     async def _reply(self, finished: TurnFinished, answers: Sequence[MessageStored]) -> Reply:
         turn = self._last
         if not answers or turn is None or turn.receipt is None:
-            raise LoomError(f"the model returned an empty answer (stop: {finished.stop})", hint="Try again.")
+            raise LoomError(f"The model returned an empty answer (stop: {finished.stop})", hint="Try again.")
         message = join_answers([answer.message for answer in answers])
         with self._record.wait_for_store():
             parent = await self._record.parent(turn.question)
@@ -361,7 +361,7 @@ class SessionTurns:
         return await self._record.snapshot()
 
     async def _compact_if_due(self, snapshot: Snapshot, message: Message, options: Options, show: Show) -> Snapshot:
-        """Summarise the conversation before `message` if its request would fill too much of the window; return the
+        """Summarize the conversation before `message` if its request would fill too much of the window; return the
         session as it is then. If the model writes no summary, the message is answered anyway: trimming keeps the
         request within the limits."""
         if not may_compact(snapshot.path, self._services.compact_at) or self._is_draining:
@@ -612,7 +612,7 @@ class SessionTurns:
             data = {"approval": approval, "answer": answer, "reason": reason, "by": by}
             await self._record.send_command("answer", data)
         elif not is_kept or turn is None or not turn.approvals.answer_early(approval, answer, reason, by):
-            raise ApprovalGone("this approval is no longer pending")
+            raise ApprovalGone("This approval is no longer pending")
 
     async def approvals(self) -> tuple[ApprovalRequested, ...]:
         """Return the pending approvals, including those of an unfinished turn."""

@@ -150,7 +150,7 @@ async def ask_model(answer: ModelAnswer, step: int, services: Services, out: Ste
                 raise unreadable.error from unreadable
             await emit(NoticeRaised(text=notice, code=unreadable.error.code))
         except ContentError as error:
-            answer.error = WireError(f"{reference}: {error.message}", hint="What arrived is kept. Try again.")
+            answer.error = WireError(f"{reference}: {error.message}", hint="The partial answer is kept. Try again.")
             return
         except ProviderError as error:
             if reader.has_begun:
@@ -242,12 +242,12 @@ class _AnswerReader:
         return NoticeRaised(text=f"The model sent {event.media_type}, which an answer cannot contain.", code="media")
 
     async def _stop_flood(self) -> None:
-        stopped = Stopped(reason="max_tokens", detail="the answer is longer than Loom keeps")
+        stopped = Stopped(reason="max_tokens", detail="the answer exceeds turn.max_answer_bytes")
         self._fold.add(stopped)
         await self._emit(stopped)
         await self._emit(
             NoticeRaised(
-                text="The answer was stopped: it is longer than the limit. Raise turn.max_answer_bytes to keep more.",
+                text="The answer was stopped: it exceeds turn.max_answer_bytes. Raise the limit to keep more.",
                 code="answer.too_long",
             )
         )

@@ -68,7 +68,7 @@ class FileNews(msgspec.Struct, frozen=True):
 # Texts: pure functions -----------------------------------------------------------------------------------------------
 
 
-def change_text(name: str, before: str | None, now: str | None, why: str = "is gone") -> str:
+def change_text(name: str, before: str | None, now: str | None, why: str = "no longer exists") -> str:
     """Return the report on a file whose text was `before` (None if it was never seen, or gone) and is `now` (None if it
     cannot be shown, for the reason `why`)."""
     if now is None:
@@ -102,7 +102,7 @@ class TrackedText(msgspec.Struct, frozen=True):
     data: bytes = b""
     path: Path = Path()
     """The resolved path of the file."""
-    why: str = "is gone"
+    why: str = "no longer exists"
     notice: str = ""
 
 
@@ -165,7 +165,7 @@ def read_tracked(workspace: Path, name: str, *, is_own: bool = False) -> Tracked
             else TrackedText(why="cannot be read", notice=error.message)
         )
     if len(data) > MAX_FILE_BYTES:
-        return TrackedText(why="is too large to be shown", notice=f"{shown} has {size_label(size)} and is not tracked")
+        return TrackedText(why="is too large to show", notice=f"{shown} is too large to track ({size_label(size)})")
     if data and encoding_of(data) is None:
         return TrackedText(
             why="is not a text file", notice=f"{shown} is not a text file and is not tracked; attach it to send it"

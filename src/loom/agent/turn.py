@@ -413,7 +413,7 @@ class Turn:
             if not answer.may_continue or attempt == MAX_ATTEMPTS:
                 raise answer.error or Unavailable(
                     f"{self.request.model.reference}: the answer ended before it was complete",
-                    hint="What arrived is kept. Try again.",
+                    hint="The partial answer is kept. Try again.",
                 )
             await self._store_cut_answer(answer)
             await pause_before_retry(attempt)

@@ -250,7 +250,7 @@ async def _store_seen_words(turn: Turn, partial: Folded, model: Model, requested
     turn.checkpoint = msgspec.structs.replace(turn.checkpoint, repeated_tokens=total)
     turn.services.counters.continued += 1
     turn.services.counters.repeated_tokens += repeated
-    again = f" About {repeated:,} tokens are paid twice" if repeated else ""
+    again = f" About {repeated:,} tokens are billed twice" if repeated else ""
     again += f", {total:,} in this turn." if total > repeated > 0 else "." if again else ""
     notice = NoticeRaised(text=f"Continued after a restart.{again}", code=CONTINUED)
     meta = {"provider": model.provider, "model": model.name, "finish_reason": "interrupted"}

@@ -117,7 +117,7 @@ class AskOptions(MessageOptions, frozen=True, kw_only=True):
     "--schema",
     default="",
     metavar="FILE",
-    help="A JSON Schema for the answer; the answer is checked, asked for once more if it does not match, and printed as"
+    help="A JSON Schema for the answer; the answer is checked, requested again if it does not match, and printed as"
     " JSON.",
 )
 @click.option("-u", "--usage", is_flag=True, help="Print the token usage to stderr.")
@@ -186,7 +186,7 @@ def _save(name: str, asked: AskOptions) -> int:
         documents=given.documents,
     )
     if template == Template():
-        raise ContentError("Nothing to save.", hint='Give a prompt: loom "Summarise $input." --save short')
+        raise ContentError("Nothing to save.", hint='Give a prompt: loom "Summarize $input." --save short')
     file = save_template(name, template)
     click.echo(f"Saved as {file.stem}: loom -t {file.stem}", err=True)
     return 0

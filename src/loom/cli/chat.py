@@ -61,7 +61,7 @@ _HOW_TO_GIVE_IT = "`loom token` prints it where the daemon runs. Give it with --
     "--token-file", default="", metavar="FILE", help="A file with the token of a remote daemon (also LOOM_TOKEN)."
 )
 @click.option("-R", "--hide-reasoning", is_flag=True, help="Do not show the model's reasoning on stderr.")
-@click.option("--plain", is_flag=True, help="The line interface, without colours or images (also LOOM_PLAIN=1).")
+@click.option("--plain", is_flag=True, help="The line interface, without colors or images (also LOOM_PLAIN=1).")
 def attach_command(
     url: str, *, last: bool, session: str, model: str, token_file: str, hide_reasoning: bool, plain: bool
 ) -> int:

@@ -220,7 +220,7 @@ def _show(link: str, *, opens: bool, with_code: bool = False) -> None:
 
 
 def draw_qr(link: str) -> str:
-    """Return a QR code, two rows of modules per line of text, dark on light in any colour scheme."""
+    """Return a QR code, two rows of modules per line of text, dark on light in any color scheme."""
     rows = [bytes(row) for row in segno.make_qr(link, error="l").matrix_iter(border=4)]
     blank = bytes(len(rows[0]))
     glyphs = {(0, 0): " ", (1, 0): "▀", (0, 1): "▄", (1, 1): "█"}
@@ -328,7 +328,7 @@ def uninstall() -> None:
     """Stop it and remove the unit. Sessions and media stay."""
     _require_systemd()
     if not _file().is_file():
-        raise ConfigError("the service is not installed.", hint="Install it: loom service install")
+        raise ConfigError("The service is not installed.", hint="Install it: loom service install")
     _systemctl("disable", "--now", UNIT)
     _file().unlink()
     _systemctl("daemon-reload")

@@ -195,7 +195,7 @@ _EXTRAS: Final = {
     "browser": ("playwright", "screenshots of web pages"),
 }
 _MANY: Final = 20
-BACKUP: Final = "loom restore puts a backup in its place"
+BACKUP: Final = "restore a backup: loom restore FOLDER"
 
 
 def check_plugins() -> list[Finding]:
@@ -241,7 +241,7 @@ def check_sandbox(config: Config) -> Finding:
     if found.kind == "bubblewrap":
         return Finding("sandbox", "ok", found.detail)
     if found.kind == "landlock":
-        return Finding("sandbox", "ok", found.detail, "install bubblewrap for own processes and network")
+        return Finding("sandbox", "ok", found.detail, "install bubblewrap to isolate processes and network")
     return Finding("sandbox", "warning", f"commands are not sandboxed: {found.detail}", "install bubblewrap")
 
 
@@ -417,7 +417,7 @@ async def check_daemon(config: Config) -> Finding:
     if found is None:
         return Finding("daemon", "open", "not running", "loom serve, or loom service install")
     await found.close()
-    return Finding("daemon", "ok", f"runs at {found.url}")
+    return Finding("daemon", "ok", f"running at {found.url}")
 
 
 def _display_path(folder: Path) -> str:

@@ -80,13 +80,13 @@ CLIENTS: Final = {
 
 @click.command("gateway")
 @click.argument("client", required=False, type=click.Choice(list(CLIENTS)), metavar="[CLIENT]")
-@click.option("-m", "--model", default="", help="The model that the lines name. Default: the default model.")
-@click.option("--check", is_flag=True, help="Send a short message as each client does. Costs what the model costs.")
+@click.option("-m", "--model", default="", help="The model to use in the output. Default: the default model.")
+@click.option("--check", is_flag=True, help="Send a short message as each client does. The provider bills it.")
 def gateway_command(client: str | None, model: str, check: bool) -> int:
-    """Show how other programs use any model through Loom.
+    """Show how to use any model from other programs, through Loom.
 
     CLIENT is one of claude-code, codex, opencode, aider, cline, open-webui, anthropic-sdk and openai-sdk; without it,
-    those that are installed, and the SDKs. The daemon must run (`loom serve`).
+    those that are installed, and the SDKs. The daemon must be running (`loom serve`).
     """
     return asyncio.run(_gateway(client, model, check=check))
 

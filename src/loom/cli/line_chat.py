@@ -55,7 +55,7 @@ from loom.cli.shared.session_options import (
 from loom.cli.shared.terminal import (
     Colors,
     ProgressLine,
-    has_colour,
+    has_color,
     is_plain,
     one_line,
     print_line,
@@ -143,7 +143,9 @@ class Chat(ABC):
         return {
             "model": SlashCommand("[NAME]", "choose a model; without a name, show the current one", self._model),
             "think": SlashCommand(
-                "[LEVEL]", f"how much the model thinks: {', '.join(filter(None, THINKING_LEVELS))} or auto", self._think
+                "[LEVEL]",
+                f"set how much the model thinks: {', '.join(filter(None, THINKING_LEVELS))} or auto",
+                self._think,
             ),
             "attach": SlashCommand(
                 "FILE", "send a file with the next message; also @FILE inside a message", self._attach
@@ -152,10 +154,10 @@ class Chat(ABC):
             "fork": SlashCommand("", "continue in a new session; the old one is unchanged", self._fork),
             **self._more_commands(),
             "compact": SlashCommand(
-                "", "summarise the conversation and continue; everything stays in the tree", self._compact
+                "", "summarize the conversation and continue; everything stays in the tree", self._compact
             ),
-            "todos": SlashCommand("", "the agent's list of what is to be done", self._todos),
-            "processes": SlashCommand("", "background processes of the agent", self._processes),
+            "todos": SlashCommand("", "show the agent's todo list", self._todos),
+            "processes": SlashCommand("", "show the agent's background processes", self._processes),
             "undo": SlashCommand("[STEP]", "undo the file changes of the last step, or of STEP and later", self._undo),
             "help": SlashCommand("", "this", self._help),
             "quit": SlashCommand("", "exit (also Ctrl+D). Continue later with -c", self._help),
@@ -294,7 +296,7 @@ class Chat(ABC):
 
     async def _undo(self, step: str) -> None:
         if step and not step.isdecimal():
-            raise LoomError("A step is a number.", hint="Example: /undo 3")
+            raise LoomError("Not a step number.", hint="Example: /undo 3")
         report = await self._begun("nothing to undo").undo(int(step) if step else None)
         for line in report.files:
             click.echo(safe_text(line))
@@ -304,7 +306,7 @@ class Chat(ABC):
         click.echo("\n".join(safe_text(process_line(process)) for process in found) or "No background processes.")
 
     async def _compact(self, _: str) -> None:
-        session = self._begun("nothing to summarise")
+        session = self._begun("nothing to summarize")
         before, head = len(await session.path()), await session.head()
         if before:
             (planned,) = (await session.plan_table(compact=True)).models.values()
@@ -315,7 +317,7 @@ class Chat(ABC):
         if outcome.error is None and await session.head() == head:
             raise LoomError("The model returned no summary.", hint="Try again, or choose another model: /model NAME")
         if outcome.error is None:
-            click.echo(f"{before} messages summarised into one; all of them stay as a branch")
+            click.echo(f"{before} messages summarized into one; all of them stay as a branch")
 
     def _begun(self, otherwise: str) -> Session:
         if self._session is None:
@@ -342,8 +344,10 @@ class LocalChat(Chat):
     def _more_commands(self) -> dict[str, SlashCommand]:
         return {
             **self._own_commands(),
-            "context": SlashCommand("[A,B]", "what the next request would contain, for these models", self._context),
-            "tree": SlashCommand("", "the conversation with its branches", self._tree),
+            "context": SlashCommand(
+                "[A,B]", "show what the next request would contain, for these models", self._context
+            ),
+            "tree": SlashCommand("", "show the conversation with its branches", self._tree),
             "plan": SlashCommand("[off]", "plan first: only reading tools until you approve a plan", self._plan_mode),
         }
 
@@ -589,7 +593,7 @@ class RemoteChat(Chat):
             await self._render_turn(self._remote, turn, progress, said=message.words)
 
     def _renderer(self) -> TurnRenderer:
-        if has_colour(sys.stdout):
+        if has_color(sys.stdout):
             return TerminalRenderer(partial(read_media, self._client), shows_reasoning=self._options.shows_reasoning)
         return TextRenderer(shows_reasoning=self._options.shows_reasoning)
 

@@ -129,9 +129,9 @@ def transcribe_command(files: tuple[Path, ...]) -> int:
 
 @click.command("speak")
 @click.argument("text", required=False, default="")
-@click.option("-o", "--output", required=True, metavar="FILE", help="The sound file to write; - is standard output.")
+@click.option("-o", "--output", required=True, metavar="FILE", help="The audio file to write; - is standard output.")
 def speak_command(text: str, output: str) -> int:
-    """Speak TEXT, or standard input, into a sound file, by `audio.speaker` or `audio.speak_command`."""
+    """Speak TEXT, or standard input, into an audio file, by `audio.speaker` or `audio.speak_command`."""
     words = text or ("" if sys.stdin.isatty() else sys.stdin.read())
     if not words.strip():
         raise ContentError("No text to speak.", hint='Give a text: loom speak "Hello" -o hello.mp3')

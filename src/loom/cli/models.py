@@ -60,9 +60,9 @@ class ModelRow(msgspec.Struct, frozen=True):
 def models_command(references: tuple[str, ...], as_json: bool, key_env: str) -> int:
     """List models: configured ones, Loom's choices and the built-in one, or those you name.
 
-    ✔ in the catalogue  ✓ reported by the server or learned  u set by you  ? assumed, tried once  - no
+    ✔ in the catalog  ✓ reported by the server or learned  u set by you  ? assumed, tried once  - no
 
-    `loom models show MODEL` prints all that is known of a model and where each fact comes from: the catalogue, the
+    `loom models show MODEL` prints everything known about a model and where each fact comes from: the catalog, the
     server, refusals, your configuration.
 
     `loom models add URL` asks a server which models it has and writes them to your configuration; name some to add
@@ -79,7 +79,7 @@ def models_command(references: tuple[str, ...], as_json: bool, key_env: str) -> 
     if references[:1] != ("default",):
         return asyncio.run(_models(references, as_json))
     if len(references) > 2:
-        raise ConfigError("default takes one model.", hint="Example: loom models default ollama/llava")
+        raise ConfigError("Give one model.", hint="Example: loom models default ollama/llava")
     asyncio.run(_default(*references[1:]))
     return OK
 
@@ -193,7 +193,7 @@ def _facts(found: ModelRow) -> dict[str, Any]:
 
 _MOST_ADDED: Final = 12
 _ORIGINS: Final[dict[FactOrigin, str]] = {
-    "declared": "catalogue",
+    "declared": "catalog",
     "asked": "reported by the server",
     "learned": "learned from a refusal",
     "user": "your configuration",
@@ -207,21 +207,21 @@ async def add_models(url: str, wanted: Sequence[str], key_env: str) -> None:
     if not url:
         raise ConfigError("models add needs a URL.", hint="Example: loom models add http://127.0.0.1:8000/v1")
     if key_env and not os.environ.get(key_env):
-        print_line(f"{key_env} is not set now; it is read when the model is asked")
+        print_line(f"{key_env} is not set; it is read when you use the model")
     server = await find_server(url, os.environ.get(key_env, "") if key_env else "")
     if server is None:
         raise Unavailable(
-            f"No model server answered at {url}.",
+            f"No model server found at {url}.",
             hint="Give its address with the version, such as http://127.0.0.1:8000/v1, and --key-env for a key.",
         )
     unknown = [name for name in wanted if name not in server.models]
     if unknown:
-        raise ConfigError(f"{url} has no model {unknown[0]!r}.", hint=f"It has: {', '.join(server.models[:20])}.")
+        raise ConfigError(f"{url} has no model {unknown[0]!r}.", hint=f"Available: {', '.join(server.models[:20])}.")
     chosen = list(wanted or server.models)
     if len(chosen) > _MOST_ADDED:
         shown = ", ".join(chosen[:_MOST_ADDED])
         raise ConfigError(
-            f"{url} has {len(chosen)} models: {shown} …", hint=f"Name those to add: loom models add {url} {chosen[0]}"
+            f"{url} has {len(chosen)} models: {shown} …", hint=f"Choose which to add: loom models add {url} {chosen[0]}"
         )
     if not chosen:
         raise ConfigError(f"The server at {url} lists no model.", hint="Load one there first.")
@@ -231,7 +231,7 @@ async def add_models(url: str, wanted: Sequence[str], key_env: str) -> None:
         entry = {"provider": server.platform, "model": model, "base_url": server.base_url}
         add_table(file, ("models", name), entry | ({"api_key": f"{{env:{key_env}}}"} if key_env else {}))
         click.echo(f"✔ {name}: {server.platform}/{model} at {server.base_url} ({display_path(file, Path.cwd())})")
-    click.echo(f'  ask it: loom -m {_free_name(chosen[0], known)} "hello"')
+    click.echo(f'  try it: loom -m {_free_name(chosen[0], known)} "hello"')
 
 
 def _free_name(model: str, taken: Container[str]) -> str:
@@ -295,6 +295,8 @@ def _report(model: Model, runtime: Runtime, measured: Calibration | None) -> str
         line("think levels", levels),
         line("options", ", ".join(model.options) or "none"),
         line("its own tools", ", ".join(sorted(model.server_tools)) or "none"),
-        line("estimates", f"× {measured.ratio:.2f}, by {measured.samples} answers" if measured else "not measured yet"),
+        line(
+            "estimates", f"× {measured.ratio:.2f}, from {measured.samples} answers" if measured else "not measured yet"
+        ),
     ]
     return "\n".join(rows)

@@ -30,7 +30,7 @@ def update_page(page: str) -> str:
     """Return the page with everything after its marker regenerated."""
     head, found, _ = page.partition(MARKER)
     if not found:
-        raise ValueError("the page has no marker behind which help pages go")
+        raise ValueError("the page has no marker after which help pages go")
     return head + reference()
 
 
@@ -53,7 +53,7 @@ def _pages(command: click.Command, name: str, parent: click.Context | None) -> I
 
 _HOW = {
     "bash": 'eval "$(loom completion bash)"      # in ~/.bashrc',
-    "zsh": 'eval "$(loom completion zsh)"       # in ~/.zshrc, behind compinit',
+    "zsh": 'eval "$(loom completion zsh)"       # in ~/.zshrc, after compinit',
     "fish": "loom completion fish | source       # in ~/.config/fish/config.fish",
 }
 

@@ -101,7 +101,7 @@ class SilentRenderer:
 def replay_command(session: str, model: str, tools: str, permission: ApprovalMode, as_json: bool) -> int:
     """Send the user messages of SESSION to another model and compare the answers.
 
-    Default: the last session of this folder. The replay is a session of its own in the same tree; the original is not
+    Default: the last session of this folder. The replay is a separate session in the same tree; the original is not
     changed.
     """
     return asyncio.run(_replay(session, model, runs_tools=tools == "live", permission=permission, as_json=as_json))

@@ -39,7 +39,7 @@ _MARKS: Final = {"text": " ", "document": "▤", "picture": "▣"}
 @click.group("sessions", invoke_without_command=True)
 @click.option("-n", "--number", "count", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
 @click.option("--here", is_flag=True, help="Only sessions of this folder.")
-@click.option("--folder", metavar="NAME", help="Only sessions that were put into this folder of the list.")
+@click.option("--folder", metavar="NAME", help="Only sessions in this folder of the session list.")
 @click.option("--tag", default="", metavar="NAME", help="Only sessions with this tag.")
 @click.option("--pinned", is_flag=True, help="Only pinned sessions.")
 @click.option("--archived", is_flag=True, help="Archived sessions instead.")
@@ -103,23 +103,29 @@ def rename(session: str, title: str) -> None:
 
 @sessions_command.command()
 @click.argument("session", shell_complete=complete_sessions)
-@click.option("--folder", metavar="NAME", help="Put it into a folder, such as Work/Invoices; '' takes it out.")
+@click.option(
+    "--folder", metavar="NAME", help="Move it to a folder, such as Work/Invoices; '' removes it from its folder."
+)
 @click.option("--tag", "add", multiple=True, metavar="NAME", help="Add a tag.")
 @click.option("--untag", "remove", multiple=True, metavar="NAME", help="Remove a tag.")
 @click.option("--pin/--unpin", "pinned", default=None, help="Pin it to the top of lists.")
-@click.option("--archive/--unarchive", "archived", default=None, help="Take it out of lists and searches, or back.")
+@click.option(
+    "--archive/--unarchive", "archived", default=None, help="Hide it from lists and searches, or show it again."
+)
 def organize(session: str, add: tuple[str, ...], remove: tuple[str, ...], **chosen: Any) -> None:
-    """Put a session into a folder, tag, pin or archive it."""
+    """Move a session to a folder, tag, pin or archive it."""
     asyncio.run(_organize(session, add, remove, chosen))
 
 
 @sessions_command.command()
 @click.argument("session", default="", shell_complete=complete_sessions)
-@click.option("--days", type=click.FloatRange(min=0), default=0, help="How long it works. Default: until --revoke.")
+@click.option(
+    "--days", type=click.FloatRange(min=0), default=0, help="How long the link is valid. Default: until --revoke."
+)
 @click.option("--list", "listed", is_flag=True, help="List its links.")
 @click.option("--revoke", metavar="ID", help="Delete a link.")
 def share(session: str, days: float, listed: bool, revoke: str | None) -> None:
-    """Make a link by which others read the conversation, as it is now, without signing in.
+    """Create a link to a read-only copy of the conversation that needs no sign-in.
 
     The daemon serves it (`loom serve`). For a file instead of a link: loom sessions export -f html.
     """
@@ -184,9 +190,9 @@ async def _share(wanted: str, days: float, listed: bool, revoke: str | None) -> 
         if listed:
             links = await runtime.library.shares(found.id)
             if not links:
-                print_line("No links. Make one: loom sessions share SESSION")
+                print_line("No links. Create one: loom sessions share SESSION")
             for link in links:
-                until = f"until {_day(link.expires_at)}" if link.expires_at else "until it is deleted"
+                until = f"until {_day(link.expires_at)}" if link.expires_at else "until deleted"
                 click.echo(f"{link.id}  made {_day(link.created_at)}, {until}")
             return
         made = await runtime.library.share(found.id, days=days)
@@ -197,7 +203,7 @@ async def _share(wanted: str, days: float, listed: bool, revoke: str | None) -> 
                 address = daemon.url.rstrip("/")
     click.echo(f"{address}{made.path}")
     if not address:
-        print_line("No daemon is running: the link works at its address once `loom serve` runs.")
+        print_line("No daemon is running: start `loom serve` to make the link work.")
 
 
 def _day(moment: float) -> str:
@@ -221,13 +227,13 @@ async def _search(words: str, count: int, index: bool, as_json: bool) -> None:
     else:
         _show_found(found, numbers, count)
         if indexed.left:
-            left, it = ("1 medium was", "it") if indexed.left == 1 else (f"{indexed.left:,} media were", "them")
-            print_line(f"{left} not read yet: `loom search --index` reads {it}")
+            left, it = ("1 medium is", "it") if indexed.left == 1 else (f"{indexed.left:,} media are", "them")
+            print_line(f"{left} not indexed yet: `loom search --index` indexes {it}")
 
 
 def _show_found(found: Sequence[SearchResult], numbers: dict[str, tuple[int, SessionView]], count: int) -> None:
     if not found:
-        click.echo("nothing found.", err=True)
+        click.echo("No results.", err=True)
     for session in list(dict.fromkeys(hit.session for hit in found))[:count]:
         click.echo(_row(*numbers[session]))
         for hit in found:
@@ -309,7 +315,7 @@ def _is_sure(title: str) -> bool:
 
 async def _export(wanted: str, form: ExportFormat, output: Path | None) -> None:
     if form == "zip" and output is None and sys.stdout.isatty():
-        raise ConfigError("A zip file cannot be written to a terminal.", hint="Use -o talk.zip")
+        raise ConfigError("A zip file cannot be written to a terminal.", hint="Use -o chat.zip")
     async with Runtime.open() as runtime:
         found = await find_or_last(runtime.library, wanted)
         data = await (await runtime.library.open(found.id)).export(form)

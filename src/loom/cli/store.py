@@ -22,7 +22,7 @@ from loom.tools.number_text import count_text
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
 def backup_command(folder: Path, as_json: bool) -> None:
-    """Copy all conversations and their media into FOLDER. Loom may be in use meanwhile.
+    """Copy all conversations and their media into FOLDER. You can keep using Loom meanwhile.
 
     A second backup into the same folder copies only media that are new, and replaces the older copy of the
     conversations once the new one has been checked. `loom restore FOLDER` puts it back.
@@ -74,7 +74,7 @@ async def refuse_while_in_use(config: Config) -> None:
 def restore_command(folder: Path, replace: bool, as_json: bool) -> None:
     """Put the conversations and media of a backup in FOLDER back in place.
 
-    A store that holds conversations is left alone without --replace. A PostgreSQL store must be empty.
+    A store that contains conversations is not changed without --replace. A PostgreSQL store must be empty.
     """
     report, aside = asyncio.run(_restore(load_config(), folder.absolute(), replace=replace))
     if as_json:
@@ -82,7 +82,7 @@ def restore_command(folder: Path, replace: bool, as_json: bool) -> None:
         return
     click.echo(describe_report(report, f"Restored from {folder}"))
     if aside is not None:
-        click.echo(f"What was there before is kept as {aside.name}")
+        click.echo(f"The previous store is kept as {aside.name}")
 
 
 async def _restore(config: Config, folder: Path, *, replace: bool) -> tuple[BackupReport, Path | None]:

@@ -15,7 +15,7 @@ from loom.config import load_config
 from loom.content.media import size_label
 from loom.errors import ConfigError, NotFound
 
-TRUST_QUESTION = "Do you trust what this folder brings?"
+TRUST_QUESTION = "Do you trust the files in this folder?"
 _MOST_LINES = 12
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
@@ -51,11 +51,11 @@ def _list() -> None:
 @click.argument("folder", type=_FOLDER, default=".")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def add(folder: Path, yes: bool) -> None:
-    """Trust what FOLDER brings (default: here), as it is now. The files are shown first."""
+    """Trust the instructions and settings in FOLDER (default: here) as they are now. The files are shown first."""
     folder, config = folder.absolute(), load_config()
     found = config.folder_trust(folder)
     if not found.files:
-        raise NotFound(f"{folder} brings nothing that instructs the model or configures Loom.")
+        raise NotFound(f"{folder} contains no instructions or settings for Loom.")
     show_files(found)
     if not yes and not confirm(TRUST_QUESTION):
         raise click.Abort
@@ -66,19 +66,19 @@ def add(folder: Path, yes: bool) -> None:
 @trust_command.command("refuse")
 @click.argument("folder", type=_FOLDER, default=".")
 def refuse(folder: Path) -> None:
-    """Use nothing that FOLDER brings (default: here), and do not ask until it changes."""
+    """Ignore the instructions and settings in FOLDER (default: here), and do not ask until they change."""
     folder, config = folder.absolute(), load_config()
     config.trust_records(folder).decide_about(folder, config.folder_trust(folder).digest, is_trusted=False)
-    click.echo(safe_text(f"✔ nothing that {folder} brings is used"))
+    click.echo(safe_text(f"✔ {folder} is not trusted: its instructions and settings are ignored"))
 
 
 @trust_command.command("revoke")
 @click.argument("folder", type=click.Path(path_type=Path), default=".")
 def revoke(folder: Path) -> None:
-    """Forget the decision about FOLDER (default: here)."""
+    """Remove the decision about FOLDER (default: here)."""
     if not load_config().trust_records(folder).revoke(folder):
         raise NotFound(f"No decision stored for {folder.absolute()}.", hint="List them: loom trust")
-    click.echo(safe_text(f"✔ the decision about {folder.absolute()} is forgotten"))
+    click.echo(safe_text(f"✔ the decision about {folder.absolute()} was removed"))
 
 
 def ask_about_folder() -> None:
@@ -94,7 +94,7 @@ def ask_about_folder() -> None:
     if not found.needs_decision:
         return
     show_files(found)
-    click.echo("Until you trust it, only your own AGENTS.md is read, and no setting that widens anything.", err=True)
+    click.echo("Until you trust it, only your own AGENTS.md is read, and no setting that grants more access.", err=True)
     records = config.trust_records(folder)
     records.decide_about(folder, found.digest, is_trusted=confirm(TRUST_QUESTION))
     click.echo("Remembered until it changes. `loom trust` lists and revokes decisions.", err=True)
@@ -102,7 +102,7 @@ def ask_about_folder() -> None:
 
 def show_files(found: FolderTrustView) -> None:
     """Show the instructions and settings in a folder: every file, with the beginning of its text."""
-    click.echo(safe_text(f"{found.folder} brings files that instruct the model or configure Loom:"), err=True)
+    click.echo(safe_text(f"{found.folder} contains files that instruct the model or configure Loom:"), err=True)
     for file in found.files:
         owner = ", of another user" if file.is_foreign else ""
         click.echo(safe_text(f"\n  {file.name} ({size_label(file.bytes)}{owner})"), err=True)

@@ -51,7 +51,7 @@ class UsageSum(msgspec.Struct, kw_only=True):
     type=click.Choice(("day", "model", "session", "key", "tool")),
     default="day",
     show_default=True,
-    help="What is summed; key: a client of the gateway.",
+    help="How to group the totals; key: a client of the gateway.",
 )
 @click.option(
     "--json", "as_json", is_flag=True, help="Print JSON lines: one for each day, model (or tool) and session."

@@ -27,7 +27,7 @@ _ROLES = click.Choice(("admin", "user", "viewer"))
 def users_command() -> None:
     """Manage who may use the daemon, and which browsers are signed in.
 
-    You need none of this alone: the owner has the token and the password. A user sees the sessions that they
+    Not needed if you use Loom alone: the owner has the token and the password. A user sees the sessions that they
     began and those that were shared with them. An admin sees and may do everything, a user everything but manage keys
     and the token, a viewer only read.
     """
@@ -185,7 +185,7 @@ async def _list_logins() -> None:
 @click.argument("login", required=False, default="")
 @click.option("--all", "everyone", is_flag=True, help="Sign out every browser.")
 def sign_out(login: str, everyone: bool) -> None:
-    """Sign a browser out: LOGIN is its id in `loom users logins`. A running daemon drops its connections."""
+    """Sign out a browser: LOGIN is its id in `loom users logins`. A running daemon drops its connections."""
     if bool(login) == everyone:
         raise click.UsageError("Give the id of a login, or --all.")
     asyncio.run(_sign_out(login))

@@ -153,7 +153,7 @@ async def _find_approvals(runtime: Runtime, names: tuple[str, ...]) -> tuple[Ses
 @click.option("--stop", nargs=2, default=None, metavar="SESSION PROCESS", help="Stop a process.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
 def ps_command(stop: tuple[str, str] | None, as_json: bool) -> int:
-    """List the background processes that agents have started, with the ports on which they answer.
+    """List the background processes that agents have started, and the ports that they listen on.
 
     Processes belong to a session and live in the program that runs it: those of `loom serve` are listed here. Those of
     `loom chat` and `loom ask` end with the command.

@@ -123,7 +123,7 @@ class RemoteSession:
                     case _:
                         pass
         if not replies:
-            raise LoomError("the turn was cancelled", hint=CONTINUE_HINT)
+            raise LoomError("The turn was cancelled", hint=CONTINUE_HINT)
         *others, last = replies
         return msgspec.structs.replace(last, siblings=tuple(others))
 
@@ -225,7 +225,7 @@ class RemoteSession:
     async def _check_waits(self, route: str, body: dict[str, Any], key: str) -> None:
         posted = await self._post(route, body, key)
         if posted.node is None and not posted.queued:
-            raise LoomError("the message was removed from the queue", hint="Send it again.")
+            raise LoomError("The message was removed from the queue", hint="Send it again.")
 
     async def _give_up(self, posting: asyncio.Task[PostedMessage], turns: _Turns) -> None:
         """Remove the message from the queue, or cancel its turn. A message that was never accepted needs neither."""
@@ -259,7 +259,7 @@ class RemoteSession:
 
     async def _reply(self, finished: TurnFinished, answers: Sequence[MessageStored], model: str) -> Reply:
         if not answers:
-            raise LoomError(f"the model returned an empty answer (stop: {finished.stop})", hint="Try again.")
+            raise LoomError(f"The model returned an empty answer (stop: {finished.stop})", hint="Try again.")
         last = answers[-1]
         return Reply(
             node=last.node,

@@ -302,7 +302,7 @@ def _pages(block: DocumentBlock, target: RenderTarget, cap: int, page_cap: int) 
     for number in range(first, end + 1):
         recipe = limits.page_image(number, target.model, target.policy, target.model.capabilities.accepts)
         if target.known.failure(block.media.digest, recipe) is not None:
-            return _extracted_text(block, "missing", "a page could not be drawn", target, cap, page_cap=page_cap)
+            return _extracted_text(block, "missing", "a page could not be rendered", target, cap, page_cap=page_cap)
         parts.append(_picture(block.media, recipe, "auto", "pages", target))
     drawn = Measure(
         rendition="pages",

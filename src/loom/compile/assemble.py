@@ -37,7 +37,7 @@ ADDED_CONTINUE: Final = f'added "{CONTINUE}" so that the request ends with a use
 HIDDEN: Final = "[a message that is not shown]"
 SYSTEM_AS_TEXT: Final = "a system message that does not end a turn is sent as text of the user"
 SEEN_AGAIN: Final = "[the images above are visible here; some answers above were given without seeing them]"
-RESULTS: Final = "[the results are in]"
+RESULTS: Final = "[tool results received]"
 _RAW_CHARS: Final = 2_000
 
 

@@ -68,7 +68,7 @@ def prepare(
     quarantine: frozenset[str] = frozenset(),
 ) -> Prepared:
     if not path:
-        raise ContentError("there is nothing to prepare: the path is empty")
+        raise ContentError("Nothing to prepare: the path is empty")
     policy, request, known = policy or Policy(), request or Request(), known or Known()
     request = _with_tools(request, path, model)
     names = declared_names((tool.name for tool in request.tools), model)

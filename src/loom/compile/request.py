@@ -42,13 +42,13 @@ NEXT_MESSAGE: Final = "[your next message]"
 """A placeholder for the message that starts the next turn, while the user has not written it yet."""
 
 COMPACTED_FIRST: Final = (
-    "The conversation fills most of the model's window. It will be summarised before this message is answered; all of"
+    "The context window is almost full. The conversation will be summarized before this message is answered; all of"
     " it stays as a branch."
 )
 """Notice of a preview whose request is not the next one that is sent."""
 
 _SHORTEST_COMPACTED: Final = 8
-"""Messages of a conversation that is summarised automatically."""
+"""Messages of a conversation that is summarized automatically."""
 
 DRAFT: Final = "draft"
 """The id of a message that is not stored."""
@@ -127,7 +127,7 @@ class RequestOptions(msgspec.Struct, frozen=True, kw_only=True):
     body: BodyForm | None = None
     """The body of a client's request in its original form."""
     compact_at: float | None = None
-    """The share of the token budget from which on a conversation is summarised; None: never."""
+    """The share of the token budget from which on a conversation is summarized; None: never."""
 
 
 class RequestInput(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,7 +209,7 @@ class NextRequest(msgspec.Struct, frozen=True, kw_only=True):
     input: RequestInput
     prepared: Prepared
     is_compacted_first: bool = False
-    """Whether the conversation is summarised before its next message, which this request holds, is answered."""
+    """Whether the conversation is summarized before its next message, which this request holds, is answered."""
 
     @property
     def prompt(self) -> Prompt:
@@ -284,7 +284,7 @@ async def next_request(
     """
     found = request_input(snapshot, model, options, draft=draft, overrides=overrides, sampling=sampling)
     if not found.full_path:
-        raise ContentError("nothing to plan: the session has no message yet")
+        raise ContentError("Nothing to plan: the session has no message yet")
     is_open = "running" in snapshot.settings and found.path[-1].message.role != "assistant"
     if awaits_message and not draft and not is_open:
         found = msgspec.structs.replace(found, draft=(user(NEXT_MESSAGE),), is_placeholder=True)

@@ -43,7 +43,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CapabilityOverrides(Section, frozen=True, kw_only=True):
-    """Facts about the model that override the catalogue. Unset keys are looked up."""
+    """Facts about the model that override the catalog. Unset keys are looked up."""
 
     vision: Annotated[bool | None, about("It accepts images.")] = None
     native_pdf: Annotated[bool | None, about("It accepts PDF files.")] = None
@@ -87,7 +87,7 @@ class ModelEntry(Section, frozen=True, kw_only=True):
     seed: Annotated[
         Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None, about("The seed, for reproducible answers.")
     ] = None
-    stop: Annotated[tuple[str, ...], about("Texts at which an answer ends.")] = ()
+    stop: Annotated[tuple[str, ...], about("Stop sequences: texts at which an answer ends.")] = ()
     parallel_calls: Annotated[bool | None, about("Whether it may call several tools in one step.")] = None
     service_tier: Annotated[str, about("The provider's service tier, such as `flex` or `priority`.")] = ""
     user: Annotated[str, about("An id of the end user, for the provider's abuse reports.")] = ""
@@ -107,7 +107,7 @@ class ModelEntry(Section, frozen=True, kw_only=True):
     headers: Annotated[Mapping[str, Secret], about("Additional HTTP headers.")] = msgspec.field(
         default_factory=dict[str, Secret]
     )
-    capabilities: Annotated[CapabilityOverrides, about("Facts that override the catalogue.")] = CapabilityOverrides()
+    capabilities: Annotated[CapabilityOverrides, about("Facts that override the catalog.")] = CapabilityOverrides()
     price: Annotated[PriceEntry, about("Its price; it also applies to a local server.")] = PriceEntry()
 
 
@@ -183,9 +183,9 @@ class HookSettings(Section, frozen=True, kw_only=True):
     ] = ()
     turn_end: Annotated[tuple[TurnHook, ...], about("When a turn ends, finished or failed.")] = ()
     before_compact: Annotated[
-        tuple[TurnHook, ...], about("Before the conversation is summarised; exit code 2 prevents it.")
+        tuple[TurnHook, ...], about("Before the conversation is summarized; exit code 2 prevents it.")
     ] = ()
-    after_compact: Annotated[tuple[TurnHook, ...], about("After the conversation was summarised.")] = ()
+    after_compact: Annotated[tuple[TurnHook, ...], about("After the conversation was summarized.")] = ()
     claude_code: Annotated[
         bool,
         about("Also run the hooks in `~/.claude/settings.json`, and in `.claude/settings.json` of trusted folders."),
@@ -280,7 +280,7 @@ class ContextSettings(Section, frozen=True, kw_only=True):
     compact_at: Annotated[
         Annotated[float, Meta(ge=0, le=1)],
         about(
-            "Summarise the conversation when it fills this part of the context window (without room for the answer);"
+            "Summarize the conversation when it fills this part of the context window (without room for the answer);"
             " 0 means never."
         ),
     ] = 0.8
@@ -368,7 +368,7 @@ class MediaSettings(Section, frozen=True, kw_only=True):
     timeout_seconds: Annotated[
         Seconds,
         about(
-            "The timeout of a bucket, plus the time for the bytes at 256 kB/s. Media that arrive too late are left out"
+            "The timeout of a bucket, plus the time for the bytes at 256 KB/s. Media that arrive too late are left out"
             " of the request and fetched again for a later one."
         ),
     ] = 10.0

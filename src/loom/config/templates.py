@@ -1,6 +1,6 @@
 """Templates: prompts saved as TOML files.
 
-prompt = "Summarise $input in $length."
+prompt = "Summarize $input in $length."
 system = "Be exact."
 attach = ["house-style.pdf"]        # relative to the template's file
 params.length = "one line"          # overridden by --param length "…"

@@ -171,7 +171,7 @@ def _edit(
     except (TOMLKitError, tomllib.TOMLDecodeError, KeyError):
         changed, is_right = "", False
     if not is_right:
-        raise ConfigError(_NO_SAFE_EDIT, file=_display_path(file), hint=f"Edit it by hand: {by_hand}")
+        raise ConfigError(_NO_SAFE_EDIT, file=_display_path(file), hint=f"Edit the file: {by_hand}")
     write_user_file(file, changed)
 
 

@@ -116,7 +116,7 @@ class TrustRecords:
     def decide_about(self, folder: Path, digest: str, *, is_trusted: bool) -> None:
         """Remember a decision about the files that were shown; raise `Conflict` if others are there now."""
         if digest != files_digest(self.files(folder)):
-            raise Conflict(f"What {folder} brings has changed.", hint="Read it again, and decide then.")
+            raise Conflict(f"The files in {folder} have changed.", hint="Review them, then decide again.")
         self.decide(folder, digest, is_trusted=is_trusted)
 
     def decide(self, folder: Path, digest: str, *, is_trusted: bool) -> None:

@@ -109,10 +109,10 @@ def decode_archive(data: bytes) -> ReadArchive:
         parts = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
         version = msgspec.json.decode(parts.get("v", msgspec.Raw(b"0")), type=int)
     except _UNREADABLE as error:
-        raise ContentError(f"not a conversation: {error}") from None
+        raise ContentError(f"Not a conversation: {error}") from None
     if version > ARCHIVE_VERSION:
         raise Newer(
-            f"this export has format {version}; this Loom reads up to {ARCHIVE_VERSION}.",
+            f"This export has format {version}; this Loom reads up to {ARCHIVE_VERSION}.",
             hint="Upgrade Loom to read it.",
         )
     notices = [f"the field {name[:80]!r} is unknown and was left out" for name in parts if name not in _FIELDS]

@@ -48,7 +48,7 @@ class Opaque(msgspec.Struct, frozen=True, kw_only=True):
         if not (type(self.provider) is type(self.model) is str):
             make_plain(self, "provider", "model")
         if not self.provider or not self.model:
-            raise ContentError("opaque data must name the provider and the model that produced it")
+            raise ContentError("Opaque data must name the provider and the model that produced it")
         check_text(self.provider, self.model)
         _make_json(self, "data", "opaque data")
 
@@ -73,7 +73,7 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         if bool(self.locator) != (self.first is not None and self.last is not None):
-            raise ContentError("a citation with a locator needs first and last, and only then")
+            raise ContentError("A citation with a locator needs first and last, and only then")
         if not (type(self.quote) is type(self.title) is type(self.url) is type(self.digest) is str):
             make_plain(self, "quote", "title", "url", "digest")
         if not (self.quote.isascii() and self.title.isascii() and self.url.isascii() and self.digest.isascii()):
@@ -113,7 +113,7 @@ class TextBlock(msgspec.Struct, frozen=True, tag="text", omit_defaults=True, gc=
         if type(text) is not str:
             text = make_plain(self, "text")
         if not text or text.isspace():
-            raise ContentError("text must not be blank")
+            raise ContentError("Text must not be blank")
         if not text.isascii():
             check_text(text)
         if self.citations is not _UNCITED:
@@ -205,9 +205,9 @@ class ThinkingBlock(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=T
         if self.opaque is not None:
             _check_opaque(self, self.opaque)
         elif not text.strip():
-            raise ContentError("thinking needs its text or its opaque data")
+            raise ContentError("Thinking needs its text or its opaque data")
         elif self.redacted:
-            raise ContentError("redacted thinking needs its opaque data")
+            raise ContentError("Redacted thinking needs its opaque data")
         if not text.isascii():
             check_text(text)
 
@@ -225,14 +225,14 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True,
         if not (type(self.id) is type(self.name) is str):
             make_plain(self, "id", "name")
         if not self.id or not self.name:
-            raise ContentError("a tool call needs an id and a name")
+            raise ContentError("A tool call needs an id and a name")
         if not (self.id.isascii() and self.name.isascii()):
             check_text(self.id, self.name)
         if not isinstance(self.arguments, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be unchecked
             raise wrong_field(self, "arguments", "a dict", self.arguments)
         if self.raw_arguments is not None:
             if self.arguments:
-                raise ContentError("a tool call has parsed arguments or raw ones, not both")
+                raise ContentError("A tool call has parsed arguments or raw ones, not both")
             check_text(make_plain(self, "raw_arguments"))
         if self.arguments:
             _make_json(self, "arguments", "arguments")
@@ -250,7 +250,7 @@ class UnknownBlock(msgspec.Struct, frozen=True, tag="unknown", gc=False):
             raise wrong_field(self, "data", "a dict", self.data)
         kind = self.data.get("type")
         if not isinstance(kind, str) or not kind or kind in KNOWN_TYPES:
-            raise ContentError(f"an unknown block needs a type that this version does not know, not {kind!r}")
+            raise ContentError(f"An unknown block needs a type that this version does not know, not {kind!r}")
         _make_json(self, "data", "an unknown block")
 
     @property
@@ -279,9 +279,9 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=T
         if not (type(self.call_id) is type(self.name) is str):
             make_plain(self, "call_id", "name")
         if not self.call_id:
-            raise ContentError("a tool result needs the id of its call")
+            raise ContentError("A tool result needs the id of its call")
         if not self.blocks:
-            raise ContentError(f"a tool result must not be empty: use {NO_OUTPUT!r} if there is no output")
+            raise ContentError(f"A tool result must not be empty: use {NO_OUTPUT!r} if there is no output")
         if type(self.blocks) is not tuple:
             _make_tuple(self, "blocks")
         for block in self.blocks:
@@ -327,11 +327,11 @@ def page_range(pages: str) -> tuple[int, int]:
     anything else."""
     match = _PAGES.fullmatch(pages.strip())
     if match is None:
-        raise ContentError(f'pages look like "3" or "21-40", counted from one, not {pages[:40]!r}')
+        raise ContentError(f'Pages look like "3" or "21-40", counted from one, not {pages[:40]!r}')
     first = int(match[1])
     last = int(match[2] or first)
     if last < first:
-        raise ContentError(f"pages {pages!r} end before they begin")
+        raise ContentError(f"Pages {pages!r} end before they begin")
     return first, last
 
 

@@ -62,7 +62,7 @@ def encode_message(message: Message) -> bytes:
             blocks = [_unwrap(block) for block in msgspec.to_builtins(message.blocks)]
         return msgspec.json.encode({"v": VERSION, "role": message.role, "blocks": blocks})
     except _UNWRITABLE as error:
-        raise ContentError(f"a {message.role} message cannot be written: {error}") from None
+        raise ContentError(f"A {message.role} message cannot be written: {error}") from None
 
 
 def encode_stored(message: Message) -> str:
@@ -81,7 +81,7 @@ def decode_message(data: bytes | str) -> Message:
     except msgspec.ValidationError:
         return _decode_loose(data)
     except _UNREADABLE as error:
-        raise ContentError(f"not a message: {error}") from None
+        raise ContentError(f"Not a message: {error}") from None
     if message is None or ('"unknown"' in text and _has_unknown(message.blocks)):
         return _decode_loose(text)
     return message
@@ -98,9 +98,9 @@ def decode_conversation(data: bytes | str) -> Conversation:
     try:
         found = msgspec.json.decode(data, type=_Export)
     except _UNREADABLE as error:
-        raise ContentError(f"not a conversation: {error}") from None
+        raise ContentError(f"Not a conversation: {error}") from None
     if found.loom != "conversation":
-        raise ContentError(f"not a conversation but {found.loom!r}")
+        raise ContentError(f"Not a conversation but {found.loom!r}")
     _check_version(found.v)
     return Conversation(messages=tuple(decode_message(bytes(raw)) for raw in found.messages), system=found.system)
 
@@ -112,16 +112,16 @@ def _decode_loose(data: bytes | str) -> Message:
         loose = _loose.decode(data)
         return msgspec.convert({"role": loose.role, "blocks": [_wrap(block) for block in loose.blocks]}, Message)
     except _UNREADABLE as error:
-        raise ContentError(f"not a message: {error}") from None
+        raise ContentError(f"Not a message: {error}") from None
 
 
 def _check_version(version: int) -> None:
     if version > VERSION:
         raise Newer(
-            f"this message has format {version}; this Loom reads up to {VERSION}.", hint="Upgrade Loom to read it."
+            f"This message has format {version}; this Loom reads up to {VERSION}.", hint="Upgrade Loom to read it."
         )
     if version < 1:
-        raise ContentError(f"a format version counts from 1, not {version}")
+        raise ContentError(f"A format version counts from 1, not {version}")
 
 
 def _has_unknown(blocks: Sequence[Block]) -> bool:

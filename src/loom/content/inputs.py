@@ -35,7 +35,7 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True):
         source: Any = self.source
         is_url = isinstance(source, str) and source.startswith(("http://", "https://"))
         if not is_url and not isinstance(source, Path | bytes):
-            raise ContentError(f"an attachment is a Path, bytes or an http(s) URL, not {repr(source)[:80]}")
+            raise ContentError(f"An attachment is a Path, bytes or an http(s) URL, not {repr(source)[:80]}")
         make_plain(self, "name", "alt", "pages")
         make_choice(self, "detail", DETAILS)
         if self.pages:
@@ -72,7 +72,7 @@ def flatten(content: Content) -> list[str | Path | bytes | Attachment | ContentB
         return [content]
     if isinstance(content, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be unchecked
         return [leaf for item in content for leaf in flatten(item)]
-    raise ContentError(f"content is text, a Path, bytes, a block or a list of these, not {type(content).__name__}")
+    raise ContentError(f"Content is text, a Path, bytes, a block or a list of these, not {type(content).__name__}")
 
 
 def _source(source: str | Path | bytes) -> Path | bytes | str:

@@ -35,7 +35,7 @@ def check_text(*texts: str) -> None:
             text.encode()
         except UnicodeEncodeError as error:
             raise ContentError(
-                f"text contains a lone surrogate at position {error.start}: pass it through clean_text"
+                f"Text contains a lone surrogate at position {error.start}: pass it through clean_text"
             ) from None
 
 
@@ -114,9 +114,9 @@ class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         if self.duration_seconds is not None:
             _make_finite(self, self.duration_seconds)
         if len(self.digest) != _DIGEST_LENGTH or not _is_digest(self.digest):
-            raise ContentError(f"a digest is 'sha256:' and 64 hex digits, not {self.digest[:80]!r}")
+            raise ContentError(f"A digest is 'sha256:' and 64 hex digits, not {self.digest[:80]!r}")
         if not _is_media_type(self.media_type):
-            raise ContentError(f"a media type looks like 'image/png', not {self.media_type[:80]!r}")
+            raise ContentError(f"A media type looks like 'image/png', not {self.media_type[:80]!r}")
         if self.size_bytes < 0:
             raise ContentError("size_bytes cannot be negative")
         if not (self.name.isascii() and self.source.isascii() and self.codec.isascii()):

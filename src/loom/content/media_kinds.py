@@ -1,4 +1,4 @@
-"""The kinds of media that a block can hold: one row each, used by unions, catalogue, discovery, prompt and wires.
+"""The kinds of media that a block can hold: one row each, used by unions, catalog, discovery, prompt and wires.
 
 A new kind needs one row here, one block class in `blocks`, and a branch wherever the type checker reports one.
 """

@@ -50,9 +50,9 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         blocks = self.blocks
         allowed = _ALLOWED.get(self.role)
         if allowed is None:
-            raise ContentError(f"a role is user, assistant or tool, not {self.role!r}")
+            raise ContentError(f"A role is user, assistant or tool, not {self.role!r}")
         if not blocks:
-            raise ContentError(f"a {self.role} message must not be empty")
+            raise ContentError(f"{self.role.capitalize()} messages must not be empty")
         if type(blocks[0]) in allowed and len(blocks) == 1:
             return
         if self.role == "user" and allowed.issuperset(map(type, blocks)):
@@ -60,7 +60,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         pairs: list[str] = []
         for block in blocks:
             if type(block) not in allowed:
-                raise ContentError(f"a {self.role} message cannot contain a {type(block).__name__}")
+                raise ContentError(f"{self.role.capitalize()} messages cannot contain a {type(block).__name__}")
             if isinstance(block, ToolCall):
                 pairs.append(block.id)
             elif isinstance(block, ToolResult):
@@ -68,7 +68,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         if len(pairs) > 1 and len(set(pairs)) < len(pairs):
             twice = next(pair_id for pair_id in pairs if pairs.count(pair_id) > 1)
             kind = "ToolResult" if self.role == "tool" else "ToolCall"
-            raise ContentError(f"two {kind}s of one message share the id {twice[:80]!r}")
+            raise ContentError(f"Two {kind}s of one message share the id {twice[:80]!r}")
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

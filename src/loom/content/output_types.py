@@ -53,6 +53,6 @@ def convert_output(value: Any, output: Any) -> Any:
         return msgspec.convert(value, output)
     except ValueError as error:  # the errors of both libraries are ValueErrors
         raise OutputInvalid(
-            f"the answer does not match {getattr(output, '__name__', output)}: {error}",
+            f"The answer does not match {getattr(output, '__name__', output)}: {error}",
             hint="The answer is in the session. Ask again, or make the type simpler.",
         ) from None

@@ -91,7 +91,7 @@ def provider_block(provider: str, block: dict[str, Any]) -> UnknownBlock:
 
 def block_for(provider: str, own_types: tuple[str, ...], block: UnknownBlock) -> dict[str, Any] | None:
     """Return the block in the form that `provider` accepts; None if it belongs to another provider. `own_types` are the
-    types that it accepts, `*` for all of its own; blocks that were stored without a provider are recognised by these
+    types that it accepts, `*` for all of its own; blocks that were stored without a provider are recognized by these
     types."""
     if block.kind != PROVIDER_BLOCK:
         return block.data if block.kind in own_types else None

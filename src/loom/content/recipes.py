@@ -48,7 +48,7 @@ class Crop(msgspec.Struct, frozen=True, tag="crop"):
     def __post_init__(self) -> None:
         left, top, right, bottom = self.box
         if left < 0 or top < 0 or right <= left or bottom <= top:
-            raise ContentError(f"a crop box is left, top, right, bottom with an area, not {self.box}")
+            raise ContentError(f"A crop box is left, top, right, bottom with an area, not {self.box}")
 
 
 class Thumb(msgspec.Struct, frozen=True, tag="thumb"):
@@ -68,7 +68,7 @@ class Page(msgspec.Struct, frozen=True, tag="page"):
 
     def __post_init__(self) -> None:
         if self.number < 1:
-            raise ContentError("pages count from one")
+            raise ContentError("Pages count from one")
 
 
 class Slice(msgspec.Struct, frozen=True, tag="slice"):
@@ -110,7 +110,7 @@ class Frame(msgspec.Struct, frozen=True, tag="frame"):
 
     def __post_init__(self) -> None:
         if self.at_ms < 0:
-            raise ContentError("a video begins at zero seconds")
+            raise ContentError("A video begins at zero seconds")
 
 
 class SoundTrack(msgspec.Struct, frozen=True, tag="sound"):
@@ -128,7 +128,7 @@ class EmbeddedImage(msgspec.Struct, frozen=True, tag="picture"):
 
     def __post_init__(self) -> None:
         if self.number < 1:
-            raise ContentError("images count from one")
+            raise ContentError("Images count from one")
 
 
 class Describe(msgspec.Struct, frozen=True, tag="describe"):

@@ -71,7 +71,7 @@ async def change_setting(call: Call[None, SettingChange]) -> SettingList:
     path = tuple(key.split("."))
     if path not in EDITABLE:
         known = ", ".join(map(key_text, EDITABLE))
-        raise NotFound(f"{key[:80]!r} cannot be changed here.", hint=f"These can: {known}.")
+        raise NotFound(f"{key[:80]!r} cannot be changed here.", hint=f"Settings that can be changed: {known}.")
     if EDITABLE[path][0] == "model" and value:
         daemon.library.check_model(str(value))
     async with daemon.config_lock:
@@ -122,7 +122,7 @@ def _with_setting(config: Config, path: Sequence[str], value: SettingValue) -> C
             else msgspec.convert(nested, Settings, dec_hook=decode_custom_type, strict=False)
         )
     except msgspec.ValidationError as error:
-        raise ConfigError(f"not valid: {error}", key=".".join(path), hint="Nothing was changed.") from None
+        raise ConfigError(f"Not valid: {error}", key=".".join(path), hint="Nothing was changed.") from None
     if len(path) == 1:
         return msgspec.structs.replace(config, **{path[0]: getattr(read, path[0])})
     section, key = path
@@ -161,7 +161,7 @@ async def set_server(call: Call[None, ServerBody]) -> ServerList:
     try:
         entry = msgspec.convert(values, ModelEntry, dec_hook=decode_custom_type)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"not valid: {error}", key=f"models.{name}", hint="Nothing was changed.") from None
+        raise ConfigError(f"Not valid: {error}", key=f"models.{name}", hint="Nothing was changed.") from None
     if not body.base_url.startswith(("http://", "https://")):
         raise ConfigError(f"Not a URL: {body.base_url[:200]}", hint="It starts with http:// or https://.")
     async with daemon.config_lock:
@@ -195,7 +195,7 @@ async def remove_server(call: Call[None, None]) -> ServerList:
     async with daemon.config_lock:
         config = daemon.runtime.config
         if name not in config.models:
-            raise NotFound("Server not found.", hint="Entries of a project's file are removed there.")
+            raise NotFound("Server not found.", hint="To remove an entry of a project file, edit that file.")
         await asyncio.to_thread(lambda: remove_table(user_config_file(), ("models", name)))
         changed = msgspec.structs.replace(
             config, models={key: entry for key, entry in config.models.items() if key != name}

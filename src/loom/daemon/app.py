@@ -89,9 +89,9 @@ async def _http_error(_: Request, error: Exception) -> Response:
         case 404:
             return error_response(NoSuchRoute("Page not found.", hint="See /docs."))
         case 405:
-            answer = error_response(WrongMethod("This address does not take that method.", hint="See /docs."))
+            answer = error_response(WrongMethod("Method not allowed.", hint="See /docs."))
             if isinstance(error, HTTPException) and error.headers:
                 answer.headers.update(error.headers)
             return answer
         case _:
-            return error_response(UnreadableRequest("The request cannot be read."))
+            return error_response(UnreadableRequest("Invalid request."))

@@ -22,7 +22,7 @@ _SUMMARY: Final = {
     "image": "The model generated an image.",
     "message_stored": "A message is on disk as this node.",
     "turn_finished": "The turn is over.",
-    "turn_failed": "The turn ended in another way; its text is kept.",
+    "turn_failed": "The turn failed or was stopped; its partial text is kept.",
 }
 
 
@@ -84,10 +84,10 @@ def asyncapi_document(version: str = "") -> dict[str, Any]:
     data: dict[str, dict[str, Any]] = dict(zip(sent, schemas, strict=False))
     envelopes = {name: _message(name, _envelope(name, schema)) for name, schema in data.items()}
     others = {
-        "session": _message("session", _ref("ListedSession"), "A line of the list of sessions has changed."),
-        "error": _message("error", _ref("WatchFailed"), "Why nothing follows."),
+        "session": _message("session", _ref("ListedSession"), "An entry of the session list changed."),
+        "error": _message("error", _ref("WatchFailed"), "Why the stream ended."),
         "join": _message("join", _ref("Join"), "Watch a session, or the list of sessions. Acknowledged with `Joined`."),
-        "leave": _message("leave", _ref("Join"), "Watch it no more."),
+        "leave": _message("leave", _ref("Join"), "Stop watching it."),
     }
     socket = [*envelopes, "session", "error", "join", "leave"]
     return {
@@ -96,8 +96,8 @@ def asyncapi_document(version: str = "") -> dict[str, Any]:
             "title": "Loom events",
             "version": version or "1",
             "description": "Events of a session have growing numbers. Pieces of a text that follow each other may be"
-            " sent as one, with the number of the last: numbers can be left out, words are not. A client that comes"
-            " back names the last number it saw. Fields that are left out have their default.",
+            " sent as one, with the number of the last: numbers may be skipped, text is never lost. A client that"
+            " reconnects sends the last number that it received. Fields that are left out have their default.",
         },
         "channels": {
             "socket": {

@@ -50,7 +50,7 @@ class Auth:
         now = time.monotonic()
         self._links = {mark: found for mark, found in self._links.items() if found[0] > now}
         if len(self._links) >= MAX_LINKS:
-            raise TooMany("Too many links are open.", retry_after=LINK_SECONDS)
+            raise TooMany("Too many unused sign-in links.", retry_after=LINK_SECONDS)
         word = secrets.token_urlsafe(32)
         self._links[_mark(word)] = (now + LINK_SECONDS, account)
         return word
@@ -107,11 +107,11 @@ def read_token(file: Path) -> str:
         if found.st_mode & 0o077:
             raise ConfigError(
                 f"Other users of this machine can read the daemon's token ({file}).",
-                hint=f"Delete it; the daemon makes a new one. Or run: chmod 600 {file}",
+                hint=f"Delete it; the daemon creates a new one. Or run: chmod 600 {file}",
             )
         token = opened.read(1_000).decode("ascii", "replace").strip()
     if not 20 <= len(token) <= 500 or not token.isprintable():
-        raise ConfigError(f"{file} contains no token.", hint="Delete it; the daemon makes a new one.")
+        raise ConfigError(f"{file} contains no token.", hint="Delete it; the daemon creates a new one.")
     return token
 
 

@@ -135,9 +135,9 @@ class RedisBus(Bus):
     def _note(self, reason: str = "") -> None:
         """Log when the bus becomes unavailable (`reason`) and when it is back, once each."""
         if reason and not self._is_missed:
-            _log.warning("the bus is away (%s): sessions are looked at every second", reason)
+            _log.warning("the bus is unavailable (%s): polling sessions every second", reason)
         elif not reason and self._is_missed:
-            _log.warning("the bus is back")
+            _log.warning("the bus is available again")
         self._is_missed = bool(reason)
 
     async def _listen(self, redis: Any) -> None:
@@ -151,7 +151,7 @@ class RedisBus(Bus):
                         is_asked = False
                         self._take(letter)
                     elif is_asked:
-                        raise ConnectionResetError("Redis does not answer")  # an OSError: the caller reconnects
+                        raise ConnectionResetError("Redis does not respond")  # an OSError: the caller reconnects
                     else:
                         is_asked = True
                         await mail.ping()
@@ -170,7 +170,7 @@ class RedisBus(Bus):
         try:
             letter = msgspec.json.decode(data, type=_Letter)
         except msgspec.DecodeError:
-            _log.warning("a word on the bus could not be read; another version of Loom may be speaking")
+            _log.warning("a message on the bus could not be read; another version of Loom may have sent it")
             return
         if letter.sender != self._me:
             for told in letter.told:

@@ -92,4 +92,4 @@ class AcceptFailures:
         now = time.monotonic()
         if now - self._said_at >= SAID_SECONDS:
             self._said_at = now
-            _log.warning("no file handles are left: new connections wait until some are free (see ulimit -n)")
+            _log.warning("out of file handles: new connections wait until some are free (see ulimit -n)")

@@ -95,7 +95,7 @@ class Guard:
         place = _place(f"//{written[0]}") if len(written) == 1 else None
         if place is None or not self._is_ours(place, scope):
             raise Forbidden(
-                "This daemon does not answer to that host name.",
+                "Host name not allowed.",
                 hint="Use its own address, or add the name to server.allowed_hosts.",
             )
 
@@ -124,8 +124,8 @@ class Guard:
         if len(written) == 1 and parts[0] in ("http", "https") and parts[2] == headers["host"].lower():
             return ""
         raise Forbidden(
-            "A page of another origin may not call this daemon.",
-            hint="Add the origin to server.allowed_origins where it is yours.",
+            "Requests from pages of other origins are not allowed.",
+            hint="If you trust the origin, add it to server.allowed_origins.",
         )
 
 

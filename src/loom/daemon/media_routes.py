@@ -108,7 +108,7 @@ def from_base64(text: str) -> bytes:
     try:
         return pybase64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise ContentError("That is not base64.", hint="Use the standard alphabet, with padding.") from None
+        raise ContentError("Invalid base64.", hint="Use the standard alphabet, with padding.") from None
 
 
 # Out ------------------------------------------------------------------------------------------------------------------

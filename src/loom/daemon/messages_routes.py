@@ -113,7 +113,7 @@ def _from_fields(parts: Sequence[FormPart]) -> MessageBody:
             msgspec.convert(fields, MessageBody, strict=False), blocks=blocks, options=chosen
         )
     except msgspec.ValidationError as error:
-        raise UnreadableRequest(f"A field of the form cannot be read: {error}") from None
+        raise UnreadableRequest(f"Invalid form field: {error}") from None
 
 
 async def _post(

@@ -16,12 +16,12 @@ from loom.events import Event
 
 _REF: Final = "#/components/schemas/{name}"
 _HEADERS: Final = {
-    "If-Match": "The revision (ETag) that is to be changed; another one: 412.",
-    "Idempotency-Key": "The same key is the same request, however often it is sent.",
+    "If-Match": "The revision (ETag) to change; 412 if it is not the current one.",
+    "Idempotency-Key": "Requests with the same key are processed once.",
     "If-None-Match": "ETags that the client has.",
     "Range": "One range of bytes.",
     "X-Loom-Password": "The password of a PDF, percent-encoded. An unlocked copy is stored.",
-    "Last-Event-ID": "The number of the last event that was seen.",
+    "Last-Event-ID": "The number of the last event that the client received.",
 }
 _PATHS: Final = {
     "session": ("The id of a session.", {"type": "string", "pattern": "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"}),

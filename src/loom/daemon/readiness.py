@@ -39,7 +39,7 @@ class Readiness:
                 async with asyncio.timeout(_PROBE_SECONDS):
                     await check()
             except TimeoutError:
-                return f"{part} does not answer within {_PROBE_SECONDS:g} seconds."
+                return f"{part} did not respond within {_PROBE_SECONDS:g} seconds."
             except LoomError as error:
                 return f"{part} cannot be used: {error.message}"
         return ""

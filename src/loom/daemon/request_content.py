@@ -53,7 +53,7 @@ async def _block(
         case TextBlock():
             return TextBlock(given.text), ()
         case UnknownBlock():
-            raise Unsupported(f"This version knows no block of the type {given.kind[:80]!r}.")
+            raise Unsupported(f"Unknown block type {given.kind[:80]!r}.")
         case ImageReference():
             return _of(await reuse(given.image_id, given.name), ImageBlock), ()
         case MediaReference():
@@ -91,5 +91,5 @@ def _pages(block: ContentBlock, pages: str) -> ContentBlock:
         raise ContentError("Only a document has pages.")
     first, _ = page_range(pages)
     if block.media.pages is not None and first > block.media.pages:
-        raise ContentError(f"The document has {block.media.pages} pages; there is no page {first}.")
+        raise ContentError(f"The document has {block.media.pages} pages; page {first} does not exist.")
     return msgspec.structs.replace(block, pages=pages)

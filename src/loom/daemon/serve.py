@@ -137,8 +137,8 @@ def check_bind(host: str, password: str) -> None:
         is_here = host == "localhost"
     if not is_here and not password:
         raise ConfigError(
-            f"The daemon is not served on {host} without a password.",
-            hint="Set server.password (loom serve --password-file FILE), or serve it on 127.0.0.1.",
+            f"Listening on {host} requires a password.",
+            hint="Set server.password (loom serve --password-file FILE), or listen on 127.0.0.1.",
         )
 
 
@@ -281,7 +281,7 @@ def _only_one(config: Config) -> Generator[None]:
         except BlockingIOError:
             holder = os.pread(descriptor, 100, 0).decode("ascii", "replace").strip()
             raise ConfigError(
-                f"A daemon with the pid {holder or '?'} has this data folder already.",
+                f"A daemon with the pid {holder or '?'} is already using this data folder.",
                 hint="Use it (loom web, loom attach), or stop it first (loom stop).",
             ) from None
         os.ftruncate(descriptor, 0)

@@ -232,5 +232,5 @@ def expected_rev(request: Request) -> int | None:
     if not written or written == "*":
         return None
     if not written.isascii() or not written.isdecimal() or len(written) > 18:
-        raise Stale("If-Match names no revision of this session.", hint="Give its ETag.")
+        raise Stale("If-Match is not an ETag of this session.", hint="Give its ETag.")
     return int(written)

@@ -164,7 +164,7 @@ async def remove_key(call: Call[None, None]) -> KeyList:
 
 def _provider(name: str) -> str:
     if name not in services():
-        raise NotFound("No service of that name needs a key.", hint=f"Known: {', '.join(services())}.")
+        raise NotFound("Unknown service.", hint=f"Known: {', '.join(services())}.")
     return name
 
 
@@ -177,7 +177,9 @@ async def _keep(daemon: Daemon, changes: dict[str, str]) -> KeyList:
         file = keys_file(environ)
         kept = read_keys(file)
         if any(not key and name not in kept for name, key in changes.items()):
-            raise NotFound("No key is stored for it.", hint="One that is set elsewhere is removed there.")
+            raise NotFound(
+                "No key is stored for it.", hint="Remove a key from the environment or the configuration there."
+            )
         write_keys(file, {name: key for name, key in {**kept, **changes}.items() if key})
 
     async with daemon.config_lock:

@@ -146,7 +146,7 @@ class SignIn:
             )
         if not visitor.bearer and method not in _SAFE and visitor.headers.get("x-loom", "") != "1":
             raise Forbidden(
-                "A request that changes something needs the header `X-Loom: 1` beside the cookie.",
+                "A request that changes something needs the header `X-Loom: 1` in addition to the cookie.",
                 hint="Send it, or use the token.",
             )
         return found

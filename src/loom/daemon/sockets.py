@@ -307,7 +307,7 @@ class Sockets:
                 seat.watches.pop(wanted.session, None)
 
     async def _drop(self, seat: Connection, session_id: str, seen: int) -> None:
-        text = "This client takes events too slowly."
+        text = "This client reads events too slowly."
         hint = f"Join again with after={seen}; nothing is lost."
         told = {"code": "slow_client", "message": text, "hint": hint, "session": session_id, "after": seen}
         await self._say(seat, "error", told)

@@ -250,7 +250,7 @@ class Turns:
                 worker.is_wanted = False
                 await self._work_on(worker.session)
         except NotFound:
-            _log.info("session %s was deleted while it was worked on", session_id)
+            _log.info("session %s was deleted while a turn was running", session_id)
         except LoomError as error:
             _log.warning("work on session %s stopped: %s", session_id, error.code)
         finally:
@@ -298,7 +298,7 @@ class Turns:
         try:
             self._begin(await self._runtime.library.open(session_id))
         except LoomError as error:
-            _log.warning("session %s could not be taken up: %s", session_id, error.code)
+            _log.warning("session %s could not be resumed: %s", session_id, error.code)
 
     async def _look_on(self) -> None:
         """Poll for sessions without a worker: posted to a daemon that died, or left in the middle of a turn."""
@@ -307,7 +307,7 @@ class Turns:
                 for session_id in await self._unfinished_sessions():
                     await self._taken_up(session_id)
             except LoomError as error:
-                _log.warning("the store could not be asked for work: %s", error.code)
+                _log.warning("pending work could not be read from the store: %s", error.code)
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _unfinished_sessions(self) -> list[str]:

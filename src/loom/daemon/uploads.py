@@ -121,7 +121,7 @@ async def chunks(request: Request, max_bytes: int) -> AsyncIterator[bytes]:
             async with asyncio.timeout(IDLE_SECONDS):
                 chunk = await anext(stream, None)
         except TimeoutError:
-            raise TooSlow("Nothing arrived for a while.", hint="Send it again.") from None
+            raise TooSlow("The upload timed out.", hint="Send it again.") from None
         if chunk is None:
             return
         taken += len(chunk)
@@ -178,7 +178,7 @@ async def form(
     _, options = parse_options_header(request.headers.get("content-type", ""))
     boundary = options.get(b"boundary", b"")
     if not 0 < len(boundary) <= 200:
-        raise UnreadableRequest("The form names no boundary.", hint="Send multipart/form-data as a browser does.")
+        raise UnreadableRequest("The form has no boundary.", hint="Send multipart/form-data as a browser does.")
     reading = _Form(folder, max_file_bytes)
     try:
         parser = MultipartParser(boundary, reading.callbacks())
@@ -187,11 +187,9 @@ async def form(
                 parser.write(chunk)
                 await reading.drain()
         except FormParserError:
-            raise UnreadableRequest(
-                "The form cannot be read.", hint="Send multipart/form-data as a browser does."
-            ) from None
+            raise UnreadableRequest("Invalid form.", hint="Send multipart/form-data as a browser does.") from None
         if not reading.is_complete:
-            raise UnreadableRequest("The form ends in the middle.", hint="Send it again.")
+            raise UnreadableRequest("The form is incomplete.", hint="Send it again.")
         yield reading.parts
     finally:
         reading.close()
@@ -276,9 +274,7 @@ class _Form:
 
 
 def too_large(max_bytes: int) -> TooLarge:
-    return TooLarge(
-        f"The request is larger than the {size_label(max_bytes)} that are taken.", hint="Send less at once."
-    )
+    return TooLarge(f"The request is larger than the limit of {size_label(max_bytes)}.", hint="Send less at once.")
 
 
 def _open_unnamed(folder: Path) -> IO[bytes]:
@@ -292,8 +288,8 @@ def _faults() -> Generator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise Full("No space is left for uploads; nothing was stored.", hint="Free some space.") from None
+            raise Full("No disk space left for uploads; nothing was stored.", hint="Free some space.") from None
         reason = os.strerror(error.errno) if error.errno else "unknown error"
         raise StoreError(
-            f"The upload could not be kept: {reason}.", hint="Check the disk of the data folder."
+            f"The upload could not be stored: {reason}.", hint="Check the disk of the data folder."
         ) from None

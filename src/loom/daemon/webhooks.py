@@ -121,7 +121,7 @@ class Webhooks:
             if not await self._deliver(hook, message, body):
                 _log.warning("the webhook %s did not get %s (%s)", hook.name, message.id, message.event)
             elif hook.dropped:
-                _log.warning("the webhook %s answers again; %d messages were dropped", hook.name, hook.dropped)
+                _log.warning("the webhook %s responds again; %d messages were dropped", hook.name, hook.dropped)
                 hook.dropped = 0
 
     async def _body(self, message: WebhookMessage) -> bytes:
@@ -195,9 +195,9 @@ def signing_key(secret: str) -> bytes:
         try:
             key = base64.b64decode(secret.removeprefix(KEY_PREFIX), validate=True)
         except binascii.Error:
-            raise ConfigError("the part of the secret after whsec_ is not valid base64") from None
+            raise ConfigError("The part of the secret after whsec_ is not valid base64") from None
     if len(key) < 16:
-        raise ConfigError("the secret is too short", hint="Use 24 random bytes: openssl rand -base64 24")
+        raise ConfigError("The secret is too short", hint="Use 24 random bytes: openssl rand -base64 24")
     return key
 
 

@@ -59,7 +59,7 @@ _ADVICE: Final = {
     "dBASE": "Export it as CSV and attach that.",
     "AutoCAD": "Save it as PDF and attach that.",
     "PKCS #7": "Take the content out (openssl smime -verify -noverify -inform DER -in FILE) and attach that.",
-    "PKCS #12": "It contains private keys: do not attach it. Attach the certificate as PEM if that is meant.",
+    "PKCS #12": "It contains private keys: do not attach it. To share the certificate, attach it as PEM.",
     "certificate": "Convert it to text (openssl x509 -inform DER -text -in FILE) and attach that.",
     "DjVu": "Convert it to PDF and attach that.",
     "image": "Save it as PNG or JPEG and attach that.",
@@ -70,7 +70,7 @@ _ADVICE: Final = {
     "array": "Export what matters as CSV, JSON or Parquet and attach that.",
     "capture": "Export what matters as text (for instance with tshark) and attach that.",
     "property list": "Convert it to XML (plutil -convert xml1) and attach that.",
-    "program": "Describe what you want to know of it; commands such as strings or objdump show its content.",
+    "program": "Describe what you want to know about it; commands such as strings or objdump show its content.",
     "class": "Attach its source.",
     "compiled Python": "Attach its source.",
     "OLE container": "Open it in the program that made it and export it as PDF or text.",
@@ -140,7 +140,7 @@ def unsupported_error(media_type: str, size_bytes: int, name: str) -> Unsupporte
     advice = next((words for word, words in _ADVICE.items() if word in label), general)
     return Unsupported(
         f"{name or 'The file'} is {label} ({media_type}, {size_label(size_bytes)}); "
-        "Loom takes text, images, PDF, office files, audio and video.",
+        "Loom supports text, images, PDF, office files, audio and video.",
         name=name,
         hint=advice,
     )

@@ -12,7 +12,7 @@ from loom.content.recipes import Recipe, Rendered
 __all__ = ["EmbeddedPicture", "ImageCharacter", "Inspection", "IntakeLimits", "MadeRendition", "Rendered"]
 
 ImageCharacter: TypeAlias = Literal["photo", "screenshot"]
-"""Whether an image must stay lossless to stay legible ("screenshot": flat colours, text, lines) or not."""
+"""Whether an image must stay lossless to stay legible ("screenshot": flat colors, text, lines) or not."""
 
 
 class IntakeLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""The extension point for file formats: the protocol by which files are recognised, accepted and shown to models.
+"""The extension point for file formats: the protocol by which files are recognized, accepted and shown to models.
 
 A format is one module. Built-in ones are listed in `registry`; a package adds its own through the entry-point group
 `loom.formats`, whose value refers to an object of this protocol:

@@ -89,7 +89,7 @@ def accept(
         case "video":
             block = VideoBlock(media)
         case "unsupported":
-            raise Unsupported(f"{media.label} is of a kind that Loom cannot show to a model", name=media.name)
+            raise Unsupported(f"{media.label} is of a type that Loom cannot send to a model", name=media.name)
     return Accepted(block=block, data=kept, notices=notices, renditions=inspection.renditions)
 
 
@@ -116,7 +116,7 @@ def _playable(data: bytes, name: str, limits: IntakeLimits) -> tuple[bytes, tupl
         return data, ()
     sound = take_sound(data, clean_name(name), limits)
     what = "contains sound and no images" if kind.startswith("video/") else f"is {label_of(kind)}"
-    return sound, (f"{clean_name(name) or 'The sound'} {what}: it is kept as MP3",)
+    return sound, (f"{clean_name(name) or 'The recording'} {what}: it is kept as MP3",)
 
 
 def _pages(inspection: Inspection, asked: str) -> tuple[str, tuple[str, ...]]:
@@ -131,7 +131,7 @@ def _pages(inspection: Inspection, asked: str) -> tuple[str, tuple[str, ...]]:
     if count is None or last <= count:
         return asked, ()
     if first > count:
-        raise ContentError(f"{name} has {_page_count(count)}; there is no page {first}.")
+        raise ContentError(f"{name} has {_page_count(count)}; page {first} does not exist.")
     used = page_label(first, count)
     return used, (f"{name} has {_page_count(count)}; of {asked} only {used} is used",)
 
@@ -218,16 +218,12 @@ def _rebuilt(data: bytes, name: str, limits: IntakeLimits) -> tuple[Inspection, 
     if len(found.pages_without_text) == found.pages_examined and not found.pictures:
         return None
     name = found.media.name or "the PDF"
-    said = (
-        f"{name} is damaged: what could be saved of it ({_page_count(found.media.pages)}) is used; more may be missing"
-    )
+    said = f"{name} is damaged: the recovered part ({_page_count(found.media.pages)}) is used; more may be missing"
     return msgspec.structs.replace(found, notices=(said, *found.notices)), copy
 
 
 def _file_text(inspection: Inspection) -> str:
     text = inspection.text or ""
     if not text.strip():
-        raise Unreadable(
-            f"{inspection.media.name or 'the text'} contains nothing but white space", name=inspection.media.name
-        )
+        raise Unreadable(f"{inspection.media.name or 'the text'} contains only white space", name=inspection.media.name)
     return f"[file: {inspection.media.name}]\n{text}" if inspection.media.name else text

@@ -153,10 +153,10 @@ def _convert(data: bytes, media_type: str, suffix: str, limits: IntakeLimits) ->
     if source is None:
         raise Unsupported(f"{media_type} is not an office file that can be converted.")
     if not data.startswith(source.magic):
-        raise Unreadable(f"The file is not a .{source.suffix} file inside.")
+        raise Unreadable(f"The content is not that of a .{source.suffix} file.")
     if len(data) > limits.max_office_bytes:
         size, allowed = size_label(len(data)), size_label(limits.max_office_bytes)
-        raise TooLarge(f"The file is {size}; office files up to {allowed} are taken.")
+        raise TooLarge(f"The file is {size}; the limit for office files is {allowed}.")
     program = _soffice()
     if program is None:
         raise ExtraMissing(f"Converting .{source.suffix} files needs LibreOffice.", hint=INSTALL_HINT)
@@ -320,7 +320,7 @@ class _WarmOffice:
                 return None
             if result.stat().st_size > max_bytes:
                 size = size_label(result.stat().st_size)
-                raise TooLarge(f"The .{suffix} file becomes {size} when it is converted.")
+                raise TooLarge(f"The converted .{suffix} file is too large ({size}).")
             return result.read_bytes()
 
     def end(self) -> None:

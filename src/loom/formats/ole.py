@@ -37,7 +37,7 @@ class OleFile:
 
     def __init__(self, data: bytes) -> None:
         if not data.startswith(MAGIC) or len(data) < 512:
-            raise OleError("no OLE container")
+            raise OleError("not an OLE container")
         self._data = data
         try:
             self._open()
@@ -142,7 +142,7 @@ def _followed(sector: int, table: tuple[int, ...]) -> Iterator[int]:
         if sector >= _FREE:
             return
         if sector >= len(table):
-            raise OleError("a chain of sectors leads nowhere")
+            raise OleError("a sector chain points outside the file")
         yield sector
         sector = table[sector]
-    raise OleError("a chain of sectors turns in a circle")
+    raise OleError("a sector chain is circular")

@@ -82,7 +82,7 @@ def format_of(media_type: str) -> Format | None:
 
 
 def detect(data: bytes, name: str) -> str | None:
-    """Return the media type that an installed format recognises, or None if none does."""
+    """Return the media type that an installed format recognizes, or None if none does."""
     for found in _installed().formats:
         media_type = found.detect(data, name)
         if media_type is not None:

@@ -125,7 +125,7 @@ def _index_nodes(nodes: Iterable[Any], reading: LegacyReader) -> dict[str, _Raw]
         known[node_id] = _Raw(node_id, serial, data)
     if serial and not known:
         raise ContentError(
-            "Not a tree: none of its entries is a node.",
+            "Not a conversation tree: it contains no nodes.",
             hint="A node is an object with id, parent_id, child_ids and a message.",
         )
     return known

@@ -24,7 +24,7 @@ _DEFAULT_REGION: Final = "us-east-1"
 
 
 def base_url(model: Model) -> str:
-    """Return the base URL of a model, with the region filled in if the catalogue leaves it open."""
+    """Return the base URL of a model, with the region filled in if the catalog leaves it open."""
     return model.base_url.replace("{region}", region()) if "{region}" in model.base_url else model.base_url
 
 

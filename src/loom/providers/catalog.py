@@ -1,6 +1,6 @@
-"""Resolve a reference such as `anthropic/claude-opus-5` to a Model, from the catalogue and the user's settings.
+"""Resolve a reference such as `anthropic/claude-opus-5` to a Model, from the catalog and the user's settings.
 
-`origins` records where each capability comes from: declared in the catalogue, reported by the endpoint (`asked`),
+`origins` records where each capability comes from: declared in the catalog, reported by the endpoint (`asked`),
 learned from a refused request, set by the user, or guessed.
 """
 
@@ -43,7 +43,7 @@ ALIASES: Final = {"bedrock-anthropic": "bedrock", "openai-responses": "openai", 
 
 
 class ModelOverrides(msgspec.Struct, frozen=True, kw_only=True):
-    """The user's settings for a model; None keeps the fact from the catalogue or the endpoint."""
+    """The user's settings for a model; None keeps the fact from the catalog or the endpoint."""
 
     vision: bool | None = None
     native_pdf: bool | None = None
@@ -63,7 +63,7 @@ class ModelOverrides(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def model(reference: str, overrides: ModelOverrides | None = None) -> Model:
-    """Return the model for `platform/name`: a platform of the catalogue, and the service's name for the model. Raise
+    """Return the model for `platform/name`: a platform of the catalog, and the service's name for the model. Raise
     `ConfigError` if there is no such platform or model."""
     platform, slash, name = reference.partition("/")
     platform = ALIASES.get(platform, platform)

@@ -1,7 +1,7 @@
-"""Discovery: request a model's capabilities from its endpoint if the catalogue only guesses, and learn from refusals.
+"""Discovery: request a model's capabilities from its endpoint if the catalog only guesses, and learn from refusals.
 
 Precedence: the user's settings, facts learned from refusals (for a week), facts from the endpoint (for a day; an hour
-on this machine, where models are swapped), the catalogue, a guess. A probe has a short timeout and never fails a turn:
+on this machine, where models are swapped), the catalog, a guess. A probe has a short timeout and never fails a turn:
 an unknown capability is tried once, and a refusal is learned.
 """
 
@@ -77,7 +77,7 @@ class Discovery:
         self._unanswered: dict[tuple[str, str], float] = {}
 
     async def resolve_live(self, model: Model) -> Model:
-        """Return the model with all known facts applied; probe its endpoint if the catalogue does not know it."""
+        """Return the model with all known facts applied; probe its endpoint if the catalog does not know it."""
         known = {lesson.origin: lesson for lesson in await self._shelf.list_facts(model.reference, model.base_url)}
         asked = await self._probe(model, known.get("asked"))
         if asked is not None:
@@ -127,7 +127,7 @@ def _facts(lesson: KnownFact) -> EndpointFacts | None:
 
 
 def is_worth_probing(model: Model) -> bool:
-    """Return whether the catalogue does not know this model, but its endpoint might."""
+    """Return whether the catalog does not know this model, but its endpoint might."""
     guessed = "guessed" in model.capabilities.origins.values()
     unlisted = not model.family and model.provider in ("anthropic", "gemini", "mistral")
     return guessed or unlisted or model.provider in ("ollama", "openai-compatible", "openrouter")
@@ -173,7 +173,7 @@ def probe_request(connections: Connections, base_url: str, headers: Mapping[str,
 
 
 def apply_facts(model: Model, facts: EndpointFacts, origin: FactOrigin) -> Model:
-    """Return the model with facts applied. They override guesses and the catalogue, but not the user's settings."""
+    """Return the model with facts applied. They override guesses and the catalog, but not the user's settings."""
     origins = model.capabilities.origins
     told = {field for field, source in origins.items() if source == "user"}
     values = {
@@ -208,7 +208,7 @@ async def local_servers(places: Sequence[tuple[ServerKind, str]] = USUAL_PLACES)
 
 
 class FoundServer(msgspec.Struct, frozen=True):
-    """A model server: its platform in the catalogue, its base URL, and the names of its models."""
+    """A model server: its platform in the catalog, its base URL, and the names of its models."""
 
     platform: str
     base_url: str

@@ -85,7 +85,7 @@ def _gemini(said: Mapping[str, Any]) -> EndpointFacts:
 
 
 def _ollama(said: Mapping[str, Any], model: Model) -> EndpointFacts:
-    """Read the response of Ollama. The context length is the server's setting (`num_ctx`) or the catalogue's, limited
+    """Read the response of Ollama. The context length is the server's setting (`num_ctx`) or the catalog's, limited
     by what the model was trained for, which alone may be more than the machine has memory for."""
     stated = said.get("capabilities")
     if not isinstance(stated, list):

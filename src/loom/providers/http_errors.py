@@ -186,7 +186,7 @@ def cut_off_error(model: Model, why: str, *, arrived: bool) -> Unavailable:
         f"{model.reference}: {what} ({why})",
         provider=model.provider,
         model=model.name,
-        hint="What arrived is kept. Try again." if arrived else "Try again, or choose another model.",
+        hint="The partial answer is kept. Try again." if arrived else "Try again, or choose another model.",
     )
 
 

@@ -94,7 +94,7 @@ def _names(raw: bytes) -> list[str] | None:
 
 def _count_models(service: str, names: list[str] | None) -> KeyCheck:
     if names is None:
-        return KeyCheck(state="unknown", text=f"the server that answered is not {service}")
+        return KeyCheck(state="unknown", text=f"the server at this URL is not {service}")
     seeing = 0
     for name in names:
         try:

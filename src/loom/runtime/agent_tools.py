@@ -68,7 +68,7 @@ def recall_tool(runtime: Runtime) -> Tool:
             f"{node.id.rpartition(':')[2][:_SHORT_NODE]} {node.source}: {_snippet(text, words)}"
             for node, text in found[-MAX_FOUND:]
         ]
-        more = f"\n({len(found) - MAX_FOUND} earlier ones are not listed)" if len(found) > MAX_FOUND else ""
+        more = f"\n({len(found) - MAX_FOUND} earlier matches are not listed)" if len(found) > MAX_FOUND else ""
         return text_result("\n".join(lines) + more)
 
     return Tool(recall, reads_only=True)

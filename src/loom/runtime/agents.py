@@ -34,7 +34,7 @@ def with_agents(config: Config, agents: Mapping[str, AgentEntry | Mapping[str, A
         unknown = [key for key in given if key not in AgentEntry.__struct_fields__]
         try:
             if unknown:
-                raise msgspec.ValidationError(f"{unknown[0]} is not a field of an agent")
+                raise msgspec.ValidationError(f"{unknown[0]} is not a known field")
             entries[name] = msgspec.convert({**given, "id": name}, AgentEntry)
         except msgspec.ValidationError as error:
             fields = ", ".join(field for field in AgentEntry.__struct_fields__ if field != "id")

@@ -124,12 +124,12 @@ def _run(command: Sequence[str]) -> bytes | None:
         ran = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_SECONDS)
     except subprocess.TimeoutExpired:
         raise LoomError(
-            f"The clipboard did not answer within {_SECONDS} s.", hint="Copy it again, or attach the file with @."
+            f"The clipboard did not respond within {_SECONDS} s.", hint="Copy it again, or attach the file with @."
         ) from None
     except OSError:
         raise LoomError("No clipboard available.", hint=missing_clipboard_hint()) from None
     if ran.returncode and any(words in ran.stderr for words in _NO_DESKTOP):
-        raise LoomError("The desktop does not answer.", hint=f"{_OTHER_WAYS[0].upper()}{_OTHER_WAYS[1:]}.")
+        raise LoomError("The desktop does not respond.", hint=f"{_OTHER_WAYS[0].upper()}{_OTHER_WAYS[1:]}.")
     return ran.stdout if ran.returncode == 0 else None
 
 

@@ -45,7 +45,7 @@ def register_provider(provider: CustomProvider) -> None:
     `ConfigError` if the name is invalid or taken."""
     name = provider.name
     if _NAME.fullmatch(name) is None:
-        raise ConfigError(f"a provider's name has lower-case letters, digits, _ and -, not {name!r}")
+        raise ConfigError(f"A provider's name has lower-case letters, digits, _ and -, not {name!r}")
     if name in catalog.platforms() or name in catalog.ALIASES:
         raise ConfigError(f"{name} is the name of a built-in service.", hint="Choose another name.")
     REGISTERED[name] = Answering(provider)

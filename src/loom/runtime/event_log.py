@@ -87,6 +87,6 @@ class EventLog:
 
 def _with_message(event: StoredEvent, node_id: str, node: Node | None) -> StoredEvent:
     if node is None or node.message is None:
-        lost = NoticeRaised(text="A message that was stored here cannot be read any more.", code="message.lost")
+        lost = NoticeRaised(text="A stored message of this session cannot be read.", code="message.lost")
         return msgspec.structs.replace(event, type=lost.type, data=encode_event(lost))
     return msgspec.structs.replace(event, data=encode_event(MessageStored(node=node_id, message=node.message)))

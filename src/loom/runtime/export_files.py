@@ -89,7 +89,7 @@ def _cut_zip(file: BinaryIO) -> ExportFiles:
     found = {name: _whole(data) for name, data in _local_members(file)}
     if not found:
         raise Unreadable("The zip is damaged, and no file in it can be read.", hint="Download the export again.")
-    return ExportFiles(found, ["the zip is damaged; what could be read of it is imported"])
+    return ExportFiles(found, ["the zip is damaged; the readable part is imported"])
 
 
 def _whole(data: bytes) -> ReadBytes:

@@ -346,7 +346,7 @@ class LocalLibrary:
     async def describe(self, digest: str, model: str = "") -> DescriptionView:
         by = model or self._runtime.describers.default
         if not by:
-            raise ConfigError("No model describes images here.", hint="Name one, or set `context.describer`.")
+            raise ConfigError("No describing model is configured.", hint="Name one, or set `context.describer`.")
         await self.forms.check_exists(digest)
         media_type = await self.intake.media_type(digest)
         if not media_type.startswith("image/"):

@@ -45,7 +45,7 @@ class MediaForms:
         `session`."""
         if not _FORM.fullmatch(form):
             raise ContentError(
-                f"Unknown form of a medium: {form[:80]!r}.",
+                f"Unknown media version: {form[:80]!r}.",
                 hint="Use full, low, thumb, page:N, thumb:N or sent:MODEL.",
             )
         await self.check_exists(digest)
@@ -125,9 +125,7 @@ class MediaForms:
             request = await runtime.library.next_request(snapshot, await runtime.models.resolve_live(model), tools=())
         ref = next((ref for ref in request.prompt.media() if ref.digest == digest), None)
         if ref is None:
-            raise NotSent(
-                f"{request.input.model.reference} does not receive these bytes: it gets their text, or nothing."
-            )
+            raise NotSent(f"{request.input.model.reference} does not receive this file: it gets its text, or nothing.")
         return MediaBytes(
             media_type=ref.media_type,
             size_bytes=ref.size_bytes,

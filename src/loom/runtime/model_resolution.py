@@ -92,7 +92,7 @@ def _price_of(entry: ModelEntry) -> Price | None:
 
 
 def _platform_of(name: str, config: Config) -> str:
-    """Return the platform of a bare model name by the families of the catalogue: `gpt-5.5` is OpenAI's. Raise
+    """Return the platform of a bare model name by the families of the catalog: `gpt-5.5` is OpenAI's. Raise
     `ConfigError` if there is none."""
     for platform in FIRST_CHOICES:
         families = catalog.platforms()[platform].get("families", [])

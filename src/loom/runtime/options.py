@@ -92,7 +92,7 @@ def choose_tools(choice: ToolChoice, built_in: Callable[[], Mapping[str, Tool]])
             else:
                 raise ConfigError(
                     f"Tool {item!r} not found.",
-                    hint=f"These exist: {', '.join(sorted(known))}; tools of MCP servers are called SERVER__TOOL.",
+                    hint=f"Available: {', '.join(sorted(known))}; tools of MCP servers are called SERVER__TOOL.",
                 )
         else:
             made = item if isinstance(item, Tool) else tool(item)

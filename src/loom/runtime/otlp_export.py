@@ -84,7 +84,7 @@ class _Collector:
 
     def note_failure(self, kind: str, end_retries: Callable[[], None]) -> None:
         if not self._failing:
-            _log.warning("Telemetry (%s) cannot be sent to %s; turns go on without it.", kind, self._place)
+            _log.warning("Telemetry (%s) cannot be sent to %s; turns continue without it.", kind, self._place)
         self._failing[kind] = end_retries
         if self._is_closing:
             end_retries()

@@ -136,7 +136,7 @@ class StoredRecord:
 
     async def check_kept(self, node: str) -> None:
         if not await self._stores.sessions.keeps(self.id, node):
-            raise NotFound("That message is not part of this session.", hint="Look at its tree: `loom tree`.")
+            raise NotFound("That message is not part of this session.", hint="Show its tree: `loom tree`.")
 
     async def has_ended(self, turn: str) -> bool:
         with contextlib.suppress(Corrupt, ContentError):  # an end that cannot be read is written again

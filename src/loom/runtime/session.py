@@ -136,7 +136,7 @@ class LocalSession(SessionTurns):
         """Return the full id of a node of this session; raise `NotFound` if the session has no such node."""
         found = (await self._stores.forest.node(node)).id
         if not await self._stores.sessions.keeps(self.id, found):
-            raise NotFound("That message is not part of this session.", hint="Look at its tree.")
+            raise NotFound("That message is not part of this session.", hint="Show its tree: `loom tree`.")
         return found
 
     # Turns -----------------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class LocalSession(SessionTurns):
 
     async def remove_queued(self, queued: str) -> None:
         if not await self._stores.queue.remove(self.id, queued):
-            raise NotFound("That message is no longer queued.", hint="Its turn has begun, or it was removed.")
+            raise NotFound("That message is no longer queued.", hint="Its turn has started, or it was removed.")
 
     # Changes ---------------------------------------------------------------------------------------------------------
 
@@ -393,7 +393,7 @@ class LocalSession(SessionTurns):
         from loom.providers.media_body import elide_media
 
         if not await self.path():
-            raise ContentError("The session has no messages yet: there is no request.")
+            raise ContentError("The session has no messages yet: nothing to send.")
         request = await self.next_request(model, sampling=sampling_of(options, thinking=thinking))
         found = request.prompt.model
         if found.wire not in WIRES:
@@ -449,7 +449,7 @@ class LocalSession(SessionTurns):
 
     async def _check_own_media(self, digest: str) -> None:
         if digest not in await self._stores.sessions.digests(self.id):
-            raise NotFound("No message of this session refers to this medium.", hint="Look at its tree.")
+            raise NotFound("Media not found in this session.", hint="Show its tree: `loom tree`.")
 
     async def files(self, query: str = "") -> tuple[str, ...]:
         workspace = (await self._stored()).workspace

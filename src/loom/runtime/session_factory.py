@@ -152,7 +152,7 @@ def _workspace(written: str) -> Path:
     except UnicodeEncodeError:
         name = os.fsencode(place).decode(errors="backslashreplace")
         raise ConfigError(
-            f"the folder {name} has a name that is not UTF-8, so no session can work there.",
+            f"The folder {name} has a name that is not UTF-8, so no session can work there.",
             hint="Rename it, or work in another folder.",
         ) from None
     return place

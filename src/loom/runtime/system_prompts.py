@@ -48,9 +48,7 @@ class SystemPrompts:
         unused = [kind for kind in kinds if kind not in ("instructions", "settings")]
         if not unused:
             return found
-        notice = (
-            f"This folder contains {', '.join(unused)}, not used until you trust it. Run: loom trust add {workspace}"
-        )
+        notice = f"This folder contains {', '.join(unused)}, ignored until trusted. Run: loom trust add {workspace}"
         return msgspec.structs.replace(found, notices=(*found.notices, notice))
 
     async def default(self, workspace: Path, tools: Collection[str], *, agent: str = "") -> str:

@@ -62,7 +62,7 @@ class Toolbox:
             return found
         unknown = next((name for name in names if name not in found), None)
         if unknown is not None:
-            raise ConfigError(f"Tool {unknown!r} not found.", hint=f"These exist: {', '.join(sorted(found))}.")
+            raise ConfigError(f"Tool {unknown!r} not found.", hint=f"Available: {', '.join(sorted(found))}.")
         return {name: tool for name, tool in found.items() if name in names}
 
     def _all(self) -> Mapping[str, Tool]:

@@ -328,7 +328,7 @@ def _parse_json(data: bytes) -> tuple[Any, list[str]]:
     with suppress(ValueError, RecursionError):
         closed = close_cut_json(data.decode("utf-8", "ignore"))
         if closed is not None:
-            return _lenient(closed.encode()), ["the file ends too early; what comes before the end is imported"]
+            return _lenient(closed.encode()), ["the file is incomplete; the readable part is imported"]
     return None, []
 
 
@@ -409,7 +409,7 @@ def _codex(lines: list[dict[str, Any]]) -> RawTranscript:
             case "turn_context":
                 found.model = _text(facts.get("model")) or found.model
             case "compacted":
-                found.notices.append("earlier messages were summarised by Codex; the summary replaces them")
+                found.notices.append("earlier messages were summarized by Codex; the summary replaces them")
                 replaced = facts.get("replacement_history")
                 found.messages = (
                     list(cast("list[Any]", replaced))

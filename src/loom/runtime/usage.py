@@ -105,6 +105,4 @@ async def check_budget(database: Database, price: AnswerPrice, budget: BudgetSet
         answers = await read_answers(database, since, of_session)
         spent = sum(row.usd for row in await asyncio.to_thread(_rows, answers, price))
         if spent >= most:
-            raise BudgetSpent(
-                f"The budget is spent: {words} cost ${spent:.2f} of ${most:.2f}.", hint=f"Raise `{setting}`."
-            )
+            raise BudgetSpent(f"Budget exceeded: {words} cost ${spent:.2f} of ${most:.2f}.", hint=f"Raise `{setting}`.")

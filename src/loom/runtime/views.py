@@ -63,7 +63,7 @@ class Views:
     async def sessions(self, stored: Sequence[StoredSession], queued: Collection[str]) -> tuple[SessionView, ...]:
         """Return the views of several sessions. `queued` are the ids of sessions with queued messages, read before
         `stored`."""
-        summaries = await self._summarise(stored)
+        summaries = await self._summarize(stored)
         return tuple(self._session(one, summaries[one.id], queued) for one in stored)
 
     def drop(self, session_id: str) -> None:
@@ -96,7 +96,7 @@ class Views:
             damage=stored.damage,
         )
 
-    async def _summarise(self, stored: Sequence[StoredSession]) -> dict[str, Summary]:
+    async def _summarize(self, stored: Sequence[StoredSession]) -> dict[str, Summary]:
         known = {one.id: self._summaries.get(one.id, ("", Summary())) for one in stored}
         unknown = dict.fromkeys(one.head_id for one in stored if known[one.id][0] != one.head_id)
         latest = await self._forest.latest(unknown) if unknown else {}

@@ -12,9 +12,7 @@ from loom.config import Config
 from loom.config.claude_settings import PROJECT_SETTINGS, SETTINGS, ClaudeEvent, ClaudeHook, read_hooks
 from loom.config.schema import Hook, HookSettings, TurnHook
 
-CHANGED: Final = (
-    "Hooks in {} have changed since Loom started, and run as they were. Restart Loom to run them as they are now."
-)
+CHANGED: Final = "Hooks in {} have changed since Loom started. Restart Loom to use the new version."
 
 
 class WorkspaceHooks:

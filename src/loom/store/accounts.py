@@ -70,7 +70,7 @@ class Accounts:
 
         def work(tx: Transaction) -> None:
             if tx.execute("SELECT 1 FROM account WHERE name = :name", {"name": name}):
-                raise Conflict(f"There is a user {name} already.", hint="Choose another name.")
+                raise Conflict(f"User {name} already exists.", hint="Choose another name.")
             values = {"id": made.id, "name": name, "role": role, "created_at": made.created_at}
             tx.execute(sql, {**values, "key_hash": hash_secret(key)})
 

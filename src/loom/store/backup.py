@@ -146,7 +146,7 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         found = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
     except FileNotFoundError:
-        raise NotFound(f"No backup found in {folder}.", hint="Make one: `loom backup FOLDER`.") from None
+        raise NotFound(f"No backup found in {folder}.", hint="Create one: `loom backup FOLDER`.") from None
     except msgspec.DecodeError:
         raise Corrupt(f"{MANIFEST} in {folder} is damaged.", hint="Use another backup.") from None
     if found.version > _VERSION:

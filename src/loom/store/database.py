@@ -163,7 +163,7 @@ def checked_limit(limit: int) -> int:
     """Return `limit` as an SQL LIMIT. Raise `ContentError` if it is negative: SQLite would return all rows, PostgreSQL
     would fail."""
     if limit < 0:
-        raise ContentError(f"a limit must be 0 or more, not {limit}")
+        raise ContentError(f"A limit must be 0 or more, not {limit}")
     return min(limit, MAX_NUMBER)
 
 
@@ -215,7 +215,7 @@ def sqlite_path(url: str) -> Path | None:
         return None
     if "://" not in url:
         if not url or "\0" in url:
-            raise ConfigError("a store needs a path or a URL", key="store")
+            raise ConfigError("A store needs a path or a URL", key="store")
         return Path(url).expanduser().absolute()
     parts = urlsplit(url)
     if parts.scheme != "sqlite" or parts.netloc or len(parts.path) < 2 or parts.query or parts.fragment:
@@ -226,5 +226,5 @@ def sqlite_path(url: str) -> Path | None:
         )
     path = unquote(parts.path)
     if "\0" in path:
-        raise ConfigError("a store needs a path or a URL", key="store")
+        raise ConfigError("A store needs a path or a URL", key="store")
     return Path("/" + path.lstrip("/"))

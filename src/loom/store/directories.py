@@ -117,7 +117,7 @@ def _fault(error: OSError, doing: Literal["read", "write"], key: str) -> LoomErr
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
             return Full(
-                "No space is left in the media folder; nothing was stored.", hint="Free some space, then try again."
+                "No disk space left for the media folder; nothing was stored.", hint="Free some space, then try again."
             )
         case errno.EROFS | errno.EACCES | errno.EPERM if doing == "write":
             return ReadOnly(
@@ -133,7 +133,7 @@ def _fault(error: OSError, doing: Literal["read", "write"], key: str) -> LoomErr
             )
         case errno.EMFILE | errno.ENFILE:
             return BlobsUnavailable(
-                "Too many files are open to use the media folder.", hint="Raise the limit: ulimit -n 4096."
+                "Too many open files: the media folder cannot be used.", hint="Raise the limit: ulimit -n 4096."
             )
         case _:
             return BlobsUnavailable(f"The media folder could not be used: {reason}.", hint="Check its disk.")

@@ -181,11 +181,11 @@ class Events:
 
 def event_json(data: bytes) -> str:
     if b"\0" in data:  # not allowed in PostgreSQL text, and always escaped in JSON
-        raise ContentError("an event must be JSON, which has no NUL byte")
+        raise ContentError("An event must be JSON, which has no NUL byte")
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise ContentError("an event must be JSON in UTF-8") from None
+        raise ContentError("An event must be JSON in UTF-8") from None
 
 
 def _rounds(batches: Sequence[_Batch]) -> list[list[int]]:

@@ -232,7 +232,7 @@ class _Writer:
         if self._damaged:
             found.append(f"{self._damaged} messages are damaged and were left out")
         if self._lost:
-            found.append(f"{self._lost} messages lack the message before them; each starts a new branch")
+            found.append(f"{self._lost} messages have lost their parent; each starts a new branch")
         return tuple(found)
 
     def refs(self) -> list[NodeRef]:

@@ -188,10 +188,10 @@ class Forest:
             if before:
                 end = ref_of(tx, before)
                 if not keeps(tx, session_key, end):
-                    raise NotFound("That message is not part of this session.", hint="Look at its tree.")
+                    raise NotFound("That message is not part of this session.", hint="Show its tree: `loom tree`.")
                 if not is_above(tx, end, head):
                     hint = "Give `head` of the branch that it is on."
-                    raise ContentError("That message is not above the head.", hint=hint)
+                    raise ContentError("That message is not on the path to the head.", hint=hint)
             last = end.depth - 1 if before else end.depth
             first = max(last - limit + 1, 1)
             above, *rows = read_path(tx, end.id, above=first - 2)

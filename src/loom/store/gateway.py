@@ -82,7 +82,7 @@ class GatewayRecords:
                 {**values, "session_id": session},
             )
             if not written:
-                raise Conflict("Another request began this conversation at the same time.", hint="Try again.")
+                raise Conflict("Another request started this conversation at the same time.", hint="Try again.")
             return session
 
         return await self._database.write(work)

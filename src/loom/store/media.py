@@ -148,7 +148,7 @@ def _key_of(hexadecimal: str) -> str:
 
 def hex_of(digest: str) -> str:
     if not is_digest(digest):
-        raise ContentError(f"a digest is 'sha256:' and 64 hex digits, not {digest[:80]!r}")
+        raise ContentError(f"A digest is 'sha256:' and 64 hex digits, not {digest[:80]!r}")
     return digest.removeprefix(DIGEST_TAG)
 
 

@@ -1,4 +1,4 @@
-"""ModelFacts: facts about a model beyond the catalogue, with their origin and time."""
+"""ModelFacts: facts about a model beyond the catalog, with their origin and time."""
 
 from __future__ import annotations
 

@@ -410,7 +410,7 @@ def full_id(tx: Transaction, text: str) -> str:
     match."""
     match = _NODE_ID.fullmatch(text)
     if match is None:
-        raise NotFound("That is not the id of a message.", hint="Use at least eight of its hexadecimal digits.")
+        raise NotFound("Not a message id.", hint="Use at least eight hexadecimal digits.")
     digits = match[1]
     found = tx.execute(
         "SELECT id FROM node WHERE id >= :first AND id <= :last ORDER BY id LIMIT 2",

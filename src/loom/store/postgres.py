@@ -1,7 +1,7 @@
 """PostgresDatabase: the database for more than one daemon. It uses a few threads, each with its own connection.
 
 All tables are in the schema `loom`, so that other programs can share the database. Transactions that fail because of a
-concurrent one (serialisation, deadlock, a deleted row) run again. If the server refuses connections, is starting or
+concurrent one (serialization, deadlock, a deleted row) run again. If the server refuses connections, is starting or
 stopped, or drops the connection, `Unreachable` is raised, and the next call opens a new connection; inside
 `wait_for_database` the work is retried instead.
 """
@@ -176,7 +176,7 @@ class PostgresDatabase:
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
                 if self._away_since is not None:
-                    _log.warning("%s answers again, after %.1f s.", self._label, time.monotonic() - self._away_since)
+                    _log.warning("%s responds again, after %.1f s.", self._label, time.monotonic() - self._away_since)
                     self._away_since = None
                 return result
 
@@ -264,7 +264,7 @@ def _label_of(url: str) -> str:
         parts = conninfo_to_dict(url)
     except psycopg.ProgrammingError:
         raise ConfigError(
-            "this is not the URL of a PostgreSQL database", key="store", hint="Use postgresql://user@host/name."
+            "This is not the URL of a PostgreSQL database", key="store", hint="Use postgresql://user@host/name."
         ) from None
     return f"The database {parts.get('dbname') or parts.get('user') or 'loom'} at {parts.get('host') or 'localhost'}"
 
@@ -306,7 +306,7 @@ def _translate_error(error: psycopg.Error, label: str) -> Exception:
     elif state in _LOST_RACES or state.startswith("23"):
         found = Conflict(f"{label} refused a change because of concurrent changes.", hint="Try again.")
     elif state.startswith("28") or state in {"3D000", "3F000"}:
-        found = Unreachable(f"{label} refuses this user.", hint="Check the name, the user and the password.")
+        found = Unreachable(f"{label} rejects this user.", hint="Check the name, the user and the password.")
     elif state == "55P03":
         found = Unreachable(f"{label} is busy: another process is changing its schema.", hint="Try again.")
     elif not state or state.startswith(("08", "53", "57P", "58")):
@@ -327,5 +327,5 @@ def _unreachable(error: psycopg.Error, label: str) -> LoomError | None:
             f"{label} refused the connection: {refusal[1]}.", hint="Check the name, the user and the password."
         )
     return Unreachable(
-        f"{label} does not answer.", hint="Check that the server runs and can be reached; the next call tries again."
+        f"{label} does not respond.", hint="Check that the server is running and reachable; the next call tries again."
     )

@@ -79,9 +79,9 @@ class MessageQueue:
         differ. Raise `NotFound` if `options.parent` is not part of the session.
         """
         if not 1 <= options.n <= MAX_ANSWERS:
-            raise ContentError(f"the number of answers must be 1 to {MAX_ANSWERS}, not {options.n}")
+            raise ContentError(f"The number of answers must be 1 to {MAX_ANSWERS}, not {options.n}")
         if message is None and not options.parent:
-            raise ContentError("another answer needs `parent`, the message to answer")
+            raise ContentError("Another answer needs `parent`, the message to answer")
         queued_id, now = secrets.token_hex(16), self._clock()
         request_key = plain_text(key, "a key") or secrets.token_hex(16)
         values: dict[str, object] = {
@@ -105,7 +105,7 @@ class MessageQueue:
             seq = last_number(tx, session_key)
             parent = ref_of(tx, options.parent) if options.parent else None
             if parent is not None and not keeps(tx, session_key, parent):
-                raise NotFound("That message is not part of this session.", hint="Look at its tree: `loom tree`.")
+                raise NotFound("That message is not part of this session.", hint="Show its tree: `loom tree`.")
             tx.execute(_DELETE_OLD, {**at, "before": self._clock() - _REMEMBERED_SECONDS})
             node = parent.id if parent is not None and message is None else ""
             ((key_of_row,),) = tx.execute(_INSERT, {**values, **at, "node": node})

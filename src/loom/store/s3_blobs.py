@@ -310,14 +310,16 @@ class _Outage:
         now = time.monotonic()
         if self._began_at is None:
             self._began_at = now
-            _log.warning("the bucket of the media store does not answer: %s", reason)
+            _log.warning("the bucket of the media store does not respond: %s", reason)
         self._retry_at = now + RETRY_AFTER_SECONDS
         self._reason = reason
         return _no_answer(reason)
 
     def end(self) -> None:
         if self._began_at is not None:
-            _log.warning("the bucket of the media store answers again, after %.0f s", time.monotonic() - self._began_at)
+            _log.warning(
+                "the bucket of the media store responds again, after %.0f s", time.monotonic() - self._began_at
+            )
             self._began_at = None
 
 
@@ -405,7 +407,7 @@ def _status(error: Exception) -> str:
 
 def _no_answer(reason: str) -> BlobsUnavailable:
     return BlobsUnavailable(
-        f"The bucket of the media store does not answer ({reason}).",
+        f"The bucket of the media store does not respond ({reason}).",
         hint="Check the endpoint and the network; Loom tries again in a moment.",
     )
 

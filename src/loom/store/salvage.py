@@ -30,7 +30,7 @@ _JSON_COLUMNS: Final = ("overrides", "watermark", "quarantine", "settings")
 _COMPUTED: Final = ("node_media", "queued_media", "migration")
 """Tables that are computed from others."""
 _WIDE: Final = 8
-"""A row with at least this many columns is recognised by its column types alone, even on a page that seems to belong to
+"""A row with at least this many columns is recognized by its column types alone, even on a page that seems to belong to
 another table because two roots were swapped."""
 
 _MAX_TRIED_CHARS: Final = 100_000
@@ -92,9 +92,9 @@ def _is_kind(value: SqliteValue, kind: str) -> bool:
 
 def salvage(source: Path, target: Path) -> SalvageReport:
     """Copy everything readable of the store `source` to a new one at `target`, which must not exist. Raise `Corrupt`
-    if the file contains nothing of a Loom store."""
+    if the file contains no data of a Loom store."""
     if target.exists():
-        raise StoreError(f"{target.name} exists already.", hint="Use the name of a new file.")
+        raise StoreError(f"{target.name} already exists.", hint="Use the name of a new file.")
     try:
         pages = SqlitePages(source)
     except OSError as error:
@@ -103,7 +103,7 @@ def salvage(source: Path, target: Path) -> SalvageReport:
     try:
         found = _Found(pages, connection)
         if not found.rows["node"] and not found.rows["session"]:
-            raise Corrupt(f"{source.name} contains nothing of a Loom store.", hint="Restore a backup: `loom restore`.")
+            raise Corrupt(f"{source.name} contains no data of a Loom store.", hint="Restore a backup: `loom restore`.")
         report = _write(connection, found)
     except BaseException:
         connection.close()

@@ -267,7 +267,7 @@ class Sessions:
             key, _, _ = lock_session(tx, session_id)
             parent = ref_of(tx, parent_id)
             if not keeps(tx, key, parent):
-                raise NotFound("That message is not part of this session.", hint="Look at its tree: `loom tree`.")
+                raise NotFound("That message is not part of this session.", hint="Show its tree: `loom tree`.")
             return append_aside(tx, key, parent, drafts, now) if drafts else ()
 
         return await self._database.write(work)

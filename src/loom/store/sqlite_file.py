@@ -308,7 +308,7 @@ def translate_error(error: sqlite3.Error, path: Path | None) -> Exception:
             return Conflict(f"{label} refused an inconsistent change ({error.sqlite_errorname}).")
         case sqlite3.SQLITE_ERROR if "no such module" in str(error):
             return ExtraMissing(
-                "Loom needs SQLite with full-text search (FTS5), which this Python lacks.",
+                "Loom needs SQLite with full-text search (FTS5), which this Python does not have.",
                 hint="Use another build of Python, or a PostgreSQL store.",
             )
         case sqlite3.SQLITE_ERROR if "no such table" in str(error) or "no such column" in str(error):

@@ -83,7 +83,7 @@ class UserCosts:
 def _check(found: DayCost) -> None:
     if found.day_usd is not None and found.usd >= found.day_usd:
         raise BudgetSpent(
-            f"The budget of {found.name} is spent: ${found.usd:.2f} of ${found.day_usd:.2f} today.",
+            f"The budget of {found.name} is exceeded: ${found.usd:.2f} of ${found.day_usd:.2f} today.",
             hint=f"It resets at midnight. An administrator can raise it: loom users budget {found.name} USD",
         )
 

@@ -122,7 +122,7 @@ class BackgroundProcess:
         if not self.is_running:
             how = "was stopped" if self.was_stopped else f"ended with exit code {self.exit_code}"
             return f"{self.name} {how}"
-        answers = "".join(f", answers on http://localhost:{port}/" for port in self.ports)
+        answers = "".join(f", listening on http://localhost:{port}/" for port in self.ports)
         return f"{self.name} runs for {seconds:.0f} s{answers}"
 
 
@@ -137,7 +137,7 @@ class BackgroundProcesses:
     def add(self, command: str) -> BackgroundProcess:
         """Create a process entry. Raise ToolError if too many are running."""
         if sum(process.is_running for process in self._found.values()) >= MAX_PROCESSES:
-            raise ToolError(f"{MAX_PROCESSES} processes run already", hint="Stop one with stop_process.")
+            raise ToolError(f"{MAX_PROCESSES} processes are already running", hint="Stop one with stop_process.")
         if not self._is_registered:
             self._is_registered = True
             atexit.register(self._kill_all)
@@ -186,7 +186,7 @@ def background_tools(
     async def start_process(
         context: ToolContext, command: str, network: bool = False, unsandboxed: bool = False
     ) -> ToolResult:
-        """Start a program that goes on in the background, such as a development server, and get its id and first
+        """Start a program that keeps running in the background, such as a development server, and get its id and first
         output. read_output shows more, stop_process ends it; it ends with the session. A server that is to be reached
         from outside (by screenshot, for instance) needs network.
 
@@ -202,10 +202,10 @@ def background_tools(
         return _report(process)
 
     async def read_output(context: ToolContext, process: str = "", wait: int = 0) -> ToolResult:
-        """See what a background process printed since the last look, and whether it still runs. Without an id: list
+        """See what a background process printed since the last call, and whether it still runs. Without an id: list
         all of them.
 
-        process: its id, as start_process gave it
+        process: its id, as returned by start_process
         wait: seconds to wait for new output at most
         """
         if not 0 <= wait <= MAX_WAIT_SECONDS:
@@ -224,7 +224,7 @@ def background_tools(
     async def stop_process(context: ToolContext, process: str) -> ToolResult:
         """Stop a background process and its children, and get its last output.
 
-        process: its id, as start_process gave it
+        process: its id, as returned by start_process
         """
         found = owner(context).get(process)
         await found.stop()

@@ -198,7 +198,7 @@ class Tool:
         docs = parse_docstring(inspect.getdoc(function) or "", inspect.signature(function).parameters)
         chosen = name or function.__name__
         if _LEGAL_NAME.fullmatch(chosen) is None:
-            raise ContentError(f"a tool's name has letters, digits, _ and -, 64 at most, not {chosen!r}")
+            raise ContentError(f"A tool's name has letters, digits, _ and -, 64 at most, not {chosen!r}")
         self._context_name, self._arguments = _arguments_of(function, chosen, docs.parameters)
         self.spec = ToolSpec(name=chosen, description=docs.summary, parameters=_schema(self._arguments))
 
@@ -299,10 +299,10 @@ def _arguments_of(
     fields: list[Any] = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
-            raise ContentError(f"the tool {name} cannot take {parameter}: a model needs to know each parameter")
+            raise ContentError(f"The tool {name} cannot take {parameter}: a model needs to know each parameter")
         annotation = hints.get(parameter.name)
         if annotation is None:
-            raise ContentError(f"the parameter {parameter.name} of the tool {name} needs a type")
+            raise ContentError(f"The parameter {parameter.name} of the tool {name} needs a type")
         if annotation in (ToolContext, FileContext, SyncToolContext):
             context_name = parameter.name
             continue
@@ -340,7 +340,7 @@ def _schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
     def of_model(kind: Any) -> dict[str, Any]:
         if not _is_pydantic(kind):
             raise ContentError(
-                f"the tool {arguments.__name__} has a parameter of a type that no schema describes: "
+                f"The tool {arguments.__name__} has a parameter of a type that no schema describes: "
                 f"{getattr(kind, '__name__', kind)}",
                 hint="Use JSON types, dataclasses, TypedDicts, msgspec structs or Pydantic models.",
             )
@@ -355,7 +355,7 @@ def _schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
 
     def inlined(value: Any, depth: int = 0) -> Any:
         if depth > 20:
-            raise ContentError(f"the parameters of {arguments.__name__} refer to themselves")
+            raise ContentError(f"The parameters of {arguments.__name__} refer to themselves")
         match value:
             case {"$ref": str() as reference}:
                 return inlined(components[reference], depth + 1)

@@ -70,12 +70,12 @@ def command_tool(sandbox: Sandbox, variables: Sequence[str] = ()) -> Tool:
         network: bool = False,
         unsandboxed: bool = False,
     ) -> ToolResult:
-        """Run a shell command in the workspace and get its output and exit code. It has no input, and what it leaves
-        running in the background is ended with it. Where there is a sandbox, only the workspace and /tmp can be
-        written, and there is no network unless asked for.
+        """Run a shell command in the workspace and get its output and exit code. It has no input, and
+        processes that it leaves running are stopped when it ends. In a sandbox it can write only to the workspace and
+        /tmp, and has no network access unless you ask for it.
 
         command: the command line
-        timeout: seconds after which it is ended
+        timeout: seconds after which it is stopped
         network: with access to the network
         unsandboxed: outside the sandbox, if it must write or read elsewhere
         """
@@ -161,7 +161,7 @@ def check_command(command: str) -> None:
     if not command.strip():
         raise ToolError("command is empty")
     if "\0" in command or clean_text(command) != command:
-        raise ToolError("command contains characters that cannot be passed on (NUL, or half of a pair)")
+        raise ToolError("command contains characters that cannot be passed to a program (NUL, or a lone surrogate)")
 
 
 async def _collect_output(running: RunningProgram, output: Output, seconds: float, context: ToolContext) -> bool:
@@ -221,7 +221,7 @@ def _answer(
     code = running.process.returncode
     said: list[str] = []
     if not ended:
-        said.append(f"ended after {timeout} s: it took too long")
+        said.append(f"stopped after {timeout} s: it took too long")
     elif code is not None and code < 0:
         said.append(f"ended by {signal.Signals(-code).name}")
     elif code:
@@ -241,7 +241,7 @@ def _signal_name(code: int) -> str:
 
 
 def _readable(data: bytes) -> str:
-    """Return the output without colours and cursor movements; of a line that was overwritten, only its last content."""
+    """Return the output without colors and cursor movements; of a line that was overwritten, only its last content."""
     text = _ESCAPES.sub("", data.decode("utf-8", "replace").replace("\r\n", "\n"))
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return _CONTROLS.sub("", "\n".join(lines))

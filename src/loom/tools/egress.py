@@ -182,7 +182,7 @@ def _host(host: str, shown: str) -> str:
     except UnicodeError:
         name = ""
     if _NUMERIC.fullmatch(name):
-        raise Unsupported(f"{shown!r} writes a numeric address in an odd way, and is not fetched")
+        raise Unsupported(f"{shown!r} writes a numeric address in an unusual form, and is not fetched")
     if len(name) > 253 or _HOST.fullmatch(name) is None:
         raise Unsupported(f"{shown!r} has no host that can be looked up")
     return name

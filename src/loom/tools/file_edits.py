@@ -114,7 +114,7 @@ async def edit_file(context: FileContext, path: str, old: str, new: str, all: bo
     """Replace a passage of a text file. The passage must occur exactly once, unless all is true.
 
     path: the file, relative to the workspace
-    old: the passage as it is, with enough lines around it to be found once
+    old: the passage exactly as in the file, with enough lines around it to be unique
     new: the replacement; empty deletes the passage
     all: replace every occurrence
     """

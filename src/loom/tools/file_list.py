@@ -36,7 +36,7 @@ async def list_files(context: ToolContext, path: str = ".", pattern: str = "", d
     """List the files of a folder with their size and kind. Leaves out what .gitignore excludes.
 
     path: the folder, relative to the workspace
-    pattern: only files like this, such as "*.py" or "src/**/*.ts"
+    pattern: only files that match, such as "*.py" or "src/**/*.ts"
     depth: how many levels of folders to show; 1 is the folder alone
     """
     if depth is not None and depth < 1:
@@ -68,13 +68,13 @@ def _list_folder(
     if kept_back:
         said.append(f"{kept_back:,} left out by the user's rules")
     elif not lines:
-        said.append(f"nothing in {asked} is like {pattern}" if pattern else f"{asked} is empty")
+        said.append(f"nothing in {asked} matches {pattern}" if pattern else f"{asked} is empty")
     if walk.ignored:
         said.append(f"{walk.ignored} ignored by .gitignore")
     if walk.unreadable:
-        said.append(f"{count_text(walk.unreadable, 'folder')} may not be read")
+        said.append(f"{count_text(walk.unreadable, 'folder')} not readable")
     if walk.is_cut:
-        said.append(f"there is more: only the first {MAX_ENTRIES:,} were looked at; list a folder below it")
+        said.append(f"incomplete: only the first {MAX_ENTRIES:,} entries were read; list a subfolder")
     return "\n".join([*shown, *(f"({sentence})" for sentence in said)])
 
 
@@ -127,7 +127,7 @@ def _fitting(lines: list[ListingLine], asked: str) -> tuple[list[str], list[str]
     level = next((n for n in range(deepest, 0, -1) if sum(len(line.parts) <= n for line in lines) <= MAX_LINES), 0)
     files = sum(not line.is_folder for line in lines)
     if level == 0 or not any(line.is_folder for line in lines):
-        said = f"{MAX_LINES} of {len(lines):,} are shown; narrow it with pattern, or list a folder below {asked}"
+        said = f"{MAX_LINES} of {len(lines):,} are shown; narrow it with pattern, or list a subfolder of {asked}"
         return [_format_line(line, {}) for line in lines[:MAX_LINES]], [said]
     shown = [
         _format_line(line, below if len(line.parts) == level else {}) for line in lines if len(line.parts) <= level

@@ -96,7 +96,7 @@ class FileRecords:
         difference = _cut(unified_diff(known.text, text, name).text) if known.text is not None else ""
         shown = f"What changed:\n{difference}\n" if difference else _beginning(text)
         raise ToolError(
-            f"{name} was changed by something else since it was read, and nothing was changed. {shown}", hint=again
+            f"{name} was changed by another program since it was read, and nothing was changed. {shown}", hint=again
         )
 
 

@@ -124,7 +124,7 @@ async def search_files(  # noqa: PLR0917  a tool's parameters are passed by name
 
     pattern: a regular expression (Python's; (?i) in front ignores case)
     path: the folder or file to search, relative to the workspace
-    glob: only files like this, such as "*.py" or "src/**/*.ts"
+    glob: only files that match, such as "*.py" or "src/**/*.ts"
     type: only files of a language, such as "py", "js", "rust" or "md"
     show: the matching lines, the names of the files only, or how many matches each file has
     around: how many lines to show before and after each match

@@ -54,7 +54,7 @@ class TextEncoding(msgspec.Struct, frozen=True):
             label = _LABELS.get(self.codec, self.codec.upper())
             character = text[error.start : error.start + 1]
             raise ToolError(
-                f"{name} is kept as {label}, which has no {character!r}",
+                f"{name} is kept as {label}, which cannot encode {character!r}",
                 hint="Use other characters, or convert the file to UTF-8 first.",
             ) from None
 
@@ -115,7 +115,7 @@ def original_bytes(workspace: Path, asked: str) -> FileBefore | None:
             if not opened.inside:
                 raise ToolError(f"{asked} is outside the workspace, and only files inside are written")
             if opened.size_bytes > MAX_EDITED_BYTES:
-                raise ToolError(f"{asked} has {size_label(opened.size_bytes)}: too large to be edited")
+                raise ToolError(f"{asked} has {size_label(opened.size_bytes)}: too large to edit")
             facts = os.fstat(opened.file.fileno())
             data = opened.file.read(MAX_EDITED_BYTES + 1)
     except Unreadable:
@@ -129,7 +129,7 @@ def write_bytes(workspace: Path, found: FileBefore, data: bytes) -> None:
     """Replace the file by `data`, if it still has the bytes that were read."""
     with open_folder(workspace, str(found.path.parent)) as folder:
         if not folder.inside:
-            raise ToolError(f"{found.path.name} is not in the workspace any more")
+            raise ToolError(f"{found.path.name} is no longer in the workspace")
         with _WRITING:  # writers in this process are serialized; changes by other programs are detected just before
             facts = _unchanged(folder.descriptor, found)
             if facts.st_nlink > 1:
@@ -142,7 +142,7 @@ def remove(workspace: Path, found: FileBefore) -> None:
     """Delete a file of the workspace, if it still has the bytes that were read."""
     with open_folder(workspace, str(found.path.parent)) as folder:
         if not folder.inside:
-            raise ToolError(f"{found.path.name} is not in the workspace any more")
+            raise ToolError(f"{found.path.name} is no longer in the workspace")
         with _WRITING:
             _unchanged(folder.descriptor, found)
             try:
@@ -206,7 +206,7 @@ def needs_approval(workspace: Path, asked: str) -> str:
     if is_sensitive(wanted) or is_sensitive(real) or _is_linked_secret(real, workspace):
         return f"{wanted.name} may contain secrets"
     if ".git" in (*wanted.parts, *real.parts):
-        return "git runs what is in it"
+        return "git runs commands from it"
     if starts_programs(wanted) or starts_programs(real):
         return "Loom starts programs that it names"
     return ""
@@ -265,7 +265,7 @@ def _make_folder(name: str, above: int, asked: str) -> int:
             os.mkdir(name, dir_fd=above)
         return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
     except OSError as error:
-        raise ToolError(f"the folders of {asked} cannot be made: {error.strerror}") from None
+        raise ToolError(f"the folders of {asked} cannot be created: {error.strerror}") from None
 
 
 def _write(descriptor: int, name: str, data: bytes, facts: os.stat_result | None) -> None:

@@ -56,7 +56,7 @@ async def look(
     offset: int = 1,
     limit: int | None = None,
 ) -> list[ContentBlock]:
-    """See an image, document, sound, video or long text again, or a part of it. Without arguments: list them.
+    """See an image, document, recording, video or long text again, or a part of it. Without arguments: list them.
 
     media: its id, its name, "Image #1" for the first image of the conversation, or a file of the workspace
     pages: pages of a document, such as "3" or "21-40"
@@ -64,7 +64,7 @@ async def look(
         or height, whatever its size in pixels: "500,0,1000,500" is the upper right quarter
     full: in the best quality; of a document, its pages as images
     image: the number of an image inside a document, counted from 1
-    at: the moment of a video whose frame is wanted, such as "1:30"
+    at: the time of a video frame, such as "1:30"
     offset: the first line of a text, or row of a table, counted from 1
     limit: how many lines or rows at most
     """
@@ -159,7 +159,7 @@ async def _part_of_page(
     """Return a part of a page, rendered larger than the page usually is."""
     first, last = page_range(pages or "1")
     if first != last:
-        raise ToolError('a crop is of one page: pages="3"')
+        raise ToolError('a crop needs a single page: pages="3"')
     dpi, side = Page(first).dpi * _ZOOM, Page(first).max_side_px * _ZOOM
     large = await _render(context, source, Page(first, dpi=dpi, max_side_px=side, max_encoded_bytes=40_000_000))
     size = (large.width or 1, large.height or 1)

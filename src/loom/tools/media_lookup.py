@@ -88,7 +88,7 @@ def find_by_id(stored: Sequence[Media], asked: str) -> Media | None:
         listed = ", ".join(
             f"{media.digest.removeprefix(DIGEST_TAG)[:20]} ({media.name})" for media in matching.values()
         )
-        raise ToolError(f"several media begin with {found[1]}: {listed}", hint="Give more digits.")
+        raise ToolError(f"several media begin with {found[1]}: {listed}", hint="Use a longer id prefix.")
     return next(iter(matching.values()), None)
 
 
@@ -111,7 +111,7 @@ def find_by_number(stored: Sequence[Media], asked: str) -> Media | None:
     images, number = session_images(stored), int(found[1])
     if not 1 <= number <= len(images):
         there = "there are no images" if not images else f"there are {len(images)}, Image #1 to Image #{len(images)}"
-        raise ToolError(f"there is no Image #{number} in this conversation: {there}", hint="look() lists them.")
+        raise ToolError(f"Image #{number} not found in this conversation: {there}", hint="Call look() to list them.")
     return images[number - 1]
 
 
@@ -120,12 +120,12 @@ async def _load(context: ToolContext, media: Media) -> bytes:
         return await context.load(media.digest)
     except NotFound:
         raise ToolError(
-            f"{media.label} is not stored any more", hint="Texts of long outputs are kept for some days only."
+            f"{media.label} is no longer stored", hint="Long outputs are kept for a few days only."
         ) from None
 
 
 def _nothing(stored: Sequence[Media], asked: str) -> ToolError:
     names = list(dict.fromkeys(media.name for media in stored if media.name))
     near = get_close_matches(asked[:200], names, n=3, cutoff=0.5)
-    hint = f"Near it: {', '.join(near)}." if near else "look() lists what there is."
+    hint = f"Near it: {', '.join(near)}." if near else "Call look() to list the media."
     return ToolError(f"No image, document or file {asked[:200]!r} found", hint=hint)

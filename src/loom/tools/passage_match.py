@@ -71,7 +71,7 @@ def passages(text: str, old: str, new: str, *, every: bool, newline: str, name: 
         listed = ", ".join(map(str, numbers[:_MAX_LISTED])) + (" …" if len(numbers) > _MAX_LISTED else "")
         raise ToolError(
             f"old is in {name} {len(found)} times, at the lines {listed}",
-            hint="Give more of the lines around it, or set all to true.",
+            hint="Include more lines around it, or set all to true.",
         )
     return found
 

@@ -84,7 +84,7 @@ class GuardProxy:
                     await self._serve_file(urlsplit(request.target).path, writer)
                     return
             if self._files is not None:
-                raise Unsupported("a page from a file has no network")
+                raise Unsupported("a page from a file has no network access")
             upstream = await self._egress.connect(place.host, place.port)
         except Unreadable:  # allowed, but nothing responds there
             self.unreachable.add(_asked_host(request))

@@ -1,6 +1,6 @@
 """ripgrep as a fast filter: the files that can contain a match at all. Our own search finds the matches.
 
-With a text that every match contains, ripgrep searches for that alone, which is fastest. It then recognises UTF-16 only
+With a text that every match contains, ripgrep searches for that alone, which is fastest. It then recognizes UTF-16 only
 by its byte order mark.
 """
 

@@ -98,7 +98,7 @@ def sandbox_state() -> SandboxState:
             why = f"bubblewrap cannot be started: {error}"
         else:
             if run.returncode == 0:
-                return SandboxState("bubblewrap", f"{bwrap}: own files, processes and network")
+                return SandboxState("bubblewrap", f"{bwrap}: isolated files, processes and network")
             words = run.stderr.decode(errors="replace").strip().rpartition("\n")[2]
             why = f"bubblewrap does not work here: {words or f'exit code {run.returncode}'}"
     if sys.platform == "linux" and (version := sandbox_launcher.landlock_version()) > 0:
@@ -146,7 +146,7 @@ class Sandbox:
         if unsandboxed or not self.is_active:
             if self.settings.mode == "require" and not unsandboxed:
                 raise ToolError(
-                    f"commands run only in a sandbox here, and there is none: {self.state.detail}",
+                    f"sandbox.mode requires a sandbox, and none is available: {self.state.detail}",
                     hint="Install bubblewrap, or set sandbox.mode.",
                 )
             return SandboxedCommand(tuple(command), {})

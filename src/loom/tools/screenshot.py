@@ -123,7 +123,7 @@ async def _web(context: ToolContext, url: str, egress: Egress) -> ScreenshotTarg
         await egress.addresses(place.host, place.port)
         return ScreenshotTarget(place.url, place.url, egress)
     if not is_local:
-        await context.approve(f"open {place.origin} on this machine", why="its name leads here")
+        await context.approve(f"open {place.origin} on this machine", why="its name resolves to this machine")
     return ScreenshotTarget(place.url, place.url, opened)
 
 
@@ -194,7 +194,7 @@ async def _driven(job: ScreenshotJob, target: ScreenshotTarget) -> ScreenshotRes
             await running.process.communicate(msgspec.json.encode(job))
             output = await _read_available(running.output)
     except TimeoutError:
-        raise ToolError(f"{target.shown} could not be drawn within {DEADLINE_SECONDS:.0f} s") from None
+        raise ToolError(f"{target.shown} could not be rendered within {DEADLINE_SECONDS:.0f} s") from None
     return _result(Path(job.folder) / FACTS, output, target)
 
 
@@ -210,7 +210,7 @@ async def _read_available(output: asyncio.StreamReader) -> bytes:
 def _result(facts: Path, output: bytes, target: ScreenshotTarget) -> ScreenshotResult:
     if not facts.exists():
         last = output.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
-        raise ToolError(f"the browser ended before it had drawn {target.shown}: {last or 'it was killed'}")
+        raise ToolError(f"the browser ended before it had rendered {target.shown}: {last or 'it was killed'}")
     return msgspec.json.decode(facts.read_bytes(), type=ScreenshotResult)
 
 
@@ -239,9 +239,9 @@ def _check(shot: ScreenshotResult, proxy: GuardProxy, target: ScreenshotTarget) 
             hint="Start the server first (start_process), or check the port.",
         )
     if main and main in proxy.refused:
-        raise Unsupported(f"{target.shown} leads to {main}, which is blocked")
+        raise Unsupported(f"{target.shown} redirects to {main}, which is blocked")
     if shot.problem:
-        raise ToolError(f"{target.shown} cannot be drawn: {shot.problem}")
+        raise ToolError(f"{target.shown} cannot be rendered: {shot.problem}")
 
 
 def _label(shot: ScreenshotResult, target: ScreenshotTarget, proxy: GuardProxy, job: ScreenshotJob) -> str:
@@ -253,7 +253,7 @@ def _label(shot: ScreenshotResult, target: ScreenshotTarget, proxy: GuardProxy, 
         facts.append(f"HTTP {shot.status}")
     said = [f"[{', '.join(facts)}]"]
     if target.files is None and shot.url.rstrip("/") != target.url.rstrip("/"):
-        said.append(f"(it leads to {shot.url[:300]})")
+        said.append(f"(redirected to {shot.url[:300]})")
     if shot.still_loading:
         said.append("(it was still loading)")
     if shot.page_height_px > height:
@@ -263,6 +263,6 @@ def _label(shot: ScreenshotResult, target: ScreenshotTarget, proxy: GuardProxy, 
         said.append(f"(not loaded, nothing answers: {', '.join(sorted(proxy.unreachable)[:5])})")
     if proxy.refused:
         hosts = ", ".join(sorted(proxy.refused)[:5])
-        why = "a page from a file has no network" if target.files is not None else "blocked addresses"
+        why = "a page from a file has no network access" if target.files is not None else "blocked addresses"
         said.append(f"(not loaded, {why}: {hosts})")
     return "\n".join(said)

@@ -72,7 +72,7 @@ def _search(job: SearchJob, data: bytes) -> tuple[Match, ...]:
         pattern = re.compile(job.pattern, re.MULTILINE if job.multiline else re.NOFLAG)
         whole = re.compile(job.pattern, re.MULTILINE) if is_line_independent(job.pattern) else None
     except (re.error, OverflowError, RecursionError) as error:
-        hint = "Put a backslash before characters that are meant as they are."
+        hint = "Escape special characters with a backslash."
         raise Unreadable(f"is not a regular expression: {error}", hint=hint) from None
     matches: list[Match] = []
     start = 0

@@ -18,7 +18,7 @@ _MARKS: Final[dict[TodoState, str]] = {"pending": "[ ]", "in_progress": "[~]", "
 
 
 async def update_todos(todos: list[Todo]) -> ToolResult:
-    """Write the list of what is to be done, in place of the last one. Use it for work of three or more steps; keep one
+    """Write the todo list; it replaces the previous one. Use it for work of three or more steps; keep one
     item in_progress, and mark items done as soon as they are.
 
     todos: all items, each with a text and a state: pending, in_progress or done

@@ -46,7 +46,7 @@ async def restore(workspace: Path, changes: Iterable[FileChange], load: LoadByte
             said.append(await _restore_one(workspace, change, load))
         except ToolError as error:
             blocked.add(change.path)
-            said.append(f"{change.path} was left as it is: {error.message}")
+            said.append(f"{change.path} was not changed: {error.message}")
     return said
 
 
@@ -55,7 +55,7 @@ async def _restore_one(workspace: Path, change: FileChange, load: LoadBytes) -> 
         raise ToolError("its previous content was not kept")
     found = await asyncio.to_thread(original_bytes, workspace, change.path)
     if found is None or found.digest != change.after:
-        raise ToolError("it was changed or removed by something else since")
+        raise ToolError("another program has changed or removed it since")
     if change.before is None:
         await asyncio.to_thread(remove, workspace, found)
         return f"{change.path} was removed: it was new"
@@ -64,4 +64,4 @@ async def _restore_one(workspace: Path, change: FileChange, load: LoadBytes) -> 
     except NotFound:
         raise ToolError("its previous content is no longer kept") from None
     await asyncio.to_thread(write_bytes, workspace, found, data)
-    return f"{change.path} is as it was before"
+    return f"{change.path} was restored"

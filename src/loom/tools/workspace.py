@@ -163,7 +163,7 @@ def _open(workspace: Path, asked: str, name: str) -> tuple[int, Path]:
     except FileNotFoundError:
         raise Unreadable(f"File not found: {asked}", name=name, hint="Check the path.") from None
     except PermissionError:
-        raise Unreadable(f"{asked} may not be read", name=name, hint="Check its permissions.") from None
+        raise Unreadable(f"{asked} is not readable", name=name, hint="Check its permissions.") from None
     except OSError as error:
         raise Unreadable(f"{asked} cannot be opened: {error.strerror}", name=name, hint="Check the path.") from None
     except (ValueError, RuntimeError):
@@ -189,7 +189,7 @@ def read_whole(opened: OpenFile, limits: IntakeLimits) -> bytes:
         raise TooLarge(
             f"{opened.path.name} has {size_label(opened.size_bytes)}; at most {size_label(most)} are read",
             name=opened.path.name,
-            hint="Search it, or cut it into smaller files.",
+            hint="Search it, or split it into smaller files.",
         )
     return data
 

@@ -105,7 +105,7 @@ class LoomApp(App[int]):
         return VARIABLES
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Remove all colour if NO_COLOR is set; Textual's own filter draws in grey."""
+        """Remove all color if NO_COLOR is set; Textual's own filter draws in gray."""
         found = [self._no_color if isinstance(it, Monochrome) else it for it in super().get_line_filters()]
         return [*found, self._ascii] if self._ascii.enabled else found
 

@@ -35,8 +35,8 @@ def cell_size() -> tuple[int, int]:
 
 
 def define_colors_first(text: str) -> str:
-    """Return `text` with the colour definitions of Sixel images moved before the first pixel: xterm draws pixels before
-    a later definition in a wrong colour."""
+    """Return `text` with the color definitions of Sixel images moved before the first pixel: xterm draws pixels before
+    a later definition in a wrong color."""
     return _SIXELS.sub(_move_colors, text)
 
 

@@ -56,7 +56,7 @@ class ChatCommands(ChatComposing):
         conversation = self.require_conversation()
         await conversation.session.post_compact()
         conversation.work()
-        self.notify("Summarising; all messages stay in the tree (Ctrl+T).")
+        self.notify("Summarizing; all messages stay in the tree (Ctrl+T).")
 
     async def command_export(self, name: str) -> None:
         conversation = self.require_conversation()
@@ -125,7 +125,7 @@ class ChatCommands(ChatComposing):
         chosen, parent = path[node], tree[node].parent
         blocks = [block for block in chosen.blocks if is_media_block(block)]
         if parent is None:
-            raise LoomError("This message has nothing before it.", hint="Use /new instead.")
+            raise LoomError("This is the first message.", hint="Use /new instead.")
         await conversation.session.go(parent)
         await self.reload()
         self.composer.put_back(chosen.text, {})
@@ -139,7 +139,7 @@ class ChatCommands(ChatComposing):
 
     async def command_undo(self, step: str) -> None:
         if step and not step.isdigit():
-            raise LoomError("A step is a number.", hint="Example: /undo, or /undo 2 for that step and all later ones.")
+            raise LoomError("Not a step number.", hint="Example: /undo, or /undo 2 for that step and all later ones.")
         report = await self.require_conversation().session.undo(int(step) if step else None)
         for line in report.files:
             await self.transcript.notice(line)
@@ -224,7 +224,7 @@ class ChatCommands(ChatComposing):
     async def command_view(self, _: str) -> None:
         lines = list(self.query(DocumentLine))
         if not lines:
-            raise LoomError("No document here.", hint="Attach one: /attach report.pdf")
+            raise LoomError("No document in this conversation.", hint="Attach one: /attach report.pdf")
         self.view_document(lines[-1].block)
 
     def view_document(self, block: DocumentBlock) -> None:

@@ -200,7 +200,7 @@ class ChatState(Screen[None]):
             return
         self.app.copy_to_clipboard(text)
         if len(text.encode()) > _TERMINAL_COPY_BYTES:
-            self.notify("Copied through the terminal, which may refuse so long a text. /export writes a file.")
+            self.notify("Copied through the terminal, which may truncate long text. Use /export to write a file.")
         else:
             self.notify("Copied through the terminal. If nothing arrives, allow OSC 52 in its settings.")
 
@@ -234,7 +234,7 @@ class ChatState(Screen[None]):
 
     def require_conversation(self) -> OpenConversation:
         if self.conversation is None:
-            raise LoomError(EMPTY, hint="Say something first.")
+            raise LoomError(EMPTY, hint="Send a message first.")
         return self.conversation
 
     def require_library(self) -> ChatLibrary:

@@ -59,7 +59,7 @@ class ContextScreen(Screen[None]):
         self._roles: list[str] = []
 
     def compose(self) -> ComposeResult:
-        yield Static("Context: what the next request contains. Nothing is sent by looking.", classes="heading")
+        yield Static("Context: what the next request contains. Nothing is sent yet.", classes="heading")
         yield DataTable[Content](cursor_type="row", zebra_stripes=True)
         yield Static("", classes="totals")
         yield Static("", classes="reason")
@@ -138,7 +138,7 @@ class ContextScreen(Screen[None]):
             return
         row = self._receipts[0].rows[at]
         if row.kind not in _CHOOSABLE:
-            self.notify(f"{row.kind.replace('_', ' ')} has no rendition of its own.", severity="warning")
+            self.notify(f"{row.kind.replace('_', ' ')}: its rendition cannot be changed.", severity="warning")
             return
         chosen: Override | None = rendition or None  # type: ignore[assignment]
         try:

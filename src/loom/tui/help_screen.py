@@ -18,13 +18,13 @@ from loom.tui.text_content import plain_text
 
 KEYS: Final = (
     ("Enter", "send; while an answer runs, for its next step"),
-    ("Tab", "while an answer runs: queue for a turn of its own"),
+    ("Tab", "while an answer runs: queue as a separate turn"),
     ("Shift+Enter, Ctrl+J", "new line"),
     ("Esc", "interrupt the answer"),
     ("Esc Esc", "edit an earlier message, as a new branch"),
     ("Up, Down", "earlier messages; edit a queued one"),
     ("Ctrl+V, Alt+V", "attach the image on the clipboard, or paste text"),
-    ("@", "files; images and PDFs are attached, text files are followed"),
+    ("@", "files; images and PDFs are attached, text files are tracked"),
     ("!", "run a shell command; its output can go with the next message"),
     ("Ctrl+G", "write the message in $EDITOR"),
     ("Ctrl+O", "open or close thinking and tool calls"),

@@ -1,6 +1,6 @@
 """The image protocol of a terminal: Kitty, iTerm2, Sixel, half blocks, or none.
 
-`LOOM_IMAGES` is `off`, `halfcell`, `sixel`, `kitty` or `iterm2`. Without it, the terminal is recognised by its
+`LOOM_IMAGES` is `off`, `halfcell`, `sixel`, `kitty` or `iterm2`. Without it, the terminal is recognized by its
 environment variables. No query is sent to it: over a slow connection the reply would arrive as keystrokes.
 """
 
@@ -37,8 +37,8 @@ def choose_protocol(environ: Mapping[str, str] | None = None) -> ImageProtocol:
         return "iterm2"
     if not in_multiplexer and (environ.get("TERM", "").startswith(_SIXEL_TERMS) or _is_konsole(environ)):
         return "sixel"
-    has_colours = environ.get("COLORTERM") in ("truecolor", "24bit") or "256color" in environ.get("TERM", "")
-    return "halfcell" if has_colours else "off"
+    has_colors = environ.get("COLORTERM") in ("truecolor", "24bit") or "256color" in environ.get("TERM", "")
+    return "halfcell" if has_colors else "off"
 
 
 def choose_screen_protocol(environ: Mapping[str, str] | None = None) -> ImageProtocol:

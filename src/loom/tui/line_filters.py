@@ -1,4 +1,4 @@
-"""Line filters: change the output for terminals without colour or without Unicode."""
+"""Line filters: change the output for terminals without color or without Unicode."""
 
 from __future__ import annotations
 

@@ -318,7 +318,7 @@ class MessageEditor(TextArea):
         self._last_trigger = trigger
 
     def word_at_cursor(self) -> tuple[str, str]:
-        """Return `("@", "src/ma")` or `("/", "mod")`; empty strings for other words. A command is only recognised at
+        """Return `("@", "src/ma")` or `("/", "mod")`; empty strings for other words. A command is only recognized at
         the beginning of the message."""
         row, column = self.cursor_location
         line = self.document.get_line(row)[:column]

@@ -103,7 +103,7 @@ class ModelScreen(Picker):
             case None:
                 return Content("")
             case LoomError():
-                return plain_text("cannot take it", "$error")
+                return plain_text("does not fit", "$error")
             case _:
                 usd = self._library.price(model.reference, Usage(input_tokens=receipt.totals.tokens))
                 share = receipt.totals.tokens / receipt.budgets.tokens if receipt.budgets.tokens else 0

@@ -32,9 +32,7 @@ COMMANDS: Final = (
     TuiCommand(name="attach", arguments="FILE", help="attach a file; report.pdf#3-7 for pages", action="attach"),
     TuiCommand(name="view", help="show the newest document page by page", action="view", aliases=("pdf",)),
     TuiCommand(name="paste", help="attach the image on the clipboard (Ctrl+V)", action="paste"),
-    TuiCommand(
-        name="retry", arguments="[MODEL]", help="answer the last message once more, as a sibling", action="retry"
-    ),
+    TuiCommand(name="retry", arguments="[MODEL]", help="regenerate the last answer, as a sibling", action="retry"),
     TuiCommand(
         name="edit", help="go back to an earlier message and edit it (Esc Esc)", action="rewind", aliases=("rewind",)
     ),
@@ -47,7 +45,7 @@ COMMANDS: Final = (
     TuiCommand(name="undo", arguments="[STEP]", help="undo what the agent changed in files", action="undo"),
     TuiCommand(name="fork", help="continue in a new session; this one is unchanged", action="fork"),
     TuiCommand(name="tree", help="show or hide the branches (Ctrl+T)", action="tree"),
-    TuiCommand(name="compact", help="summarise the conversation; everything stays in the tree", action="compact"),
+    TuiCommand(name="compact", help="summarize the conversation; everything stays in the tree", action="compact"),
     TuiCommand(name="rename", arguments="TITLE", help="rename this conversation", action="rename"),
     TuiCommand(name="usage", help="tokens and cost of this conversation", action="usage"),
     TuiCommand(
@@ -55,7 +53,7 @@ COMMANDS: Final = (
     ),
     TuiCommand(name="copy", help="copy the last answer", action="copy"),
     TuiCommand(name="export", arguments="[FILE]", help="write the conversation as Markdown", action="export"),
-    TuiCommand(name="theme", arguments="[NAME]", help="change the colours", action="theme"),
+    TuiCommand(name="theme", arguments="[NAME]", help="change the colors", action="theme"),
     TuiCommand(name="images", help="how images are shown here", action="images"),
     TuiCommand(name="help", help="keys and commands (F1)", action="help", aliases=("keymap",)),
     TuiCommand(name="quit", help="exit; continue later with `loom -c` (Ctrl+D)", action="quit", aliases=("exit",)),

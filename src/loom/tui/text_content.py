@@ -34,7 +34,7 @@ def is_diff(text: str) -> bool:
 
 
 def diff_content(text: str) -> Content:
-    """Return a unified diff with coloured lines; the signs stay."""
+    """Return a unified diff with colored lines; the signs stay."""
     lines = [plain_text(line, _line_style(line)) for line in visible_text(text).rstrip("\n").split("\n")]
     return Content("\n").join(lines)
 

@@ -1,4 +1,4 @@
-"""The themes of the terminal UI. The colours are those of the web client; no meaning is expressed by colour alone."""
+"""The themes of the terminal UI. The colors are those of the web client; no meaning is expressed by color alone."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _ARGUMENT_WIDTH: Final = 60
 _MAX_LINES: Final = 40
 _BAR_CELLS: Final = 16
 _SUBJECTS: Final = ("path", "file", "command", "url", "pattern", "query", "media", "name")
-"""Arguments that summarise a call best, in this order."""
+"""Arguments that summarize a call best, in this order."""
 
 
 class ToolCard(Foldable):

@@ -53,7 +53,7 @@ class TrustScreen(ModalScreen[bool | None]):
         found = self._found
         with Vertical() as box:
             box.border_title = "Do you trust this folder?"
-            what = f"{found.folder} brings files that instruct the model or configure Loom: {', '.join(found.kinds)}."
+            what = f"{found.folder} contains files that instruct the model or configure Loom: {', '.join(found.kinds)}."
             yield Static(plain_text(f"{what} Trust it only if you know who wrote them."))
             with VerticalScroll():
                 for file in found.files:

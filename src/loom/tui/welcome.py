@@ -48,7 +48,7 @@ class Welcome(Vertical):
         pictures = "as text" if self._protocol == "off" else f"as {self._protocol}"
         yield Static("")
         yield Static(
-            plain_text(f"Images are shown {pictures}; LOOM_IMAGES changes that. F1 lists keys."), classes="dim"
+            plain_text(f"Images are shown {pictures}; change it with LOOM_IMAGES. F1 lists keys."), classes="dim"
         )
 
 

@@ -66,7 +66,7 @@ class WorkPane(Vertical):
             self._draw()
 
     def _draw(self) -> None:
-        nothing = Content.styled("nothing to do", "$dim")
+        nothing = Content.styled("no todos", "$dim")
         self.query_one(".todos", Static).update(Content("\n").join(map(self._todo, self._todos)) or nothing)
         shown = self.query_one(OptionList)
         at = shown.highlighted

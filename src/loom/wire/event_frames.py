@@ -41,15 +41,15 @@ class FrameSplitter:
         while len(pending) >= _PRELUDE.size:
             total, headers, checksum = _PRELUDE.unpack_from(pending)
             if zlib.crc32(pending[:8]) != checksum:
-                raise WireError("a frame of the event stream is damaged (its lengths do not match their checksum)")
+                raise WireError("A frame of the event stream is damaged (its lengths do not match their checksum)")
             if total > MAX_FRAME_BYTES or headers + 16 > total:
-                raise WireError(f"a frame of the event stream claims {total} bytes")
+                raise WireError(f"A frame of the event stream claims {total} bytes")
             if len(pending) < total:
                 return
             frame = bytes(pending[:total])
             del pending[:total]
             if zlib.crc32(frame[:-4]) != int.from_bytes(frame[-4:]):
-                raise WireError("a frame of the event stream is damaged (its checksum does not match)")
+                raise WireError("A frame of the event stream is damaged (its checksum does not match)")
             yield EventFrame(_headers(frame[12 : 12 + headers]), frame[12 + headers : -4])
 
 
@@ -70,5 +70,5 @@ def _headers(data: bytes) -> dict[str, str]:
                 size = _FIXED[kind]
             position += size
     except (IndexError, KeyError, UnicodeDecodeError):
-        raise WireError("a frame of the event stream has headers that cannot be read") from None
+        raise WireError("A frame of the event stream has headers that cannot be read") from None
     return found

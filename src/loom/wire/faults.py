@@ -121,7 +121,7 @@ def classify(
 
 
 _REDUCED: Final = "Older turns are reduced until the request fits."
-_SET_ASIDE: Final = "The image or document is set aside and its text is sent instead."
+_SET_ASIDE: Final = "The text of the image or document is sent instead."
 
 
 def _situation(status: int | None, words: str, points_at_media: bool) -> tuple[type[ProviderError], str]:
@@ -146,7 +146,7 @@ def _situation(status: int | None, words: str, points_at_media: bool) -> tuple[t
     if status is None or status >= 500 or status in (408, 409, 425):
         return Unavailable, "Try again shortly."
     if status == 404:
-        return Refused, "Check the model's name and the server's address."
+        return Refused, "Check the model name and the server URL."
     if points_at_media:
         return MediaRefused, _SET_ASIDE
     return Refused, "`loom wire` prints the request that was refused."

@@ -49,7 +49,7 @@ class LineSplitter:
         del pending[:start]
         self._scanned = len(pending)
         if len(pending) > MAX_FRAME_BYTES:
-            raise WireError(f"the provider sent a line of more than {MAX_FRAME_BYTES} bytes")
+            raise WireError(f"The provider sent a line of more than {MAX_FRAME_BYTES} bytes")
 
     def rest(self) -> bytes:
         """Return the bytes after the last line end."""
@@ -84,7 +84,7 @@ class SseParser:
         if self._whole is not None:
             self._whole += data
             if len(self._whole) > MAX_FRAME_BYTES:
-                raise WireError(f"the provider sent an answer of more than {MAX_FRAME_BYTES} bytes")
+                raise WireError(f"The provider sent an answer of more than {MAX_FRAME_BYTES} bytes")
             return
         for raw in self._lines.feed(data):
             line = raw
@@ -99,7 +99,7 @@ class SseParser:
                 self._data.append(value)
                 self._size += len(value)
                 if self._size > MAX_FRAME_BYTES:
-                    raise WireError(f"the provider sent an event of more than {MAX_FRAME_BYTES} bytes")
+                    raise WireError(f"The provider sent an event of more than {MAX_FRAME_BYTES} bytes")
             elif field == b"event":
                 self._event = value.decode("utf-8", "replace")
 

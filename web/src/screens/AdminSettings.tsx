@@ -77,7 +77,7 @@ function SettingRow({ setting, onChange }: { setting: SettingView; onChange: (fo
       words.value = messageOf(error);
     }
   };
-  const hint = [setting.description, setting.applies === "restart" && "Applies after a restart.", setting.fixed_by && `Set by ${setting.fixed_by}, which wins at the next start.`].filter(Boolean).join(" ");
+  const hint = [setting.description, setting.applies === "restart" && "Applies after a restart.", setting.fixed_by && `Set by ${setting.fixed_by}, which takes precedence after a restart.`].filter(Boolean).join(" ");
   return (
     <>
       <Field label={LABELS[setting.key] ?? setting.key} hint={hint}>
@@ -172,13 +172,13 @@ function ServerForm({ onDone }: { onDone: (found: { servers: ServerView[] } | nu
   };
   return (
     <form class="server-form" aria-label="Add a server" onSubmit={(event) => void save(event)}>
-      <Field label="Name" hint="How it is called in the list of models.">{(facts) => <input {...facts} required pattern="[A-Za-z0-9][A-Za-z0-9._\-]*" value={name} onInput={(event) => set({ name: event.currentTarget.value })} />}</Field>
+      <Field label="Name" hint="Its name in the model list.">{(facts) => <input {...facts} required pattern="[A-Za-z0-9][A-Za-z0-9._\-]*" value={name} onInput={(event) => set({ name: event.currentTarget.value })} />}</Field>
       <Field label="Type">
         {(facts) => <select {...facts} value={body.provider} onChange={(event) => set({ provider: event.currentTarget.value })}>{PROVIDERS.map((one) => <option key={one} value={one}>{one === "compatible" ? "OpenAI-compatible" : one}</option>)}</select>}
       </Field>
       <Field label="Address" hint="For example http://127.0.0.1:8000/v1">{(facts) => <input {...facts} type="url" required value={body.base_url} onInput={(event) => set({ base_url: event.currentTarget.value.trim() })} />}</Field>
       <Field label="Model" hint="The server's name for it. Test lists the models.">{(facts) => <input {...facts} value={body.model} onInput={(event) => set({ model: event.currentTarget.value.trim() })} />}</Field>
-      <Field label="API key" hint="If the server asks for one.">{(facts) => <input {...facts} type="password" autocomplete="off" value={body.api_key} onInput={(event) => set({ api_key: event.currentTarget.value.trim() })} />}</Field>
+      <Field label="API key" hint="If the server requires one.">{(facts) => <input {...facts} type="password" autocomplete="off" value={body.api_key} onInput={(event) => set({ api_key: event.currentTarget.value.trim() })} />}</Field>
       {words.value && <p role="alert" class="danger">{words.value}</p>}
       <div class="buttons">
         <button type="submit" class="primary">Save server</button>

@@ -9,7 +9,7 @@ import { report } from "../state/sessions";
 async function decide(found: FolderTrustView, trusted: boolean): Promise<void> {
   try {
     await request("/trust", { method: "PUT", body: { workspace: found.folder, digest: found.digest, trusted } });
-    announce(trusted ? "Folder trusted" : "Files of the folder are not used");
+    announce(trusted ? "Folder trusted" : "Folder not trusted: its files are ignored");
   } catch (error) {
     report(error);
   }
@@ -21,7 +21,7 @@ export function FolderTrust({ found }: { found: FolderTrustView }) {
   return (
     <Dialog title="Do you trust this folder?" kind="settings" onClose={() => (folderTrust.value = null)}>
       <div class="settings-body folder-trust">
-        <p><code>{found.folder}</code> brings files that instruct the model or configure Loom: {found.kinds.join(", ")}. Trust it only if you know who wrote them.</p>
+        <p><code>{found.folder}</code> contains files that instruct the model or configure Loom: {found.kinds.join(", ")}. Trust it only if you know who wrote them.</p>
         {found.files.map((file) => (
           <details key={file.name}>
             <summary>{file.name} <span class="dim">{formatBytes(file.bytes)}{file.is_foreign && ", of another user"}</span></summary>

@@ -86,7 +86,7 @@ function Editor({ prompt, onDone }: { prompt: PromptView; onDone: () => void }) 
       <Field label="Name" hint="Letters, digits, - and _.">
         {(facts) => <input {...facts} required value={name.value} readOnly={prompt.name !== ""} onInput={(event) => (name.value = event.currentTarget.value)} />}
       </Field>
-      <Field label="Text" hint={<><code>$topic</code> is a field that is asked for; <code>$input</code> is what the message box holds; <code>$$</code> is a dollar sign.</>}>
+      <Field label="Text" hint={<><code>$topic</code> is a field to fill in; <code>$input</code> is the text of the message box; <code>$$</code> is a dollar sign.</>}>
         {(facts) => <textarea {...facts} rows={6} value={words.value} onInput={(event) => (words.value = event.currentTarget.value)} />}
       </Field>
       <Field label="System prompt" hint="Optional. Set for the session when the prompt is used.">

@@ -30,7 +30,7 @@ export function formatTokens(count: number): string {
 
 export function formatBytes(bytes: number): string {
   if (bytes < 1000) return `${bytes} B`;
-  const units = ["kB", "MB", "GB"];
+  const units = ["KB", "MB", "GB"];
   let value = bytes / 1000;
   let at = 0;
   while (value >= 999.5 && at < units.length - 1) {

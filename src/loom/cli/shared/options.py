@@ -187,7 +187,7 @@ def _how(tools: str) -> list[Option]:
             "thinking",
             type=click.Choice([level for level in THINKING_LEVELS if level]),
             default=None,
-            help="How much the model thinks first; a level that it does not have becomes the nearest one.",
+            help="How much the model thinks first; an unsupported level becomes the nearest one.",
         ),
         click.option(
             "-o",
@@ -197,7 +197,7 @@ def _how(tools: str) -> list[Option]:
             metavar="KEY=VALUE",
             help="An option of the request, such as top_p=0.9, seed=7, max_tokens=2000 or extra_body.top_k=40.",
         ),
-        click.option("--plain", is_flag=True, help="No colours, boxes or images (also LOOM_PLAIN=1)."),
+        click.option("--plain", is_flag=True, help="No colors, boxes or images (also LOOM_PLAIN=1)."),
         click.option("-R", "--hide-reasoning", is_flag=True, help="Do not show the model's reasoning on stderr."),
         click.option("--no-daemon", is_flag=True, help="Answer in this process, even if `loom serve` is running."),
     ]

@@ -108,7 +108,7 @@ async def _from_session(wanted: str) -> AsyncGenerator[CompileSource]:
         view = await find_or_last(runtime.library, wanted)
         found = await compile_session(runtime, view, tools=tools)
         if not found.path:
-            raise ConfigError(f"the session {view.title or view.id} is empty.")
+            raise ConfigError(f"The session {view.title or view.id} is empty.")
         yield found
 
 
@@ -243,7 +243,7 @@ def _row(rows: Sequence[ReceiptRow], name: str) -> ReceiptRow:
         raise ConfigError(f"{name!r} matches {keys}.", hint="Use the number.")
     if found[0].kind not in _CHOOSABLE:
         raise ConfigError(
-            f"{name} is {found[0].kind.replace('_', ' ')}, which has no rendition of its own.",
+            f"{name} is {found[0].kind.replace('_', ' ')}: its rendition cannot be changed.",
             hint="Choose a text, an image, a document or audio.",
         )
     return found[0]

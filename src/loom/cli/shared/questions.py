@@ -141,7 +141,7 @@ async def _answer_without_prompt(event: ApprovalRequested, permission: ApprovalM
             with quiet_keys(on=False):
                 return await _prompt_for_answer(event)
         case "plan" if event.call.name == PRESENT_PLAN:
-            return "deny", "there is no terminal to approve the plan here: give the plan as your answer"
+            return "deny", "no terminal to approve the plan: give the plan as your answer"
         case "plan":
             return "deny", "this run only plans (--plan): say what you would do, and do not try it again"
         case "deny":

@@ -18,7 +18,7 @@ from loom.cli.shared.rich_stream import RichStream, draw_dim, draw_markdown
 from loom.cli.shared.terminal import (
     GLYPHS,
     Colors,
-    has_colour,
+    has_color,
     is_plain,
     money_label,
     one_line,
@@ -98,7 +98,7 @@ class TextRenderer:
         self._whole: list[str] = []
         self._at_line_start = True
         self._thinking = False
-        self._thoughts = RichStream(draw_dim, width()) if has_colour(sys.stderr) else None
+        self._thoughts = RichStream(draw_dim, width()) if has_color(sys.stderr) else None
         self._unseen: list[str] = []
         """Notices about media that the model did not receive; printed at the end, where hints may replace them."""
 
@@ -192,7 +192,7 @@ class TextRenderer:
 
 
 class TerminalRenderer(TextRenderer):
-    """Renders Markdown and images, for a terminal with colours. `load` returns the bytes of an image."""
+    """Renders Markdown and images, for a terminal with colors. `load` returns the bytes of an image."""
 
     def __init__(
         self, load: Callable[[str], Awaitable[bytes]], *, streams: bool = True, shows_reasoning: bool = True

@@ -20,7 +20,7 @@ from loom.cli.shared import terminal
 from loom.cli.shared.attachments import MessageInput, add_password_hint, ingest_content, prepare_files
 from loom.cli.shared.options import MessageOptions, MessageTarget
 from loom.cli.shared.renderers import JsonRenderer, StreamJsonRenderer, TerminalRenderer, TextRenderer, TurnRenderer
-from loom.cli.shared.terminal import ProgressLine, has_colour, print_line, safe_text
+from loom.cli.shared.terminal import ProgressLine, has_color, print_line, safe_text
 from loom.config import load_config
 from loom.config.templates import Template, fill_template
 from loom.content.blocks import ContentBlock
@@ -200,7 +200,7 @@ def renderer_for(
             return JsonRenderer()
         case "stream-json":
             return StreamJsonRenderer()
-        case "text" if has_colour(sys.stdout) and not plain:
+        case "text" if has_color(sys.stdout) and not plain:
             return TerminalRenderer(
                 partial(read_media, runtime.library), streams=streams, shows_reasoning=shows_reasoning
             )

@@ -1,4 +1,4 @@
-"""The terminal: safe text, colours, widths, labels and the progress line."""
+"""The terminal: safe text, colors, widths, labels and the progress line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
     "PLAIN",
     "Colors",
     "clip",
-    "has_colour",
+    "has_color",
     "is_plain",
     "money_label",
     "one_line",
@@ -56,12 +56,12 @@ def clip(line: str, width: int) -> str:
 
 
 def is_plain(environ: Mapping[str, str] | None = None) -> bool:
-    """Return whether `LOOM_PLAIN=1` is set: no colours, boxes or images, for screen readers."""
+    """Return whether `LOOM_PLAIN=1` is set: no colors, boxes or images, for screen readers."""
     environ = os.environ if environ is None else environ
     return environ.get(PLAIN, "") not in ("", "0")
 
 
-def has_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
+def has_color(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
     environ = os.environ if environ is None else environ
     if environ.get("NO_COLOR") or is_plain(environ) or environ.get("TERM") == "dumb":
         return False
@@ -73,10 +73,10 @@ def width() -> int:
 
 
 class Colors:
-    """Colours for one stream, or none. No meaning is expressed by colour alone."""
+    """Colors for one stream, or none. No meaning is expressed by color alone."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._on = has_colour(stream)
+        self._on = has_color(stream)
 
     def dim(self, text: str) -> str:
         return self._wrap(text, "2", "22")
@@ -148,7 +148,7 @@ class ProgressLine:
     def __init__(self, *, plain: bool = False) -> None:
         self._mode: Literal["line", "sentences", "off"] = "off"
         if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-            self._mode = "sentences" if plain or not has_colour(sys.stderr) else "line"
+            self._mode = "sentences" if plain or not has_color(sys.stderr) else "line"
         self._what = ""
         self._since = 0.0
         self._told_at = 0.0

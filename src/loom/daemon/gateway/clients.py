@@ -61,7 +61,7 @@ class GatewayClients:
                 return make_fault(429, f"{error.message} {error.hint}")
         if key.models and not any(fnmatchcase(model, pattern) for pattern in key.models):
             return make_fault(
-                403, f"The key {client.name!r} may not use {model!r}. It may use: {', '.join(key.models)}."
+                403, f"The key {client.name!r} is not allowed to use {model!r}. Allowed: {', '.join(key.models)}."
             )
         if key.max_requests_per_minute is not None:
             try:

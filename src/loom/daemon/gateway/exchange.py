@@ -515,10 +515,11 @@ class Exchange:
         prepared, owner = self.answer.prepared if self.answer is not None else None, self._protocol.owner
         if prepared is None or prepared.prompt.body is not None:
             return []
-        left_out = [f"{name}: a field of {owner}'s own, left out" for name in own_fields(self._body.extra)]
+        left_out = [f"{name}: a field that only {owner} supports, left out" for name in own_fields(self._body.extra)]
         if prepared.prompt.model.opaque_owner != owner:
             left_out += [
-                f"{name}: a tool of {owner}'s own, left out" for name in server_tool_names(self._body.server_tools)
+                f"{name}: a tool that only {owner} supports, left out"
+                for name in server_tool_names(self._body.server_tools)
             ]
         return left_out
 

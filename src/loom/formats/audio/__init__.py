@@ -115,14 +115,14 @@ def inspect_audio(data: bytes, media_type: str, name: str = "", limits: IntakeLi
         WorkerKind(_WORKER_MODULE),
         msgspec.msgpack.encode(media_type),
         data,
-        name=name or "The sound",
+        name=name or "The recording",
         limits=limits,
         seconds=limits.deadline_seconds,
     )
     facts = msgspec.msgpack.decode(result, type=AudioFacts | None)
     if facts is None or facts.sample_rate_hz < 1 or facts.channels < 1:
         raise Unreadable(
-            f"{name or 'The sound'} is damaged {label_of(media_type)}: no sound was found in it.",
+            f"{name or 'The recording'} is damaged {label_of(media_type)}: it contains no audio.",
             name=name,
             hint="Play it in another program; if that works, save it from there as WAV or MP3.",
         )

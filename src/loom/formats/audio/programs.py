@@ -79,10 +79,10 @@ class ProgramSpeaker:
             command = [_filled(part, places) for part in self._command]
             _run_bounded(command, Path(place), self._limits, what="speak the text")
             if not sound.is_file():
-                raise Unreadable(f"{self.name} wrote no sound.")
+                raise Unreadable(f"{self.name} wrote no audio.")
             data = sound.read_bytes()
         if sniff(data).category != "audio":
-            raise Unreadable(f"{self.name} wrote something that is not sound.")
+            raise Unreadable(f"{self.name} wrote a file that is not audio.")
         return data
 
 

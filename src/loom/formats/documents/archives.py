@@ -69,7 +69,7 @@ def _zip_names(entries: list[zipfile.ZipInfo]) -> list[str]:
 
 def _zip_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     if entry.flag_bits & _ENCRYPTED_FLAG:
-        raise Encrypted(f"contains {entry.filename} under a password", hint="Unpack it and attach the file.")
+        raise Encrypted(f"contains {entry.filename}, which needs a password", hint="Unpack it and attach the file.")
     try:
         with archive.open(entry) as opened:
             return _bounded(opened, entry.filename)
@@ -125,7 +125,7 @@ def _tar_member(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
 def _bounded(source: IO[bytes], name: str) -> bytes:
     found = source.read(_MAX_MEMBER_BYTES + 1)
     if len(found) > _MAX_MEMBER_BYTES:
-        raise TooLarge(f"contains {name}, which is over {size_label(_MAX_MEMBER_BYTES)}: too large to be taken out")
+        raise TooLarge(f"contains {name}, which is over {size_label(_MAX_MEMBER_BYTES)}: too large to extract")
     return found
 
 

@@ -30,7 +30,7 @@ def read_vsdx(data: bytes, context: ReadContext) -> ReadDocument:
         for at, number in enumerate(numbers)
     ]
     if not sections:
-        raise Unreadable("is a Visio drawing of before 2013 or has no pages", hint="Save it as .vsdx or PDF.")
+        raise Unreadable("is a Visio drawing from before 2013 or has no pages", hint="Save it as .vsdx or PDF.")
     return ReadDocument(sections=sections, is_paged=True)
 
 
@@ -177,7 +177,7 @@ def _parse(data: bytes, *, start: Any = None, end: Any = None, say: Any = None) 
         parser.CharacterDataHandler = say
 
     def refuse(*_declared: object) -> None:
-        raise Unreadable("declares entities, as no diagram does")
+        raise Unreadable("declares XML entities, which are not allowed")
 
     parser.EntityDeclHandler = refuse
     try:

@@ -71,7 +71,7 @@ def _elements(data: bytes) -> list[Element]:
 
 def _refuse_entities(parser: object) -> None:
     def refuse(*_declared: object) -> None:
-        raise Unreadable("declares entities, as no book does")
+        raise Unreadable("declares XML entities, which are not allowed")
 
     parser.EntityDeclHandler = refuse  # type: ignore[attr-defined]
 

@@ -27,7 +27,7 @@ def read_iwork(data: bytes, context: ReadContext) -> ReadDocument:
     if not pictures and not has_pdf:
         raise Unreadable("is an iWork document without a preview", hint=_EXPORT)
     lines = [f"[iWork document: only its preview can be read. {_EXPORT}]"]
-    lines += [f"[picture 1: {picture.name}]" for picture in pictures]
+    lines += [f"[image 1: {picture.name}]" for picture in pictures]
     if has_pdf:
         lines.append(f'[its pages as PDF: read_file(path, member="{_PDF}")]')
     members = {_PDF: partial(archive.read, _PDF)} if has_pdf else {}

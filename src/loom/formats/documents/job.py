@@ -67,7 +67,7 @@ def _answer(document: ReadDocument, job: DocumentJob) -> tuple[bytes, bytes]:
             return msgspec.msgpack.encode(pages), text.encode("utf-8", "replace")
         case ReadPicture():
             if job.number > min(len(document.pictures), MAX_PICTURES):
-                raise Unsupported(f"has {len(document.pictures)} images; there is no image {job.number}")
+                raise Unsupported(f"has {len(document.pictures)} images; image {job.number} does not exist")
             picture = document.pictures[job.number - 1]
             return msgspec.msgpack.encode(picture.media_type), picture.data
         case ReadMember():
@@ -96,11 +96,11 @@ def _member(document: ReadDocument, path: str) -> tuple[bytes, bytes]:
     load = document.members.get(path)
     if load is None:
         near = get_close_matches(path, list(document.members)[:10_000], 1)
-        hint = f'The nearest name is "{near[0]}".' if near else "Its text lists what is inside."
+        hint = f'The nearest name is "{near[0]}".' if near else "Read it to list the files inside."
         raise Unreadable(f"contains no file {path[:200]!r}", hint=hint)
     data = load()
     if len(data) > _MAX_MEMBER_BYTES:
-        raise TooLarge(f"contains {path[:200]}, which is {size_label(len(data))}: too large to be taken out")
+        raise TooLarge(f"contains {path[:200]}, which is {size_label(len(data))}: too large to extract")
     return msgspec.msgpack.encode(path.rpartition("/")[2]), data
 
 

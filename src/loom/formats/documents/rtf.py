@@ -1,6 +1,6 @@
 """RTF as structured text: headings, lists, tables, links and images, in every encoding that its fonts declare.
 
-The parser makes one pass over the tokens. Groups without text (fonts, colours, styles) are skipped; nesting is bounded.
+The parser makes one pass over the tokens. Groups without text (fonts, colors, styles) are skipped; nesting is bounded.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class _Reader:
     def _open(self) -> None:
         self._flush()
         if len(self._stack) > _MAX_DEPTH:
-            raise Unreadable("is nested deeper than any program writes it")
+            raise Unreadable("is nested too deeply")
         top = self._top
         self._stack.append(_Group(top.skip, "", top.codec, top.uc, top.hidden))
 

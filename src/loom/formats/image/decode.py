@@ -29,7 +29,7 @@ from loom.formats.image.chunks import (
     read_gif,
     riff_chunks,
 )
-from loom.formats.image.colour import profile_of_primaries
+from loom.formats.image.color import profile_of_primaries
 from loom.formats.image.header import read_header
 from loom.formats.image.heif_header import heif_primaries
 from loom.formats.image.messages import MEMORY_SHARE
@@ -73,7 +73,7 @@ class OpenedImage(msgspec.Struct, frozen=True):
     orientation: int
     frames: int
     profile: bytes | None = None
-    """The colour profile, kept separately because loading the image removes all metadata."""
+    """The color profile, kept separately because loading the image removes all metadata."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -98,7 +98,7 @@ def decoder_errors(media_type: str, name: str = "") -> Generator[None]:
         raise TooLarge(f"{name or 'The image'} has too many parts.", name=name) from fault
     except _DECODER_FAULTS as fault:
         is_cut_off = "truncated" in str(fault).lower()
-        what = "it ends too early" if is_cut_off else "it cannot be decoded (or is of a kind that is rare)"
+        what = "it ends too early" if is_cut_off else "it cannot be decoded (or is of an unusual type)"
         raise Unreadable(
             f"{name or 'The image'} is damaged {label_of(media_type)}: {what}.",
             name=name,
@@ -139,7 +139,7 @@ def check_pixels(width: int, height: int, limits: IntakeLimits, name: str = "") 
         raise TooLarge(
             f"{name or 'The image'} has {width}×{height} pixels, over the limit of {limits.max_pixels:,} in all.",
             name=name,
-            hint="Scale it down or cut out the part that matters.",
+            hint="Scale it down, or crop it to the part that matters.",
         )
 
 
@@ -256,7 +256,7 @@ def _open(data: bytes, media_type: str) -> Image:
 
 
 def _without_needless_chunks(data: bytes) -> bytes:
-    """Return a PNG without texts, optional chunks with a wrong checksum, and a colour profile that is a decompression
+    """Return a PNG without texts, optional chunks with a wrong checksum, and a color profile that is a decompression
     bomb.
 
     Browsers ignore them too. Pillow refuses the whole image because of them.

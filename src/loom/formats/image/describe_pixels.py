@@ -1,4 +1,4 @@
-"""Measure an image without understanding it: size, kind, colours, brightness. The same bytes give the same facts."""
+"""Measure an image without understanding it: size, kind, colors, brightness. The same bytes give the same facts."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from loom.formats.sniff.kinds import label_of
 
 _SAMPLE_SIDE_PX: Final = 320
 _MIN_SHARES: Final = (0.0, 0.02, 0.07, 0.07)
-"""The share of the area that the first, second … colour must cover to be named."""
-_FLAT_COLOURS: Final = 8
+"""The share of the area that the first, second … color must cover to be named."""
+_FLAT_COLORS: Final = 8
 _FLAT_SHARE: Final = 0.6
-"""A program drew an image if so few colours cover this share of it; a camera never gives such flat areas."""
-_COLOURS: Final = {
-    "white": ("ffffff", "f6f6f4"), "light grey": ("c8c8c8", "e4e4e4"), "grey": ("808080", "708090"),
-    "dark grey": ("404040",), "black": ("000000", "101014"), "red": ("ff0000", "c62828"), "maroon": ("800000",),
+"""A program drew an image if so few colors cover this share of it; a camera never gives such flat areas."""
+_COLORS: Final = {
+    "white": ("ffffff", "f6f6f4"), "light gray": ("c8c8c8", "e4e4e4"), "gray": ("808080", "708090"),
+    "dark gray": ("404040",), "black": ("000000", "101014"), "red": ("ff0000", "c62828"), "maroon": ("800000",),
     "salmon": ("fa8072",), "pink": ("ffc0cb", "ff69b4"), "magenta": ("ff00ff",), "purple": ("800080",),
     "lavender": ("c8a8f0",), "dark purple": ("4b0082",), "navy": ("000080", "1f3a6e"), "blue": ("0000ff", "2563eb"),
     "light blue": ("87ceeb",), "teal": ("008080",), "turquoise": ("40e0d0",), "dark green": ("006400",),
     "green": ("008000", "00c000"), "light green": ("98ff98",), "olive": ("808000",), "yellow": ("ffff00", "ffd700"),
     "cream": ("f5f5dc",), "beige": ("d2b48c", "e0cda9"), "orange": ("ffa500",), "brown": ("8b4513", "64503c"),
 }  # fmt: skip
-_SAMPLES: Final = [(name, bytes.fromhex(value)) for name, values in _COLOURS.items() for value in values]
+_SAMPLES: Final = [(name, bytes.fromhex(value)) for name, values in _COLORS.items() for value in values]
 
 
 class ColorShare(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class ColorShare(msgspec.Struct, frozen=True):
 
 
 class PixelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Width and height of the upright image. `palette` lists the colours that cover most of the area; transparent
+    """Width and height of the upright image. `palette` lists the colors that cover most of the area; transparent
     pixels count as white."""
 
     width: int
@@ -77,9 +77,9 @@ def describe_picture(data: bytes, media_type: str, limits: IntakeLimits) -> Pixe
         pixels = Counter(zip(*(channel.tobytes() for channel in coarse.split()), strict=True))
         counts = Counter[str]()
         for pixel, count in pixels.items():
-            counts[colour_name(*pixel)] += count
+            counts[color_name(*pixel)] += count
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        is_drawn = sum(count for _, count in pixels.most_common(_FLAT_COLOURS)) >= _FLAT_SHARE * pixels.total()
+        is_drawn = sum(count for _, count in pixels.most_common(_FLAT_COLORS)) >= _FLAT_SHARE * pixels.total()
     shares = [(name, count / counts.total()) for name, count in ranked]
     return PixelFacts(
         width=opened.size[0],
@@ -96,7 +96,7 @@ def describe_picture(data: bytes, media_type: str, limits: IntakeLimits) -> Pixe
 
 
 @lru_cache(maxsize=8192)
-def colour_name(red: int, green: int, blue: int) -> str:
+def color_name(red: int, green: int, blue: int) -> str:
     """Return the name of the nearest sample. Channels are weighted by human perception ("redmean")."""
 
     def distance(sample: tuple[str, bytes]) -> float:

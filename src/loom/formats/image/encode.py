@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 MATTE: Final = (255, 255, 255)
-"""The colour behind transparent pixels in formats that have no transparency."""
+"""The color behind transparent pixels in formats that have no transparency."""
 SMALLEST_SIDE_PX: Final = 64
 """A smaller image is not legible; an image that was smaller from the start is never reduced further."""
 _SMALLEST_STEP: Final = 0.9
 _LARGEST_STEP: Final = 0.3
 _HOPELESS: Final = 6
 """If a result exceeds the limit by this factor, no further encoding at the same size is tried."""
-_FEW_COLOURS: Final = 256
-_MANY_COLOURS: Final = 32_768
+_FEW_COLORS: Final = 256
+_MANY_COLORS: Final = 32_768
 _SPREAD: Final = 4
 """The approximate ratio between the lengths at the best and at the lowest quality."""
 _MAX_SIDE_PX: Final = {"image/jpeg": 65_535, "image/webp": 16_383, "image/gif": 65_535}
@@ -112,7 +112,7 @@ def encode_small(image: Image, nature: ImageCharacter, formats: tuple[str, ...])
     """Encode an image that was made small: lossless only if that is shorter (text is no longer sharp anyway)."""
     exact, lossy = _ladder(nature, formats, has_alpha=image.mode in ("LA", "RGBA"))
     modest = [rung for rung in lossy if rung.quality <= _SMALL_QUALITY]
-    if modest and image.mode == "RGB" and image.getcolors(_FEW_COLOURS) is None:
+    if modest and image.mode == "RGB" and image.getcolors(_FEW_COLORS) is None:
         exact = ()  # several times as long; finding that out would take longer than everything else
     made = [
         Rendered(data=data, media_type=rung.media_type, width=image.width, height=image.height)
@@ -182,6 +182,6 @@ def _to_palette(image: Image) -> Image:
 
     if image.mode in ("LA", "RGBA"):
         return image.convert("RGBA").quantize(256, Quantize.FASTOCTREE)
-    # The better method takes many seconds if almost every pixel has a different colour.
-    few = image.getcolors(_MANY_COLOURS) is not None
+    # The better method takes many seconds if almost every pixel has a different color.
+    few = image.getcolors(_MANY_COLORS) is not None
     return image.quantize(256, Quantize.MEDIANCUT if few else Quantize.FASTOCTREE)

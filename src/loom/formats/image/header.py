@@ -33,7 +33,7 @@ TARGA: Final = "image/x-tga"
 _JPEG2000_BOX: Final = b"\0\0\0\x0cjP  "
 _JXL_BOX: Final = b"\0\0\0\x0cJXL "
 _JPEG2000_REACH: Final = 1_048_576
-"""Boxes with colour profiles and metadata may precede the image."""
+"""Boxes with color profiles and metadata may precede the image."""
 _NETPBM: Final = re.compile(rb"P[4-6](?:\s|#[^\n]*\n)+(\d{1,9})(?:\s|#[^\n]*\n)+(\d{1,9})\s")
 
 _APPLE_ICONS: Final = {
@@ -71,9 +71,7 @@ def read_header(data: bytes, name: str = "", media_type: str = "") -> ImageHeade
     except TooManyChunks as fault:
         raise TooLarge(f"{name or 'The image'} has too many parts.", name=name) from fault
     if size is None:
-        what = (
-            f"damaged {label_of(media_type)}: its header gives no size" if media_type else "of no kind that Loom knows"
-        )
+        what = f"damaged {label_of(media_type)}: its header gives no size" if media_type else "of an unknown type"
         raise Unreadable(f"{name or 'The image'} is {what}.", name=name)
     width, height = size
     if width < 1 or height < 1:

@@ -12,7 +12,7 @@ from zlib import crc32
 
 from loom.formats.image.chunks import EOI, SOS, jpeg_segments, png_chunks, read_gif, riff_chunks
 
-# Colour profiles are not among them: only sRGB and gray images are kept without decoding, and a profile may be a bomb.
+# Color profiles are not among them: only sRGB and gray images are kept without decoding, and a profile may be a bomb.
 _PNG_KEPT: Final = frozenset(
     (
         b"IHDR",
@@ -91,7 +91,7 @@ def _clean_jpeg(data: bytes) -> bytes | None:
 
 
 def _is_picture(data: bytes, marker: int, start: int) -> bool:
-    """Return whether the segment is needed to show the image: JFIF (density), ICC and Adobe (colour transform) are;
+    """Return whether the segment is needed to show the image: JFIF (density), ICC and Adobe (color transform) are;
     other APPn and COM are not."""
     if marker == 0xE0:
         return data[start + 4 : start + 9] == b"JFIF\0"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from loom.content.media import size_label
 from loom.errors import TooLarge
 from loom.formats.facts import IntakeLimits
-from loom.formats.image.colour import to_eight_bits, to_srgb
+from loom.formats.image.color import to_eight_bits, to_srgb
 from loom.formats.image.decode import check_pixels, decoder_errors, open_picture
 
 if TYPE_CHECKING:

@@ -7,16 +7,16 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from loom.formats.facts import ImageCharacter
-from loom.formats.image.colour import drop_empty_alpha, to_eight_bits, to_srgb
+from loom.formats.image.color import drop_empty_alpha, to_eight_bits, to_srgb
 from loom.formats.image.decode import OpenedImage, decoder_errors
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 _SAMPLE_PX: Final = 128
-_FLAT_COLOURS: Final = 8
+_FLAT_COLORS: Final = 8
 _FLAT_SHARE: Final = 0.45
-"""An image is a screenshot if its eight most frequent colours cover this share of it."""
+"""An image is a screenshot if its eight most frequent colors cover this share of it."""
 _LOSSY_SOURCES: Final = frozenset(("image/jpeg", "image/heic", "image/avif"))
 
 _RESIZED_MODES: Final = frozenset(("L", "RGB", "RGBA"))
@@ -81,7 +81,7 @@ def load(opened: OpenedImage, side_px: int, box: Box | None = None) -> Image:
 
 
 def shrink(image: Image, size: tuple[int, int]) -> Image:
-    """Shrink with the LANCZOS filter, which keeps small text legible; transparent pixels do not affect the colours of
+    """Shrink with the LANCZOS filter, which keeps small text legible; transparent pixels do not affect the colors of
     others.
 
     The resizer uses vector instructions: it takes half the time of Pillow's box filter.
@@ -114,7 +114,7 @@ def apply_orientation(image: Image, orientation: int) -> Image:
 
 
 def image_character(image: Image, media_type: str, original: bytes = b"") -> ImageCharacter:
-    """Return "screenshot" if few colours cover most of the image (a drawing or a page, too). A lossy original is a
+    """Return "screenshot" if few colors cover most of the image (a drawing or a page, too). A lossy original is a
     photo."""
     from PIL.Image import Resampling
 
@@ -124,4 +124,4 @@ def image_character(image: Image, media_type: str, original: bytes = b"") -> Ima
     sample = image.resize(size, Resampling.NEAREST)
     pixels = size[0] * size[1]
     counts = sorted((count for count, _ in sample.getcolors(pixels) or ()), reverse=True)
-    return "screenshot" if sum(counts[:_FLAT_COLOURS]) >= pixels * _FLAT_SHARE else "photo"
+    return "screenshot" if sum(counts[:_FLAT_COLORS]) >= pixels * _FLAT_SHARE else "photo"

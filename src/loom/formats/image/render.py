@@ -9,7 +9,7 @@ import msgspec
 from loom.content.recipes import Crop, Fit, Low, Thumb
 from loom.errors import MediaError, Unsupported
 from loom.formats.facts import IntakeLimits, Rendered
-from loom.formats.image.colour import is_srgb
+from loom.formats.image.color import is_srgb
 from loom.formats.image.decode import OpenedImage, open_picture
 from loom.formats.image.encode import encode_small, encode_within, encoded_length
 from loom.formats.image.messages import ImageFacts, PictureRecipe
@@ -105,7 +105,7 @@ def _reuse_original(
     if opened.media_type not in formats or opened.orientation != 1 or max(width, height) > side_px:
         return None
     if opened.profile and not is_srgb(opened.profile) and opened.image.mode not in _GRAY_MODES:
-        return None  # readers ignore colour profiles, so the colours must be converted
+        return None  # readers ignore color profiles, so the colors must be converted
     cleaned = remove_metadata(data, opened.media_type)
     if cleaned is None or encoded_length(len(cleaned)) > max_encoded:
         return None

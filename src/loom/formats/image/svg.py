@@ -49,7 +49,7 @@ class Drawing(msgspec.Struct, frozen=True):
 def render_svg(data: bytes, recipe: Fit | Low | Thumb, limits: IntakeLimits) -> Rendered:
     if importlib.util.find_spec("resvg_py") is None:
         raise ExtraMissing(
-            "Drawing an SVG needs a package that is not installed.", hint="pip install 'loom-runtime[svg]'"
+            "Rendering an SVG needs a package that is not installed.", hint="pip install 'loom-runtime[svg]'"
         )
     drawing = remove_external_references(decode_text(data)[0])
     side_px = recipe.max_side_px if isinstance(recipe, Fit) else recipe.side_px
@@ -63,7 +63,7 @@ def render_svg(data: bytes, recipe: Fit | Low | Thumb, limits: IntakeLimits) -> 
     rendered = render_image(picture, "image/png", recipe, limits)
     notices = (f"drawn at {rendered.width}×{rendered.height}",)
     if drawing.left_out:
-        notices += (f"references to outside files left out: {drawing.left_out}",)
+        notices += (f"references to external files left out: {drawing.left_out}",)
     return msgspec.structs.replace(rendered, notices=notices)
 
 
@@ -153,7 +153,9 @@ class _Copy:
         self._entities += 1
         harmless = value is not None and "&" not in value and "%" not in value and len(value) <= _MAX_ENTITY_CHARACTERS
         if is_parameter or not harmless or self._entities > _MAX_ENTITIES:
-            raise Unreadable("The SVG declares entities that are nested, large or outside the file; it is not drawn.")
+            raise Unreadable(
+                "The SVG declares entities that are nested, large or outside the file; it is not rendered."
+            )
 
 
 def _longer_side(attributes: dict[str, str]) -> float:

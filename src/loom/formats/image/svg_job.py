@@ -24,7 +24,7 @@ def run(task: Task, document: bytes | None) -> tuple[bytes, bytes] | None:
             svg_string=document.decode(), width=side_px, height=side_px, background=PAPER, dpi=PX_PER_INCH
         )
     except ValueError as fault:
-        raise Unreadable("cannot be drawn", hint="Check it in a browser.") from fault
+        raise Unreadable("cannot be rendered", hint="Check it in a browser.") from fault
     return msgspec.msgpack.encode(None), picture
 
 

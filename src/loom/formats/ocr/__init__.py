@@ -77,7 +77,7 @@ def _call(engine: Engine, data: bytes, limits: IntakeLimits, seconds: float) -> 
         if "takes longer than" not in error.message:
             raise
         raise TooLarge(
-            f"Reading the words in the image takes longer than {seconds:g} s.",
+            f"Reading the text in the image takes longer than {seconds:g} s.",
             hint="Set worker.ocr_seconds higher, or attach the part that matters.",
         ) from None
     return text.decode()

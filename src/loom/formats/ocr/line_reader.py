@@ -161,7 +161,7 @@ def _model_path(task: str) -> Path:
         models = sorted(Path(folder, "models").glob(f"*_{task}_*.onnx"))
         if models:
             return models[-1]
-    raise ImportError(f"rapidocr holds no model *_{task}_*.onnx", name="rapidocr")
+    raise ImportError(f"rapidocr contains no model *_{task}_*.onnx", name="rapidocr")
 
 
 def _clockwise(corners: Any) -> Sequence[Any]:

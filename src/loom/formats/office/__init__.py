@@ -76,7 +76,7 @@ def inspect_office(data: bytes, media_type: str, name: str, limits: IntakeLimits
     none."""
     if len(data) > limits.max_office_bytes:
         size, allowed = size_label(len(data)), size_label(limits.max_office_bytes)
-        raise TooLarge(f"{name or 'The document'} is {size}; office files up to {allowed} are taken.", name=name)
+        raise TooLarge(f"{name or 'The document'} is {size}; the limit for office files is {allowed}.", name=name)
     media = Media(digest=digest_of(data), media_type=media_type, size_bytes=len(data), name=name)
 
     def inspect(content: bytes, of: Media) -> Inspection:
@@ -244,7 +244,9 @@ def _picture(opened: OfficeDocument, media: Media, number: int, limits: IntakeLi
     found = opened.pictures().found
     if opened.package is None or number > len(found):
         count = "no images" if not found else "1 image" if len(found) == 1 else f"{len(found)} images"
-        raise Unsupported(f"{media.name or 'The document'} has {count}; there is no image {number}.", name=media.name)
+        raise Unsupported(
+            f"{media.name or 'The document'} has {count}; image {number} does not exist.", name=media.name
+        )
     return office_pictures.extract_picture(opened.package.archive, found[number - 1], name=media.name, limits=limits)
 
 
@@ -257,7 +259,7 @@ def open_office(data: bytes, media: Media, limits: IntakeLimits) -> OfficeDocume
         )
     if family != "xls" and data.startswith(_OLE):
         _check_unlocked(data, name)
-        raise Unreadable(f"{name or 'The document'} is not what its name says.", name=name, hint=SAVE_AGAIN)
+        raise Unreadable(f"{name or 'The document'} does not match its file type.", name=name, hint=SAVE_AGAIN)
     with damage_reported(name):
         return open_document(family, data, name=name, limits=limits)
 

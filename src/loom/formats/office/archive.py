@@ -68,11 +68,11 @@ class damage_reported:  # noqa: N801 - reads as a verb where it is used: `with d
 def _what(error: Exception) -> str:
     match error:
         case ExpatError():
-            return f"its XML breaks off in line {error.lineno}"
+            return f"its XML ends unexpectedly in line {error.lineno}"
         case zipfile.BadZipFile() | InflateError() | EOFError():
             return "the zip container is incomplete or altered"
         case _:
-            return "its parts do not fit together"
+            return "its parts are inconsistent"
 
 
 class Archive:
@@ -89,7 +89,7 @@ class Archive:
         self._check(members, len(data), limits)
         self._members = {_plain(member.filename): member for member in members}
         if len(self._members) != len(members):
-            raise self._unreadable("contains two files of the same name")
+            raise self._unreadable("contains two files with the same name")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -163,14 +163,14 @@ class Archive:
             if is_text and member.file_size > max(_RATIO_FLOOR_BYTES, member.compress_size * _MAX_TEXT_RATIO):
                 raise self._too_large("contains a part that expands too far")
             if member.compress_type not in _READABLE_METHODS:
-                raise self._unreadable("is compressed in a way that office programs do not use")
+                raise self._unreadable("uses an unsupported compression method")
         self._check_overlap(members)
 
     def _check_overlap(self, members: list[zipfile.ZipInfo]) -> None:
         end = 0
         for member in sorted(members, key=lambda entry: entry.header_offset):
             if member.header_offset < end:
-                raise self._unreadable("contains files that overlap, as no office program writes them")
+                raise self._unreadable("contains overlapping files")
             end = member.header_offset + _LOCAL_HEADER.size + member.compress_size
 
     @property

@@ -48,7 +48,7 @@ class Package:
     def type_mismatch(self) -> Unreadable:
         """Return the error for a container without the main part that its type requires."""
         return Unreadable(
-            f"{self.name or 'The document'} is not the kind of office file that it seems to be.",
+            f"{self.name or 'The document'} does not match its file type.",
             name=self.name,
             hint=SAVE_AGAIN,
         )

@@ -46,7 +46,7 @@ def run(task: Task, document: bytes | None) -> tuple[bytes, bytes] | None:
     except PasswordError:
         raise Encrypted("needs a password", hint="Save a copy without one, and use that.") from None
     except CalamineError:
-        raise Unreadable("is damaged, or no workbook of a known kind") from None
+        raise Unreadable("is damaged, or not a supported workbook") from None
 
 
 def _open(_task: Task, data: bytes) -> CalamineWorkbook:

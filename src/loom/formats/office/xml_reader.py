@@ -159,7 +159,7 @@ class XmlReader:
 
     def _prepare(self, starts: Mapping[str, OnStart], ends: Mapping[str, OnEnd], name: str, *, resolve: bool) -> None:
         def refused(*_: object) -> int:
-            raise Unreadable(f"{name or 'The document'} declares XML entities, as no office program does.", name=name)
+            raise Unreadable(f"{name or 'The document'} declares XML entities, which are not allowed.", name=name)
 
         def document_type(_root: str, _system: str | None, _public: str | None, has_declarations: bool) -> None:
             """Accept a document type, as in files of the first OpenOffice, without fetching it. Raise if it has

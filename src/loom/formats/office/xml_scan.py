@@ -43,7 +43,7 @@ _LONG_ATTRIBUTES: Final = 100
 _MOST_WHITE: Final = 64
 _PRIVATE_USE: Final = 0xE000
 _NO_TOKEN: Final[_Token] = (b"", b"", b"", b"")
-_NOT_IN_ORDER: Final = "elements close in another order than they were opened"
+_NOT_IN_ORDER: Final = "elements are not closed in order"
 
 
 def scan_prefix(data: bytes) -> str | None:
@@ -210,7 +210,7 @@ def _nothing() -> None:
 
 
 def too_deep_error(name: str) -> Unreadable:
-    return Unreadable(f"{name or 'The document'} nests its elements deeper than any office program does.", name=name)
+    return Unreadable(f"{name or 'The document'} nests elements too deeply.", name=name)
 
 
 def _find_tokens(pattern: re.Pattern[bytes], block: bytes, tick: Callable[[], None]) -> list[_Token]:
@@ -293,4 +293,4 @@ def _resolve_reference(match: re.Match[str]) -> str:
         is_character = code in (0x9, 0xA, 0xD) or 0x20 <= code < 0xD800 or 0xE000 <= code < 0xFFFE
         if is_character or 0x10000 <= code < 0x110000:
             return chr(code)
-    raise ValueError("an ampersand that stands for no character")
+    raise ValueError("an ampersand that is not an entity")

@@ -30,7 +30,7 @@ def inspect_pdf(data: bytes, name: str, limits: IntakeLimits) -> Inspection:
         raise Unreadable(f"{name or 'The PDF'} is empty.", name=name)
     if len(data) > limits.max_pdf_bytes:
         size, allowed = size_label(len(data)), size_label(limits.max_pdf_bytes)
-        raise TooLarge(f"{name or 'The PDF'} is {size}; PDFs up to {allowed} are taken.", name=name)
+        raise TooLarge(f"{name or 'The PDF'} is {size}; the limit for PDFs is {allowed}.", name=name)
     digest = digest_of(data)
     found, _ = _call(Inspect(), data, digest, name, limits)
     facts = msgspec.msgpack.decode(found, type=PdfFacts)

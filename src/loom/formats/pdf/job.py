@@ -95,7 +95,7 @@ def _render(opened: OpenPdf, job: Page | Slice | Text | Thumb | EmbeddedImage, t
             return _slice(document, job)
         case Page():
             if job.number > len(document):
-                raise Unsupported(f"has {len(document)} pages, so there is no page {job.number}")
+                raise Unsupported(f"has {len(document)} pages; page {job.number} does not exist")
             return _draw(document, job, task.limits.max_pixels)
         case Thumb():
             return _draw(document, Page(number=1, max_side_px=job.side_px), task.limits.max_pixels)
@@ -178,7 +178,9 @@ def _text(opened: OpenPdf, job: Text, until: float) -> Rendered:
         parts.append(f"[{_pages(broken_from, last)}: cannot be read]")
     if gibberish:
         listed = ", ".join(map(str, gibberish[:_LISTED_PAGES])) + (", …" if len(gibberish) > _LISTED_PAGES else "")
-        notices.append(f"The text layer of page {listed} means nothing (its font does not name its letters): not used.")
+        notices.append(
+            f"The text layer of page {listed} is unreadable (its font has no character map) and was ignored."
+        )
     return Rendered(
         data=("\n\n".join(parts) + "\n").encode(),
         media_type="text/plain",

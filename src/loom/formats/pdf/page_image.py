@@ -1,7 +1,7 @@
 """A PDF page as an image within limits.
 
 A gray page becomes PNG, which is faster than JPEG and half as long; so does a page with a screenshot. A page with
-colours or photographs becomes JPEG: a palette for those takes longer than everything else together.
+colors or photographs becomes JPEG: a palette for those takes longer than everything else together.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from loom.content.media import size_label
 from loom.content.recipes import Page
 from loom.errors import TooLarge, Unsupported
 from loom.formats.facts import Rendered
-from loom.formats.pdf.pictures import has_pictures, shows_colour
+from loom.formats.pdf.pictures import has_pictures, shows_color
 
 _PROBE_SIDE_PX: Final = 240
 _GRAY_TOLERANCE: Final = 10
@@ -25,7 +25,7 @@ _FLAT_SHARE: Final = 0.5
 _HEAVY_BYTES: Final = 400_000
 _QUALITIES: Final = (85, 70, 50)
 _SMALLEST_SIDE_PX: Final = 64
-_MANY_COLOURS: Final = 2_048
+_MANY_COLORS: Final = 2_048
 _PALETTE: Final = 256
 _MAX_COVERAGE: Final = 1
 _FAST_OCTREE: Final = 2
@@ -40,7 +40,7 @@ def draw(page: Any, job: Page, max_pixels: int) -> Rendered:
     # pdfium rounds sides up: half a pixel less keeps the longest one within the limit.
     scale = min(job.dpi / 72, (job.max_side_px - 0.5) / longest, math.sqrt(max_pixels / (width * height)))
     drawn_by_hand = not has_pictures(page)
-    may_be_gray = drawn_by_hand and not shows_colour(page, _GRAY_TOLERANCE)
+    may_be_gray = drawn_by_hand and not shows_color(page, _GRAY_TOLERANCE)
     gray = may_be_gray and _is_gray(_bitmap(page, min(scale, _PROBE_SIDE_PX / longest)))
     while True:
         image = _bitmap(page, scale, gray=gray)
@@ -52,7 +52,7 @@ def draw(page: Any, job: Page, max_pixels: int) -> Rendered:
             smallest = min(smallest, encoded_bytes)
         scale *= min(0.9, max(0.5, math.sqrt(job.max_encoded_bytes / smallest)))
         if scale * longest < _SMALLEST_SIDE_PX:
-            raise TooLarge(f"has a page that cannot be drawn in {size_label(job.max_encoded_bytes)}")
+            raise TooLarge(f"has a page that cannot be rendered within {size_label(job.max_encoded_bytes)}")
 
 
 def _bitmap(page: Any, scale: float, *, gray: bool = False) -> Any:
@@ -92,23 +92,23 @@ def _encodings(image: Any, formats: tuple[str, ...], *, flat: bool) -> Iterator[
         for quality in _QUALITIES:
             yield _lossy(image, lossy, quality), lossy
     elif "image/png" not in formats:
-        raise Unsupported(f"has pages that can be drawn as PNG, JPEG or WebP, not as {', '.join(formats)}")
+        raise Unsupported(f"has pages that can be rendered as PNG, JPEG or WebP, not as {', '.join(formats)}")
 
 
 def _to_palette(image: Any) -> Any:
     """Return the image with a palette, which halves time and bytes: exact for gray, within 8 of 255 levels for most
-    colours. Return None if there are too many colours (shading) for a palette."""
+    colors. Return None if there are too many colors (shading) for a palette."""
     if image.mode == "L":
         return image.convert("P")
-    counted = image.getcolors(_MANY_COLOURS)
+    counted = image.getcolors(_MANY_COLORS)
     if counted is None:
         return None
-    colours: list[tuple[int, int, int]] = [colour for _, colour in counted]
-    if all(max(colour) - min(colour) <= _GRAY_TOLERANCE for colour in colours):
+    colors: list[tuple[int, int, int]] = [color for _, color in counted]
+    if all(max(color) - min(color) <= _GRAY_TOLERANCE for color in colors):
         return image.convert("L").convert("P")
-    # A palette of the colours themselves, each counted once: computing it takes no time, and rare ones are not lost.
-    swatch = importlib.import_module("PIL.Image").new("RGB", (len(colours), 1))
-    swatch.putdata(colours)
+    # A palette of the colors themselves, each counted once: computing it takes no time, and rare ones are not lost.
+    swatch = importlib.import_module("PIL.Image").new("RGB", (len(colors), 1))
+    swatch.putdata(colors)
     return image.quantize(palette=swatch.quantize(_PALETTE, method=_MAX_COVERAGE), dither=_NO_DITHER)
 
 

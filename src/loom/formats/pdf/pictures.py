@@ -50,8 +50,8 @@ def has_pictures(page: Any) -> bool:
     return next(_images(page), None) is not None
 
 
-def shows_colour(page: Any, tolerance: int) -> bool:
-    """Return whether text or areas among the first objects of the page have a colour. False is not conclusive."""
+def shows_color(page: Any, tolerance: int) -> bool:
+    """Return whether text or areas among the first objects of the page have a color. False is not conclusive."""
     pdfium = raw_functions()
     filled = (pdfium.FPDF_PAGEOBJ_TEXT, pdfium.FPDF_PAGEOBJ_PATH)
     red, green, blue, alpha = (ctypes.c_uint() for _ in range(4))
@@ -96,7 +96,7 @@ def take_picture(numbered_pages: Iterator[tuple[int, Any]], number: int, max_pix
             if facts.number == number:
                 return _take(image, facts, max_pixels)
     has = "1 image" if len(seen) == 1 else f"{len(seen)} images"
-    raise Unsupported(f"contains {has}, so there is no image {number}")
+    raise Unsupported(f"contains {has}; image {number} does not exist")
 
 
 def _take(image: Any, facts: EmbeddedPicture, max_pixels: int) -> Rendered:

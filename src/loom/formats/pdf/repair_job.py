@@ -108,7 +108,7 @@ def _append_end(data: bytes) -> PdfReader:
         data = data[:whole]  # half a dictionary would include the appended end; half a stream is useful
     reader = _Closed(io.BytesIO(data + _END))
     if "/Encrypt" not in reader.trailer and _LOCK.search(data):
-        raise Unreadable("is encrypted, and the key to it is lost")  # its pages would be noise
+        raise Unreadable("is encrypted, and its key is missing")  # its pages would be noise
     return reader
 
 

@@ -19,7 +19,7 @@ def run(task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
         document = library().PdfDocument(data, password=password)
     except library().PdfiumError as error:
         if error.err_code == raw_functions().FPDF_ERR_PASSWORD:
-            raise Encrypted("needs another password", hint="Check the password in the file.") from None
+            raise Encrypted("needs a different password", hint="Check the password in the file.") from None
         raise Unreadable("is not a PDF that can be read, or has no pages") from None
     out = io.BytesIO()
     try:

@@ -354,8 +354,8 @@ def _is_targa(data: bytes) -> bool:
         return True
     if data[2] >= 9:
         return data[:2] == b"\0\0" and data[3:12] == bytes(9)
-    colours = int.from_bytes(data[5:7], "little") * ((data[7] + 7) // 8) if data[1] else 0
-    return len(data) == 18 + data[0] + colours + width * height * ((data[16] + 7) // 8)
+    colors = int.from_bytes(data[5:7], "little") * ((data[7] + 7) // 8) if data[1] else 0
+    return len(data) == 18 + data[0] + colors + width * height * ((data[16] + 7) // 8)
 
 
 def _is_late_pdf(data: bytes, after: int) -> bool:

@@ -1,4 +1,4 @@
-"""Camera raw images: most are TIFF files whose pixels are a mosaic of colour filters."""
+"""Camera raw images: most are TIFF files whose pixels are a mosaic of color filters."""
 
 from __future__ import annotations
 

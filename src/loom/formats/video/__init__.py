@@ -43,7 +43,7 @@ def inspect_video(data: bytes, name: str = "", limits: IntakeLimits = IntakeLimi
         facts = msgspec.msgpack.decode(_ask(ProbeVideo(), data, name, limits)[0], type=VideoFacts | None)
     if facts is None:
         raise Unreadable(
-            f"{name or 'The video'} cannot be played: no images were found in it.",
+            f"{name or 'The video'} cannot be read: it contains no images.",
             name=name,
             hint="Play it in another program; if that works, save it from there as MP4.",
         )
@@ -77,7 +77,7 @@ def take_frame(
     """Return the frame at this time as PNG. Raise `Unreadable` if there is none."""
     _, picture = _ask(TakeFrame(at_seconds, side_px), data, name, limits, digest)
     if not picture:
-        raise Unreadable(f"{name or 'The video'} shows nothing at {time_label(at_seconds)}.", name=name)
+        raise Unreadable(f"{name or 'The video'} has no frame at {time_label(at_seconds)}.", name=name)
     return picture
 
 

@@ -196,7 +196,7 @@ def _output(command: list[str], seconds: float) -> bytes:
         finally:
             process.kill()
     if len(printed) > _MOST_OUTPUT_BYTES:
-        raise TooLarge("gives more than can be passed on")
+        raise TooLarge("produces too much data")
     return printed
 
 

@@ -200,7 +200,7 @@ class WorkerGroup:
                         raise _Lost(_ERRORS[answer.code], answer.sentence, is_retryable=True)
                     raise _ERRORS[answer.code](answer.sentence, hint=answer.hint)
                 case WorkerReady() | DocumentMissing():
-                    raise _Lost(Unreadable, "could not be read: the reader lost it", is_retryable=True)
+                    raise _Lost(Unreadable, "could not be read: the worker process lost it", is_retryable=True)
         finally:
             with self._lock:
                 keep = keep and not self._is_closed
@@ -291,9 +291,7 @@ class _Child:
         try:
             message = receive(self._link, max_bytes=MAX_ANSWER_BYTES, deadline=deadline)
         except Oversize as found:
-            sentence = (
-                f"gives {size_label(found.size_bytes)}, more than the {size_label(MAX_ANSWER_BYTES)} that are passed on"
-            )
+            sentence = f"produces {size_label(found.size_bytes)}, over the limit of {size_label(MAX_ANSWER_BYTES)}"
             raise _Lost(TooLarge, sentence, is_retryable=False) from None
         if message is None:
             raise EOFError

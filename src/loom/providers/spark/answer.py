@@ -26,7 +26,7 @@ from loom.providers.spark.documents import QuotedDocument, answer_from, cite, re
 
 WHO: Final = "I am loom/spark, Loom's built-in demo model: no API key needed, not a language model."
 CAN: Final = (
-    "I describe images, quote documents with their pages, summarise tables, and call tools: "
+    "I describe images, quote documents with their pages, summarize tables, and call tools: "
     "“read a.png”, “list the files”. For anything else, choose another model."
 )
 NO_ENGINE: Final = "I cannot read words in images: no OCR engine is installed (pip install 'loom-runtime[ocr]')."
@@ -111,10 +111,10 @@ async def _text_of(data: bytes, media_type: str, name: str) -> str:
 def image_sentence(seen: PixelFacts) -> str:
     """Return `A bright screenshot or diagram, 900×500 PNG. Mostly white (84%), navy (14%).`"""
     size = f"{seen.width}×{seen.height} {seen.media_type.rpartition('/')[2].removeprefix('x-').upper()}"
-    colours = ", ".join(f"{share.name} ({share.percent}%)" for share in seen.palette)
+    colors = ", ".join(f"{share.name} ({share.percent}%)" for share in seen.palette)
     if seen.kind == "plain image":
         return f"A plain {seen.palette[0].name} image, {size}."
-    return f"A {seen.tone} {seen.kind}, {size}. Mostly {colours}."
+    return f"A {seen.tone} {seen.kind}, {size}. Mostly {colors}."
 
 
 async def answer(turn: SparkTurn, prompt: Prompt, reader: SparkReader) -> AsyncIterator[AnswerPart]:

@@ -61,7 +61,7 @@ def read_directives(text: str) -> tuple[tuple[Directive, ...], str]:
         form, usage = _FORMS.get(name, ("", ""))
         if not usage:
             known = ", ".join(f"!{known}" for known in _FORMS)
-            found.append(Directive(name, error=f"Unknown directive !{name}. There are {known}."))
+            found.append(Directive(name, error=f"Unknown directive !{name}. Known: {known}."))
         elif match := re.fullmatch(form, rest.strip()):
             found.append(Directive(name, tuple(group or "" for group in match.groups())))
         else:

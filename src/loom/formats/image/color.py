@@ -1,4 +1,4 @@
-"""Convert the many ways to store colour to the four that every reader accepts: L, LA, RGB, RGBA; eight bits, sRGB."""
+"""Convert the many ways to store color to the four that every reader accepts: L, LA, RGB, RGBA; eight bits, sRGB."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def is_srgb(profile: bytes) -> bool:
 
 
 def to_srgb(image: Image, profile: bytes) -> Image:
-    """Convert the colours to sRGB, because models ignore colour profiles. Transparency is unchanged."""
+    """Convert the colors to sRGB, because models ignore color profiles. Transparency is unchanged."""
     if is_srgb(profile):
         return image
     converted = _apply_profile(image.convert("RGB"), profile)
@@ -64,7 +64,7 @@ def to_srgb(image: Image, profile: bytes) -> Image:
 
 
 def _description(profile: bytes) -> str:
-    """Return the description in a colour profile, or an empty string if it has none."""
+    """Return the description in a color profile, or an empty string if it has none."""
     try:
         for entry in range(132, 132 + 12 * min(_U32(profile, 128)[0], _MAX_TAGS), 12):
             if profile[entry : entry + 4] == b"desc":
@@ -94,7 +94,7 @@ def drop_empty_alpha(image: Image) -> Image:
 
 
 def _apply_profile(image: Image, profile: bytes | None, space: str = "") -> Image | None:
-    """Convert to sRGB by the colour profile. Return None if there is no profile or it cannot be used."""
+    """Convert to sRGB by the color profile. Return None if there is no profile or it cannot be used."""
     from PIL import ImageCms
 
     cms: Any = ImageCms  # its annotations leave profiles untyped
@@ -103,7 +103,7 @@ def _apply_profile(image: Image, profile: bytes | None, space: str = "") -> Imag
     try:
         source = cms.createProfile(space) if space else cms.ImageCmsProfile(io.BytesIO(profile or b""))
         converted = cms.profileToProfile(image, source, cms.createProfile("sRGB"), outputMode="RGB")
-    except (cms.PyCMSError, OSError):  # an unusable profile gives no information about the colours
+    except (cms.PyCMSError, OSError):  # an unusable profile gives no information about the colors
         return None
     converted.info.pop("icc_profile", None)
     return converted
@@ -124,7 +124,7 @@ def _stretch_range(image: Image) -> Image:
     return image.convert("F").point(lambda value: value * scale - low * scale).convert("L")
 
 
-# Columns of the matrix to the colour space of profiles (D50), by the number of the primaries in ITU-T H.273.
+# Columns of the matrix to the color space of profiles (D50), by the number of the primaries in ITU-T H.273.
 _PRIMARIES: Final = {
     9: ((0.67348, 0.27904, -0.00194), (0.16566, 0.67535, 0.02998), (0.12505, 0.04561, 0.79686)),
     12: ((0.51512, 0.24120, -0.00105), (0.29198, 0.69225, 0.04189), (0.15710, 0.06657, 0.78407)),
@@ -134,7 +134,7 @@ _SRGB_CURVE: Final = (2.4, 1 / 1.055, 0.055 / 1.055, 1 / 12.92, 0.04045)
 
 
 def profile_of_primaries(primaries: int) -> bytes | None:
-    """Return a colour profile with the curve of sRGB for the primaries that a file gives by number (BT.2020, Display
+    """Return a color profile with the curve of sRGB for the primaries that a file gives by number (BT.2020, Display
     P3).
 
     Return None for sRGB itself and for numbers without a wider gamut.
