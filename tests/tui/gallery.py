@@ -18,7 +18,6 @@ from loom.events import Stopped, TextDelta, ThinkingDelta, UsageReported
 from loom.models import Usage
 from loom.providers.samples import samples
 from loom.testing import ScriptedAnswer, sample_pdf
-from loom.tui.approval_card import ApprovalCard
 from loom.tui.glyphs import ASCII, UNICODE
 from loom.tui.slash_commands import COMMANDS
 
@@ -93,7 +92,7 @@ async def composing(screen: Driven, folder: Path) -> None:
 async def approval(screen: Driven, folder: Path) -> None:
     await screen.paste("raise the timeout")
     await screen.press("enter")
-    await screen.wait(lambda: screen.chat.query(ApprovalCard), "the approval")
+    await screen.wait_for_approval()
     await screen.pilot.pause(0.5)
 
 
@@ -194,7 +193,7 @@ async def work(screen: Driven, folder: Path) -> None:
 async def command_approval(screen: Driven, folder: Path) -> None:
     await screen.paste("run the tests")
     await screen.press("enter")
-    await screen.wait(lambda: screen.chat.query(ApprovalCard), "the approval")
+    await screen.wait_for_approval()
     await screen.wait_for("make test")
 
 

@@ -17,6 +17,7 @@ from loom.runtime import Runtime
 from loom.sampling import Sampling
 from loom.testing import FakeModel, ScriptedAnswer
 from loom.tui.app import AskTrust, LoomApp, OpenedLibrary
+from loom.tui.approval_card import ApprovalCard
 from loom.tui.chat_library import ChatLibrary
 from loom.tui.chat_screen import ChatScreen
 from loom.tui.glyphs import UNICODE, Glyphs
@@ -73,6 +74,18 @@ class Driven:
         await self.paste(text)
         await self.pilot.press("enter")
         await self.wait_until_idle(turns)
+
+    async def wait_for_approval(self) -> None:
+        """Wait until the approval has the keys: a key that is pressed before goes to the composer."""
+        await self.wait(lambda: isinstance(self.chat.focused, ApprovalCard), "the approval")
+
+    async def approve(self) -> None:
+        await self.wait_for_approval()
+        card = self.chat.query_one(ApprovalCard)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while card.is_attached:  # a key that comes too early is ignored
+            assert time.monotonic() < deadline, f"the approval stays; the screen shows:\n{self.text}"
+            await self.press("y")
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)

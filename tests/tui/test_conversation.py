@@ -77,12 +77,11 @@ async def test_a_tool_call_is_approved(tmp_path: Path) -> None:
     async with driven(tmp_path, answers=[run_command("echo allowed > made.txt"), "finished"]) as screen:
         await screen.paste("make it")
         await screen.press("enter")
-        await screen.wait(lambda: screen.chat.query(ApprovalCard), "the approval")
+        await screen.wait_for_approval()
         await screen.wait_for("echo allowed > made.txt")
         reach = str(screen.chat.query_one(ApprovalCard).query_one(".reach", Static).content)
         assert reach.startswith(("Sandboxed: it writes only to the workspace", "Not sandboxed ("))
-        await screen.pilot.pause(0.4)
-        await screen.press("y")
+        await screen.approve()
         await screen.wait_until_idle()
         assert not screen.chat.query(ApprovalCard)
         card = screen.chat.query_one(ToolCard)
@@ -95,7 +94,7 @@ async def test_a_denial_carries_its_reason_to_the_model(tmp_path: Path) -> None:
     async with driven(tmp_path, answers=[run_command("rm -rf x"), "I will not"]) as screen:
         await screen.paste("delete it")
         await screen.press("enter")
-        await screen.wait(lambda: screen.chat.query(ApprovalCard), "the approval")
+        await screen.wait_for_approval()
         await screen.pilot.pause(0.4)
         await screen.press("r")
         await screen.type("keep it\n")
@@ -109,7 +108,7 @@ async def test_invisible_characters_of_a_command_are_shown(tmp_path: Path) -> No
     async with driven(tmp_path, answers=[run_command("echo a\u200bb"), "ok"]) as screen:
         await screen.paste("go")
         await screen.press("enter")
-        await screen.wait(lambda: screen.chat.query(ApprovalCard), "the approval")
+        await screen.wait_for_approval()
         await screen.wait_for("\\u200b")
         await screen.pilot.pause(0.4)
         await screen.press("n")
@@ -120,7 +119,7 @@ async def test_a_key_that_was_on_its_way_answers_nothing(tmp_path: Path) -> None
     async with driven(tmp_path, answers=[run_command("echo x"), "ok"]) as screen:
         await screen.paste("go")
         await screen.press("enter")
-        await screen.wait(lambda: screen.chat.query(ApprovalCard), "the approval")
+        await screen.wait_for_approval()
         card = screen.chat.query_one(ApprovalCard)
         card._since = time.monotonic()
         card.action_choose("once")

@@ -11,7 +11,6 @@ from tests.tui.pilots import driven
 
 from loom.content.blocks import ToolCall
 from loom.events import ToolProgressed
-from loom.tui.approval_card import ApprovalCard
 from loom.tui.glyphs import ASCII, UNICODE
 from loom.tui.tool_card import ToolCard
 
@@ -27,10 +26,9 @@ async def test_a_running_command_shows_its_newest_line_once_it_is_approved(tmp_p
         await screen.paste("run it")
         await screen.press("enter")
         if permission == "ask":
-            await screen.wait(lambda: screen.chat.query(ApprovalCard), "the approval")
+            await screen.wait_for_approval()
             assert "approval needed" in str(screen.chat.query_one(ToolCard).title())
-            while screen.chat.query(ApprovalCard):  # a key that comes too early is ignored
-                await screen.press("y")
+            await screen.approve()
         for words in ("  step 1", "  step 2"):
             await screen.wait(
                 lambda words=words: any(words in str(it.title()) for it in screen.chat.query(ToolCard)), words

@@ -140,8 +140,14 @@ class LoomApp(App[int]):
             if isinstance(screen, ChatScreen):
                 screen.leave()
 
+    async def _shutdown(self) -> None:
+        """Cancel background work before Textual removes the screens: it would not find its widgets any more, and the
+        program would end with that error."""
+        self.workers.cancel_all()
+        await super()._shutdown()
+
     async def on_unmount(self) -> None:
-        for worker in tuple(self.workers):  # they are cancelled; one that still runs would use a closed store
+        for worker in tuple(self.workers):  # one that still runs would use a closed store
             with contextlib.suppress(WorkerError):
                 await worker.wait()
         if self.library is not None:
