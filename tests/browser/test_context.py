@@ -262,7 +262,7 @@ def billed(built: Path, tmp_path: Path) -> Iterator[Daemon]:
         running.stop()
 
 
-def test_the_price_is_named_before_a_message_a_switch_an_edit_and_a_compaction(
+def test_the_price_is_named_before_a_message_a_hidden_block_a_switch_and_a_compaction(
     open_client: OpenClient, billed: Daemon
 ) -> None:
     client = open_client(on=billed)
