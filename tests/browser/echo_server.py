@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 CHUNK_CHARACTERS = 40
+BILLED = "billed"
+"""The model whose requests are billed by their size; those of all others count ten tokens."""
 
 
 class EchoHandler(http.server.BaseHTTPRequestHandler):
@@ -26,7 +28,8 @@ class EchoHandler(http.server.BaseHTTPRequestHandler):
         for piece in pieces:
             self._event({"choices": [{"index": 0, "delta": {"content": piece}}]})
         self._event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-        self._event({"choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": len(pieces)}})
+        tokens = len(json.dumps(request["messages"])) // 4 if request["model"] == BILLED else 10
+        self._event({"choices": [], "usage": {"prompt_tokens": tokens, "completion_tokens": len(pieces)}})
         self.wfile.write(b"data: [DONE]\n\n")
 
     def _event(self, value: dict[str, Any]) -> None:

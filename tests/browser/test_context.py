@@ -5,11 +5,15 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import Locator, expect
 
 from browser.client import Client, Daemon, OpenClient
+from browser.echo_server import BILLED, echo_server
 from browser.samples import draw_image, file_payload
 
 
@@ -229,3 +233,70 @@ def test_a_plan_with_many_photographs_is_shown_at_once_and_becomes_exact(client:
     expect(drawer.get_by_text("Images are being prepared")).to_have_count(0, timeout=60_000)
     exact = client.daemon.ask(f"/v1/sessions/{session}/plan", {"models": ["anthropic/claude-opus-5"], "limit": 5})
     assert not exact["models"]["anthropic/claude-opus-5"]["is_preparing"]
+
+
+BILLED_MODELS = """
+[models.{name}]
+provider = "deepseek"
+model = "{model}"
+base_url = "{url}"
+api_key = "sk-0123456789"
+price = {{ input = {usd}, output = {usd}, cache_read = {cached} }}
+"""
+
+
+@pytest.fixture
+def billed(built: Path, tmp_path: Path) -> Iterator[Daemon]:
+    """A daemon with models whose prompts are cached and whose requests have a price."""
+    with echo_server() as settings:
+        (url,) = re.findall(r'base_url = "(.*)"', settings)
+        running = Daemon(tmp_path / "home")
+        models = [
+            BILLED_MODELS.format(name="dear", model=BILLED, url=url, usd=100, cached=10),
+            BILLED_MODELS.format(name="modest", model="other", url=url, usd=1, cached=1),
+            BILLED_MODELS.format(name="steep", model="third", url=url, usd=500, cached=500),
+        ]
+        (running.home / "loom.toml").write_text('model = "dear"\n[prompt]\ndefault = false\n' + "".join(models))
+        running.start()
+        yield running
+        running.stop()
+
+
+def test_the_price_is_named_before_a_message_a_hidden_block_a_switch_and_a_compaction(
+    open_client: OpenClient, billed: Daemon
+) -> None:
+    client = open_client(on=billed)
+    client.page.locator("button.model").click()
+    client.page.get_by_role("option", name=re.compile("^dear|^billed")).click()
+    client.send_and_wait("The kettle is on the stove. " * 300)
+    client.page.get_by_role("button", name="Context", exact=True).click()
+    drawer = client.page.get_by_role("complementary", name="Context inspector")
+    share = drawer.locator(".share")
+    cached = re.compile(r"Next request: .*k tokens \(.*k cached, .*\) · \$")
+    expect(share).to_contain_text(cached)
+    expect(share).to_contain_text(re.compile(r"Cheaper: modest costs \$.* tokens\) and loses nothing"))
+    expect(share).to_contain_text(re.compile(r"Last request: estimated .*k tokens, billed .*k"))
+    expect(client.page.locator("button.meter")).to_have_attribute("aria-label", re.compile("of them cached"))
+    discards = re.compile(r"This discards about .*k cached tokens \(≈ \$.* more\)\.")
+
+    drawer.get_by_role("button", name=re.compile("tokens. Change")).first.click()
+    client.page.get_by_role("menuitem", name="Do not send").click()
+    expect(drawer.get_by_role("alert")).to_contain_text("This discards about")
+    drawer.get_by_role("alert").get_by_role("button", name="Cancel").click()
+    assert client.daemon.ask(f"/v1/sessions/{client.session}/overrides") in ({}, {"overrides": {}})
+
+    client.page.locator("button.model").click()
+    dialog = client.page.get_by_role("dialog", name="Choose a model")
+    dialog.get_by_role("searchbox").fill("steep")
+    preview = dialog.get_by_role("region", name="What would change")
+    expect(preview).to_contain_text(discards)
+    client.page.keyboard.press("Escape")
+
+    client.page.keyboard.press("Control+k")
+    client.page.get_by_role("combobox", name="Search everything").fill("Compact")
+    client.page.keyboard.press("Enter")
+    confirm = client.page.get_by_role("dialog", name="Compact the conversation")
+    expect(confirm).to_contain_text(re.compile(r"Request: .*k tokens.* · \$"))
+    expect(confirm).to_contain_text(re.compile(r"This discards about .*k cached tokens"))
+    confirm.get_by_role("button", name="Cancel").click()
+    assert len(client.daemon.ask(f"/v1/sessions/{client.session}/messages")["messages"]) == 2

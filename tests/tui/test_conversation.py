@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from loom.tui.approval_card import ApprovalCard
 from loom.tui.fold import Foldable
 from loom.tui.message_widgets import ThinkingFold
 from loom.tui.pictures import Picture
+from loom.tui.status_line import StatusLine
 from loom.tui.tool_card import ToolCard
 
 TABLE = "| a | b |\n|---|---|\n| one | two |\n\n```python\nprint('hi')\n```\n"
@@ -299,3 +301,18 @@ async def test_what_the_agent_changed_in_files_is_undone(tmp_path: Path, monkeyp
         await screen.type("/undo ")
         await screen.press("enter")
         await screen.wait(lambda: not (tmp_path / "made.txt").exists(), "the undo")
+
+
+async def test_work_that_still_runs_when_the_program_ends_is_stopped_before_its_widgets_are_removed(
+    tmp_path: Path,
+) -> None:
+    async with driven(tmp_path) as screen:
+        await screen.wait(lambda: screen.chat.query(StatusLine))
+
+        async def refresh_forever() -> None:
+            while True:
+                screen.chat.query_one(StatusLine)
+                await asyncio.sleep(0)
+
+        screen.chat.run_worker(refresh_forever())
+        await screen.pilot.pause()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+import re
 from pathlib import Path
 
 import pytest
+from tests.runtime.billed import OPUS, billed_session
 from tests.tui.pilots import Driven, driven
 
 from loom.testing import sample_png
@@ -163,3 +166,37 @@ def test_the_signs_follow_the_locale(environ: dict[str, str], expected: object) 
 )
 def test_the_protocol_of_pictures_follows_the_terminal(environ: dict[str, str], expected: str) -> None:
     assert choose_screen_protocol(environ) == expected
+
+
+async def test_the_price_and_the_discarded_cache_are_shown_before_an_action(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    async with billed_session(tmp_path / "home", OPUS, random.Random(5)) as (_, session, _biller):
+        messages = len(await session.path())
+    async with driven(tmp_path, session=session.id, model=OPUS, size=(120, 36)) as screen:
+        await screen.wait_for("next ≈$")
+        await screen.paste("/context")
+        await screen.press("enter")
+        await screen.wait_for("last request")
+        assert re.search(r"tokens \([\d.]+k cached, [\d.]+k? new\)", screen.text)
+        assert re.search(r"cheaper: blind costs .* and loses nothing", screen.text)
+        await screen.press("o")
+        await screen.wait_for("Change this block?")
+        assert re.search(r"This discards about [\d.]+k cached tokens", screen.text)
+        await screen.press("escape")
+        await screen.wait(lambda: isinstance(screen.app.screen, ContextScreen))
+        await screen.press("escape")
+
+        await screen.press("ctrl+l")
+        await screen.wait(lambda: isinstance(screen.app.screen, ModelScreen))
+        await screen.type("gpt")
+        await screen.wait_for("This discards about")
+        await screen.press("escape")
+
+        await screen.paste("/compact")
+        await screen.press("enter")
+        await screen.wait_for("Summarise the conversation?")
+        assert re.search(r"The request for a summary costs about [\d.]+k tokens", screen.text)
+        await screen.press("escape")
+        await screen.wait(lambda: "Summarise the conversation?" not in screen.text)
+        assert screen.chat.conversation is not None
+        assert len(await screen.chat.conversation.path()) == messages

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from loom.content.blocks import DocumentBlock, is_media_block
+from loom.content.blocks import DocumentBlock, TextBlock, is_media_block
 from loom.errors import ContentError, LoomError
 from loom.models import THINKING_LEVELS
 from loom.sampling import sampling_of
@@ -20,6 +20,9 @@ from loom.tui.chips import Chip
 from loom.tui.message_widgets import DocumentLine
 from loom.tui.text_content import one_line
 from loom.tui.work_pane import WorkPane, WorkScreen
+
+if TYPE_CHECKING:
+    from loom.message_types import PlanView
 
 _SIDE_PANE_COLUMNS: Final = 100
 
@@ -53,7 +56,16 @@ class ChatCommands(ChatComposing):
         self.notify("This is a new session; the old one is unchanged.")
 
     async def command_compact(self, _: str) -> None:
+        from loom.estimates import compaction_label
+        from loom.tui.confirm_screen import ConfirmScreen
+
         conversation = self.require_conversation()
+        (planned,) = (await conversation.session.plan_table([self.model], compact=True)).models.values()
+        if planned.estimate is not None:
+            text = compaction_label(planned.estimate)
+            screen = ConfirmScreen("Summarise the conversation?", text, "summarise; all messages stay in the tree")
+            if not await self.app.push_screen_wait(screen):
+                return
         await conversation.session.post_compact()
         conversation.work()
         self.notify("Summarizing; all messages stay in the tree (Ctrl+T).")
@@ -123,6 +135,9 @@ class ChatCommands(ChatComposing):
         if not node:
             return
         chosen, parent = path[node], tree[node].parent
+        if parent and chosen.text.strip():
+            session = conversation.session
+            await self._warn(await session.plan_table([self.model], at=parent, content=[TextBlock(chosen.text)]))
         blocks = [block for block in chosen.blocks if is_media_block(block)]
         if parent is None:
             raise LoomError("This is the first message.", hint="Use /new instead.")
@@ -161,8 +176,18 @@ class ChatCommands(ChatComposing):
 
             screen = ModelScreen(self.require_library(), self.conversation, self.glyphs, self.model)
             name = await self.app.push_screen_wait(screen) or ""
+        elif self.conversation is not None:
+            await self._warn(await self.conversation.session.plan_table([name]))
         if name:
             await self.use_model(name)
+
+    async def _warn(self, planned: PlanView) -> None:
+        """Show the cached tokens that an action discards, if any. `planned` is the plan of the action for one model."""
+        from loom.estimates import discard_label
+
+        (model,) = planned.models.values()
+        if model.estimate is not None and model.estimate.discards is not None:
+            self.notify(discard_label(model.estimate.discards), severity="warning")
 
     async def use_model(self, name: str) -> None:
         if self.conversation is not None:

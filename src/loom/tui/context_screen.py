@@ -15,7 +15,7 @@ from loom.content.labels import money_label, tokens_label
 from loom.content.media import size_label
 from loom.content.media_kinds import MEDIA_KIND_NAMES
 from loom.errors import LoomError
-from loom.models import Usage
+from loom.estimates import billed_label, cheaper_label, discard_label
 from loom.prompt import Receipt, ReceiptRow
 from loom.tui.chat_library import ChatLibrary
 from loom.tui.conversation import OpenConversation
@@ -78,7 +78,7 @@ class ContextScreen(Screen[None]):
         table = self.query_one(DataTable[Content])
         at = table.cursor_row
         try:
-            self._receipts = list(await self._conversation.session.plan(self._model_names))
+            self._receipts = list(await self._conversation.session.plan(self._model_names, cheaper=True))
         except LoomError as error:
             self.notify(f"{error.message} {error.hint}".strip(), severity="error")
             return
@@ -111,13 +111,21 @@ class ContextScreen(Screen[None]):
     def _totals(self) -> Content:
         lines: list[Content] = []
         for name, receipt in zip(self._model_names, self._receipts, strict=True):
-            usd = self._library.price(name, Usage(input_tokens=receipt.totals.tokens))
-            totals, budgets = receipt.totals, receipt.budgets
+            totals, budgets, found = receipt.totals, receipt.budgets, receipt.estimate
             size = f"{self._glyphs.approx}{tokens_label(totals.tokens)} of {tokens_label(budgets.tokens)} tokens"
-            text = f"{size}, {size_label(totals.wire_bytes)} on the wire, {money_label(usd)}"
-            if receipt.cached_rows:
+            cached = found.cached_tokens if found is not None else 0
+            if found is not None and cached:
+                size += f" ({tokens_label(cached)} cached, {tokens_label(found.new_tokens)} new)"
+            text = f"{size}, {size_label(totals.wire_bytes)} on the wire, {money_label(found.usd if found else None)}"
+            if receipt.cached_rows and not cached:
                 text += f", first {receipt.cached_rows} rows may be cached"
             lines.append(plain_text(f"{short_model(name)}: ", "bold") + plain_text(text))
+            if found is not None and found.discards is not None:
+                lines.append(plain_text(f"  {discard_label(found.discards)}", "$warning"))
+            if found is not None and found.cheaper is not None:
+                lines.append(plain_text(f"  {cheaper_label(found.cheaper)}"))
+            if found is not None and found.last is not None:
+                lines.append(plain_text(f"  {billed_label(found.last)}", "$dim"))
             lines += [plain_text(f"  {notice}", "$warning") for notice in receipt.notices[:2]]
         return Content("\n").join(lines)
 
@@ -141,6 +149,24 @@ class ContextScreen(Screen[None]):
             self.notify(f"{row.kind.replace('_', ' ')}: its rendition cannot be changed.", severity="warning")
             return
         chosen: Override | None = rendition or None  # type: ignore[assignment]
+        try:
+            discards = await self._conversation.discarded_by(row, chosen)
+        except LoomError as error:
+            self.notify(f"{error.message} {error.hint}".strip(), severity="error")
+            return
+        if discards is None:
+            await self._override(row, chosen)
+        else:
+            self.run_worker(self._confirm(row, chosen, discard_label(discards)))
+
+    async def _confirm(self, row: ReceiptRow, chosen: Override | None, warning: str) -> None:
+        from loom.tui.confirm_screen import ConfirmScreen
+
+        screen = ConfirmScreen("Change this block?", warning, "change it")
+        if await self.app.push_screen_wait(screen):  # pyright: ignore[reportUnknownMemberType]  as Textual declares it
+            await self._override(row, chosen)
+
+    async def _override(self, row: ReceiptRow, chosen: Override | None) -> None:
         try:
             await self._conversation.override(row, chosen)
         except LoomError as error:

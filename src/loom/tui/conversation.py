@@ -14,8 +14,9 @@ from loom.errors import LoomError
 from loom.events import Event
 
 if TYPE_CHECKING:  # not imported before the first paint
-    from loom.api_types import TreeNode
+    from loom.api_types import OverrideChoice, TreeNode
     from loom.compile.policy import Override
+    from loom.estimates import DiscardedCache
     from loom.message_types import History, MessageView
     from loom.prompt import ReceiptRow
     from loom.session import Session
@@ -104,10 +105,18 @@ class OpenConversation:
 
     async def override(self, row: ReceiptRow, rendition: Override | None) -> None:
         """Set the rendition of one block; None leaves it to the policy."""
+        await self.session.set_overrides(await self._override_of(row, rendition))
+
+    async def discarded_by(self, row: ReceiptRow, rendition: Override | None) -> DiscardedCache | None:
+        """Return the cached tokens that `override` would discard; None if there are none."""
+        (receipt,) = await self.session.plan(overrides=await self._override_of(row, rendition))
+        return receipt.estimate.discards if receipt.estimate is not None else None
+
+    async def _override_of(self, row: ReceiptRow, rendition: Override | None) -> dict[str, OverrideChoice]:
         from loom.compile.policy import override_key
 
         key = override_key((await self.path())[row.message].node, row.block, row.inner)
-        await self.session.set_overrides({key: rendition or "auto"})
+        return {key: rendition or "auto"}
 
 
 def _partial_events(history: History) -> tuple[Event, ...]:

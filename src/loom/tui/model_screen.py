@@ -11,7 +11,7 @@ from textual.widgets import Input, OptionList
 from loom.api_types import ModelView
 from loom.content.labels import money_label, tokens_label
 from loom.errors import LoomError
-from loom.models import Usage
+from loom.estimates import discard_label, estimate_label
 from loom.prompt import Receipt
 from loom.tui.chat_library import ChatLibrary
 from loom.tui.completion_list import rank
@@ -105,7 +105,7 @@ class ModelScreen(Picker):
             case LoomError():
                 return plain_text("does not fit", "$error")
             case _:
-                usd = self._library.price(model.reference, Usage(input_tokens=receipt.totals.tokens))
+                usd = receipt.estimate.usd if receipt.estimate is not None else None
                 share = receipt.totals.tokens / receipt.budgets.tokens if receipt.budgets.tokens else 0
                 size = f"{tokens_label(receipt.totals.tokens)} {self._glyphs.approx} {money_label(usd)}"
                 full = f" {share:.0%} full" if share > 0.5 else ""
@@ -119,6 +119,11 @@ class ModelScreen(Picker):
         if isinstance(receipt, LoomError):
             lines.append(plain_text(f"{receipt.message} {receipt.hint}".strip(), "$error"))
         elif receipt is not None:
+            found = receipt.estimate
+            if found is not None:
+                lines.append(plain_text(f"next request: {estimate_label(found)}"))
+            if found is not None and found.discards is not None:
+                lines.append(plain_text(discard_label(found.discards), "$warning"))
             lines += [plain_text(text) for text in losses(receipt)]
         self.show_detail(Content("\n").join(lines))
 

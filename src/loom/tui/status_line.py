@@ -100,6 +100,9 @@ class StatusLine(Static):
         if state.receipt is not None:
             parts += self._media(state.receipt)
             parts.append(self._meter(state.receipt))
+            estimate = state.receipt.estimate
+            if estimate is not None and estimate.usd:
+                parts.append(Content(f"next {self._glyphs.approx}{money_label(estimate.usd)}"))
         usage = state.usage
         if usage.input_tokens:
             parts.append(Content(f"{tokens_label(usage.input_tokens)} in"))

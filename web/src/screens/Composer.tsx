@@ -1,19 +1,18 @@
 // The message box: text, attachments from disk, clipboard and camera, `@` files, `/` commands.
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { askedModels, dialog, info, isBusy, isListening, model, modelInfo, sessionDraft, sessionId } from "../state/app";
+import { askedModels, dialog, info, isBusy, isListening, modelInfo, sessionDraft, sessionId } from "../state/app";
 import { attach, attachments, attachPaste, blocks, COMMAND, canSend, editing, failed, isUploading, onFocusWanted, stopEditing, submit, text } from "../state/composer";
 import { editLast } from "../state/keys";
 import { stop } from "../state/actions";
-import { discardText } from "../state/estimate_text";
 import { shortModel } from "../state/format";
-import { plan } from "../state/plan";
 import { deferred } from "../parts/components";
 import { CameraIcon, ClipIcon, CloseIcon, MicIcon, SendIcon, SlidersIcon, StopIcon } from "../parts/icons";
 import { Meter } from "./Meter";
 import type { SuggestionHandle } from "./Suggestions";
 
 const Attachments = deferred((found) => found.Attachments);
+const EditWarning = deferred((found) => found.EditWarning);
 const Suggestions = deferred((found) => found.Suggestions);
 /** A command, or a mention of a file. */
 const SUGGESTS = /^\/|(?:^|\s)@/;
@@ -96,7 +95,7 @@ export function Composer() {
       <div class="composer-box">
         {editing.value && (
           <p class="editing">
-            Editing creates a new branch. The original message is kept. {discardText(plan.value?.models[model.value]?.estimate)}
+            Editing creates a new branch. The original message is kept. <EditWarning />
             <button type="button" class="icon" aria-label="Cancel editing" onClick={stopEditing}><CloseIcon /></button>
           </p>
         )}

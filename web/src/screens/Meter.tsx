@@ -11,7 +11,7 @@ export function Meter() {
   const words = `${formatTokens(found.tokens.in)} / ${formatTokens(whole)}`;
   const cached = found.estimate?.cached_tokens ? `, ${formatTokens(found.estimate.cached_tokens)} of them cached` : "";
   return (
-    <button type="button" class={`meter${found.error ? " over" : ""}`} title={`Context of the next request${cached} (i)`} aria-label={`Next request: ${words} tokens${cached}, ${formatCost(found.usd)}. Open the context inspector.`} onClick={() => toggle("inspector")}>
+    <button type="button" class={`meter${found.error ? " over" : ""}`} title="Context of the next request (i)" aria-label={`Next request: ${words} tokens${cached}, ${formatCost(found.usd)}. Open the context inspector.`} onClick={() => toggle("inspector")}>
       <span class="meter-bar" aria-hidden="true">
         {ORDER.map((rendition) => {
           const share = ((found.rendition_tokens?.[rendition] ?? 0) / whole) * 100;

@@ -8,6 +8,7 @@ export { SessionSettings } from "./SessionSettings";
 export { Attachments } from "./Attachments";
 export { Compact } from "./Compact";
 export { Compare } from "./Compare";
+export { EditWarning } from "./EditWarning";
 export { EndingNote } from "./EndingNote";
 export { TurnFailure } from "./TurnFailure";
 export { Branches } from "./Branches";
