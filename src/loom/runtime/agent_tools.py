@@ -154,7 +154,7 @@ async def ask_for_server(runtime: Runtime, context: ToolContext, asked: SampleRe
     the one that called the server, so it is stored, counted and visible like any other."""
     asking = _session_of(context)
     created = await runtime.stores.sessions.create(
-        title=f"Request from the MCP server {asked.server}",
+        title=f"Request from MCP server {asked.server!r}",
         model=asking.model,
         system=asked.system,
         settings={PARENT: asking.session_id},

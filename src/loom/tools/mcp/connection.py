@@ -8,7 +8,7 @@ import importlib
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
@@ -40,6 +40,12 @@ class ServerGone(LoomError):
     """The connection has ended; the next call may open a new one."""
 
     code = "tool.server_gone"
+
+
+class RequestRefused(LoomError):
+    """The server refused a request, or its response is invalid; the connection goes on."""
+
+    code = "tool.request_refused"
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,18 +95,23 @@ class McpConnection:
         await self._finish()
 
     async def request(self, run: Callable[[Client], Awaitable[T]]) -> T:
-        """Run a request. Raise MCPError if the server refuses it, ServerGone if the connection has ended."""
+        """Run a request. Raise RequestRefused if the server refuses it, ServerGone if the connection has ended."""
+        from mcp import MCPError
+        from pydantic import ValidationError
+
         client = await asyncio.shield(self.ready)
         if self.error:
             raise ServerGone(self.error)
         try:
             return await run(client)
         except Exception as error:
-            if not self._transport.is_end(error):
-                raise
-            self._cause = error
-            await self._finish()
-            raise ServerGone(self.error) from None
+            if self._transport.is_end(error):
+                self._cause = error
+                await self._finish()
+                raise ServerGone(self.error) from None
+            if isinstance(error, MCPError | ValidationError | RuntimeError):
+                raise RequestRefused(describe_error(error, self._spec)) from None
+            raise
 
     async def relist(self) -> None:
         """Request the lists again. This is also the test whether a silent server still responds."""
@@ -123,7 +134,7 @@ class McpConnection:
                     client = await stack.enter_async_context(self._open_client())
                     await self._list(client)
                 self.ready.set_result(client)
-                watchers = [asyncio.create_task(watch) for watch in (self._watch(client), self._subscribe(client))]
+                watchers = [asyncio.create_task(watch) for watch in (self._watch(), self._subscribe(client))]
                 try:
                     await self._transport.ended.wait()
                 finally:
@@ -171,19 +182,13 @@ class McpConnection:
         if isinstance(message, ToolListChangedNotification | PromptListChangedNotification):
             self._changed.set()
 
-    async def _watch(self, client: Client) -> None:
-        """List again after changes, at most a few times a second."""
-        from mcp import MCPError
-        from pydantic import ValidationError
-
+    async def _watch(self) -> None:
+        """List again after changes, at most a few times a second. A list that is refused stays as it was."""
         while await self._changed.wait():
             await asyncio.sleep(RELIST_PAUSE_SECONDS)
             self._changed.clear()
-            try:
-                await self._list(client)
-            except (MCPError, ValidationError) as error:
-                if self._transport.is_end(error):
-                    self._transport.ended.set()
+            with suppress(RequestRefused, ServerGone):
+                await self.relist()
 
     async def _subscribe(self, client: Client) -> None:
         """Subscribe to changes: newer servers announce them to subscribers only."""

@@ -7,14 +7,14 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from loom.content.blocks import ContentBlock, clean_text
 from loom.errors import ToolError
 from loom.tools.base import Tool, ToolContext
-from loom.tools.mcp.connection import ConnectionState, Listing, McpConnection, ServerGone, describe_error
+from loom.tools.mcp.connection import ConnectionState, Listing, McpConnection, RequestRefused, ServerGone
 from loom.tools.mcp.content import AttachBytes, content_blocks
 from loom.tools.mcp.http import HttpTransport
 from loom.tools.mcp.oauth import TokenFile, stored_login
@@ -45,27 +45,26 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     process_id: int | None = None
 
 
-class Server:
-    """`tools` and `listing` are those of the newest connection. `notice` is called with a sentence for each event to
-    show, `on_listed` when the server has listed its tools."""
+class ServerHost(Protocol):
+    """The services for servers. `notice` is called with a sentence for each event to show."""
 
-    def __init__(
-        self,
-        spec: ServerSpec,
-        *,
-        notice: Callable[[str], None],
-        on_listed: Callable[[Server, Listing], None],
-        sandbox: Sandbox,
-        tokens: TokenFile | None,
-    ) -> None:
+    notice: Callable[[str], None]
+    sandbox: Sandbox
+    tokens: TokenFile | None
+
+    def update_tools(self, server: Server, listing: Listing, /) -> None: ...
+
+
+class Server:
+    """`tools` and `listing` are those of the newest connection."""
+
+    def __init__(self, spec: ServerSpec, host: ServerHost) -> None:
         self.spec = spec
-        self.notice = notice
+        self.notice = host.notice
         self.questions = ServerQuestions(spec)
         self.listing = Listing()
         self.tools: dict[str, Tool] = {}
-        self._on_listed = on_listed
-        self._sandbox = sandbox
-        self._tokens = tokens
+        self._host = host
         self._stderr = bytearray()
         self._connection: McpConnection | None = None
         self._late: McpConnection | None = None
@@ -120,9 +119,6 @@ class Server:
         tool: Tool | None = None,
     ) -> T:
         """Run a request; connect first if necessary. Both share the configured time. Raise ToolError if it fails."""
-        from mcp import MCPError
-        from pydantic import ValidationError
-
         name = self.spec.name
         try:
             async with asyncio.timeout(self.spec.timeout_seconds) as deadline:
@@ -141,9 +137,8 @@ class Server:
             self._report(error.message)
             again = "" if "loom mcp login" in error.message else " The next call starts it again."
             raise ToolError(f"MCP server {name!r} is unavailable: {error.message}.{again}") from None
-        except (MCPError, ValidationError, RuntimeError) as error:
-            reason = describe_error(error, self.spec)
-            raise ToolError(f"MCP server {name!r} could not complete {what!r}: {reason}") from None
+        except RequestRefused as error:
+            raise ToolError(f"MCP server {name!r} could not complete {what!r}: {error.message}") from None
 
     async def read_resource(
         self, uri: str, attach: AttachBytes, context: ToolContext | None = None
@@ -171,11 +166,11 @@ class Server:
             return self._connection
         spec = self.spec
         transport = (
-            StdioTransport(spec, self._sandbox, self._stderr)
+            StdioTransport(spec, self._host.sandbox, self._stderr)
             if spec.command
-            else HttpTransport(spec, stored_login(spec, self._tokens))
+            else HttpTransport(spec, stored_login(spec, self._host.tokens))
         )
-        on_listed = partial(self._on_listed, self)
+        on_listed = partial(self._host.update_tools, self)
         self._connection = McpConnection(spec, transport, self.questions, on_listed, spec.timeout_seconds)
         self._connection.ready.add_done_callback(self._on_opened)
         return self._connection
@@ -189,9 +184,6 @@ class Server:
 
     async def _check_silence(self, what: str) -> str:
         """Check after a timeout whether the call is slow or the server hangs; end a server that hangs."""
-        from mcp import MCPError
-        from pydantic import ValidationError
-
         silence = f"MCP server {self.spec.name!r} did not complete {what!r} within {self.spec.timeout_seconds:g} s"
         connection = self._connection
         if connection is None or connection.state != "ready":
@@ -203,7 +195,7 @@ class Server:
             await connection.close(f"it stopped responding in {what!r} and was stopped")
             self._report(connection.error)
             return f"{silence}. It stopped responding and was stopped. The next call starts it again."
-        except (MCPError, ValidationError):
+        except RequestRefused:
             pass  # a refusal is a response, too
         return f"{silence}. It still responds to other requests."
 

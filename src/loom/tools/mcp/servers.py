@@ -53,18 +53,15 @@ class McpServers:
         sampler: Sampler | None = None,
     ) -> None:
         self.tools: dict[str, Tool] = {}
+        self.notice = notice or _ignore
+        self.sandbox = sandbox or Sandbox()
+        self.tokens = tokens
         self._pins = pins or Pins()
         self._servers: dict[str, Server] = {}
         for spec in specs:
             if spec.name in self._servers:
                 raise ConfigError("there are two servers of this name", key=f"mcp.servers.{spec.name}")
-            self._servers[spec.name] = Server(
-                spec,
-                notice=notice or _ignore,
-                on_listed=self._update_tools,
-                sandbox=sandbox or Sandbox(),
-                tokens=tokens,
-            )
+            self._servers[spec.name] = Server(spec, self)
         self.use_sampler(sampler)
 
     async def __aenter__(self) -> McpServers:
@@ -145,7 +142,7 @@ class McpServers:
             raise NotFound(f"MCP server {name!r} not found.", hint="List servers: loom mcp list")
         return self._servers[name]
 
-    def _update_tools(self, server: Server, listing: Listing) -> None:
+    def update_tools(self, server: Server, listing: Listing) -> None:
         """Replace the tools of a server. Unchanged tools stay the same objects, in the same order."""
         known = {tool.tool: tool for tool in server.tools.values() if isinstance(tool, McpTool)}
         listed = {tool.name: tool for tool in listing.tools}
