@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-from loom.formats.worker import hold_pool
+from loom.formats.worker import shared_pool
 
 QUICK: Final = os.environ.get("LOOM_TEST_PROFILE") == "quick"
 QUICK_EXAMPLES: Final = 10
@@ -41,5 +41,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _warm_workers() -> Iterator[None]:
     """Keep worker processes between tests: each runtime would otherwise start its own."""
-    with hold_pool():
+    with shared_pool():
         yield

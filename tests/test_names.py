@@ -119,6 +119,29 @@ RETIRED: Final = {
 }
 """What users do not read any more, and what they read instead."""
 
+RETIRED_MESSAGES: Final = {
+    r"\bfolder brings\b|\bFOLDER brings\b|\} brings\b": "contains files that",
+    r"\bany more\b|\bwhat arrived\b|\bwhat was there before\b": "no longer, the partial answer, the previous …",
+    r"\bsay something\b|\bleave it unsaid\b|\bwatch it no more\b": "send a message, remove, stop watching",
+    r"\bcosts what\b|\bgoes? on in the background\b|\bgo on running\b": "keep running",
+    r"\bas no \w+(?: \w+)? (?:does|writes)\b|\bdeeper than any\b": "which is not allowed, too deeply",
+    r"\bthat are (?:taken|passed on)\b|\bare taken\.": "the limit is …",
+    r"\bin an odd way\b|\bmeans nothing\b|\bleads? nowhere\b": "edit the file, unusual, unreadable",
+    r"\bthese exist\b|\bit has: ": "available: …",
+    r"\bthere is no (?:page|image)\b|\bnothing found\.": "page 3 does not exist, no results",
+    r"\blook at its tree\b|\bgive more digits\b|\bare paid twice\b": "show its tree, use a longer id prefix, billed",
+    r"(?-i:\bkB\b)": "KB, as `size_label` writes it",
+    r"\b(?:summaris|recognis|organis|normalis|serialis)(?:e[sd]?|ing|ation)\b|\bcolours?\b|\bcatalogues?\b|\bbehaviours?\b"
+    r"|\blicences?\b": "one spelling: summarize, color, catalog, behavior, license",
+}
+"""The same for messages and labels alone: pages may use some of these words, in other meanings."""
+
+STORED_WORDS: Final = {
+    "src/loom/agent/compact.py": "`summarises` is a key in stored metadata",
+    "src/loom/providers/spark/documents.py": "words of a question that are not searched for, in both spellings",
+}
+"""Files with such a word that is not a message, and why."""
+
 USER_DOCUMENTS: Final = ("README.md", "SECURITY.md", "CONTRIBUTING.md")
 USER_CODE: Final = (
     "agent",
@@ -153,12 +176,27 @@ def test_users_read_no_retired_words() -> None:
     assert found == []
 
 
+def test_messages_use_common_words_and_one_spelling() -> None:
+    pattern = {re.compile(words, re.IGNORECASE): instead for words, instead in RETIRED_MESSAGES.items()}
+    found = [
+        (where, f"{where}: {found.group(0)!r} ({instead})")
+        for where, text in _strings()
+        for words, instead in pattern.items()
+        if (found := words.search(text))
+    ]
+    assert [text for where, text in found if where.partition(":")[0] not in STORED_WORDS] == []
+    assert set(STORED_WORDS) <= {where.partition(":")[0] for where, _ in found}, "an entry that is no longer needed"
+
+
 RETIRED_ON_PAGES: Final = re.compile(
     r"\b(?:pictures?|blind|faces?|anew|mend(?:s|ed)?)\b|\b(?:is|are|was|were) told\b"
-    r"|\bgoes on (?:with|where|from|behind)\b",
+    r"|\bgoes on (?:with|where|from|behind)\b|\bfolder brings\b"
+    r"|\b(?:summaris|recognis|organis|normalis)(?:e[sd]?|ing)\b|\bcolours?\b|\bcatalogues?\b"
+    r"|\blicences?\b|\bbehaviours?\b",
     re.IGNORECASE,
 )
-"""Words that pages do not use. They say: image, text-only, interface, again, repair, continue."""
+"""Words that pages do not use. They say: image, text-only, interface, again, repair, continue; in one spelling: color,
+summarize."""
 
 GENERATED_PAGES: Final = frozenset({"cli.md", "config.md", "errors.md", "events.md", "reference.md"})
 """Pages with texts of the code, which has tests of its own. Decisions are dated and stay as they were written."""

@@ -271,8 +271,8 @@ class FolderFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FolderTrustView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a folder brings, and what the user has decided about it. `digest` stands for exactly these files; empty if
-    they are too many to decide about. `more` counts files that are not in `files`."""
+    """Instructions and settings of a folder, and the decision about them. `digest` stands for exactly these files;
+    empty if they are too many to decide about. `more` counts files that are not in `files`."""
 
     folder: str
     state: Literal["trusted", "refused", "unknown"]
@@ -430,7 +430,7 @@ class RequestChoices(Sampling, frozen=True, kw_only=True, omit_defaults=True, fo
     are not sent, and a notice names them."""
 
 
-def choices_of(thinking: ThinkingLevel, options: RequestChoices | None) -> Sampling:
+def sampling_of_body(thinking: ThinkingLevel, options: RequestChoices | None) -> Sampling:
     """Return the options of a request body; its `thinking` takes precedence over the one in its options."""
     return sampling_of(None if options is None else msgspec.to_builtins(options), thinking=thinking)
 

@@ -23,7 +23,7 @@ from loom.content.blocks import (
     UnknownBlock,
     clean_text,
 )
-from loom.content.media import make_plain
+from loom.content.media import require_text
 from loom.content.messages import Message
 from loom.errors import ContentError, LoomError
 from loom.models import Usage
@@ -229,7 +229,7 @@ class ToolProgressed(_Event, frozen=True, tag="tool_progressed"):
     def __post_init__(self) -> None:
         """Clean the text: file names and tool output may hold characters that cannot be stored."""
         if type(self.text) is not str:
-            make_plain(self, "text")
+            require_text(self, "text")
         if not self.text.isascii():
             msgspec.structs.force_setattr(self, "text", clean_text(self.text))
         if self.fraction is not None and type(self.fraction) is not float:

@@ -15,7 +15,7 @@ from loom.errors import ContentError
 from loom.models import Model, ThinkingLevel
 
 MAX_SCHEMA_BYTES: Final = 200_000
-CacheWish: TypeAlias = Literal["", "off", "1h"]
+CacheMode: TypeAlias = Literal["", "off", "1h"]
 ShortText: TypeAlias = Annotated[str, Meta(max_length=1_000)]
 
 
@@ -51,7 +51,7 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tools that the platform runs itself: `web_search`, `web_fetch`, `code_execution`, `image_generation`."""
     cache_key: ShortText = ""
     """Requests with the same key are routed to the same cache."""
-    cache: CacheWish = ""
+    cache: CacheMode = ""
     """`1h` keeps the prefix cached for an hour if the platform supports it, at a higher price; `off` disables caching
     if the platform allows it."""
     extra_body: dict[str, Any] = {}

@@ -168,7 +168,7 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True):
     """The number of the last event before it was queued; set where it was queued by this call."""
 
 
-LeaseWish: TypeAlias = Literal["keep", "release-if-idle", "hand-over"]
+LeaseChange: TypeAlias = Literal["keep", "release-if-idle", "hand-over"]
 """What happens to the lease with a change: `release-if-idle` releases it if no message is queued, `hand-over` lets
 another process acquire it at once and continue the turn."""
 
@@ -194,7 +194,7 @@ class SessionChange(msgspec.Struct, frozen=True, kw_only=True):
     watermark: Mapping[str, Any] | None = None
     quarantine: Mapping[str, Any] | None = None
     settings: Mapping[str, Any] | None = None
-    lease: LeaseWish = "keep"
+    lease: LeaseChange = "keep"
     reads_back: bool = False
     """Whether the outcome holds the session and its path as they are after the change."""
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from loom.agent.ingest import ingest
 from loom.content.blocks import ImageBlock
 from loom.runtime import Runtime
-from loom.store.sweep import forget
+from loom.store.sweep import delete_unused
 from loom.testing import ScriptedProvider, memory_runtime, sample_png
 
 MODEL = "anthropic/claude-opus-5"
@@ -38,7 +38,7 @@ async def test_a_picture_that_is_said_while_its_session_is_deleted_stays() -> No
         digests = await runtime.stores.sessions.delete(first)
         assert digests == (block.media.digest,)
         await other.send("look again", block)
-        await forget(
+        await delete_unused(
             runtime.stores.media,
             runtime.stores.derived,
             digests,
@@ -54,7 +54,7 @@ async def test_a_picture_that_is_about_to_be_said_stays_though_nobody_refers_to_
         since = datetime.now(UTC)
         digests = await runtime.stores.sessions.delete(first)
         await runtime.library.ingest(block)
-        await forget(
+        await delete_unused(
             runtime.stores.media,
             runtime.stores.derived,
             digests,

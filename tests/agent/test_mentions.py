@@ -9,7 +9,7 @@ import pytest
 from loom.content.blocks import DocumentBlock, TextBlock
 from loom.content.inputs import Attachment
 from loom.events import NoticeRaised
-from loom.runtime.workspace_files import missing_mentions, missing_text
+from loom.runtime.workspace_files import missing_files_notice, missing_mentions
 from loom.testing import ScriptedProvider, memory_runtime, sample_pdf, sample_png
 
 MODEL = "anthropic/claude-opus-5"
@@ -59,7 +59,7 @@ async def test_mentioned_pages_are_attached_and_pages_that_are_none_are_named(tm
         blocks = [block for message in await session.path() for block in message.blocks]
         assert [block.pages for block in blocks if isinstance(block, DocumentBlock)] == ["2"]
     assert notices == [
-        'pages look like "3" or "21-40", counted from one, not \'0\'; sent as text',
+        'Pages look like "3" or "21-40", counted from one, not \'0\'; sent as text',
         "notes.txt#1 is not attached: only documents of the workspace have pages; sent as text",
         "file not found: gone.pdf#1; sent as text",
     ]
@@ -71,4 +71,4 @@ def test_a_mistyped_name_is_told_with_the_file_that_is_meant(tmp_path: Path) -> 
     (tmp_path / "src" / "app.py").write_text("x")
     found = missing_mentions(tmp_path, "fix @src/ap.py and @app.py, ask @anna, see @src/app.py and @files:x.txt")
     assert found == {"src/ap.py": "src/app.py", "app.py": "src/app.py"}
-    assert missing_text({"a.txt": ""}) == "file not found: a.txt"
+    assert missing_files_notice({"a.txt": ""}) == "file not found: a.txt"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from loom.agent.observer import Unobserved
+from loom.agent.observer import NullObserver
 from loom.agent.sink import EventSink, WriteBatching, join_deltas
 from loom.content.blocks import ToolCall
 from loom.content.inputs import image
@@ -226,7 +226,7 @@ async def test_events_are_shown_in_order_and_only_when_they_are_written() -> Non
         assert _words(shown) == _words(written)
         written.extend(events)
 
-    sink = EventSink(Log(write), shown.append, WriteBatching(), Unobserved())
+    sink = EventSink(Log(write), shown.append, WriteBatching(), NullObserver())
     words = [TextDelta(text=str(number)) for number in range(500)]
     await asyncio.gather(*(sink.emit(word) for word in words))
     await sink.emit_now(StepStarted(step=1, model="m"))
@@ -266,7 +266,7 @@ async def test_an_event_that_cannot_be_written_is_an_error_for_whoever_waits_for
 
     full = True
     written: list[Event] = []
-    sink = EventSink(Log(write), lambda event: None, WriteBatching(), Unobserved())
+    sink = EventSink(Log(write), lambda event: None, WriteBatching(), NullObserver())
     await sink.emit(TextDelta(text="a word"))
     with pytest.raises(Full):
         await sink.flush()

@@ -13,7 +13,7 @@ from content.tiny_media import lift
 from loom.content.media import digest_of
 from loom.importers import UpgradedConversation
 from loom.importers.conversation import ConversationReading
-from loom.importers.prefix_readings import PrefixReadings, name_items
+from loom.importers.prefix_readings import PrefixReadings, hash_prefixes
 from loom.importers.reader import LegacyReader
 
 Protocol = Literal["anthropic", "openai_chat", "openai_responses"]
@@ -51,7 +51,7 @@ ITEMS: dict[Protocol, list[Any]] = {
 
 def read(items: list[Any], protocol: Protocol, readings: PrefixReadings) -> tuple[int, UpgradedConversation]:
     """Read a request; return how many of its items were read before, too."""
-    named = name_items(items, protocol)
+    named = hash_prefixes(items, protocol)
     count, found = readings.find(named)
     reader = LegacyReader(lift=lift, fetch=lambda _: None, identify=digest_of)
     reading = ConversationReading(reader, protocol) if found is None else found.copy(reader)

@@ -20,7 +20,7 @@ from loom.content.recipes import Low, Thumb
 from loom.formats.facts import Rendered
 from loom.store.derived import DerivedCache
 from loom.store.media import MediaStore, open_media
-from loom.store.sweep import SweepReport, forget, sweep
+from loom.store.sweep import SweepReport, delete_unused, sweep
 from s3_server import moto_server, new_bucket
 
 SMALL = Rendered(data=b"small" * 100, media_type="image/png", width=5, height=5)
@@ -181,7 +181,9 @@ async def test_forgetting_deletes_at_once_with_what_was_derived(media: MediaStor
         await derived.put(digest, Thumb(), SMALL)
 
     later = now() + timedelta(seconds=5)
-    freed = await forget(media, derived, [gone, kept, digest_of(b"was gone already")], used(kept), unless_since=later)
+    freed = await delete_unused(
+        media, derived, [gone, kept, digest_of(b"was gone already")], used(kept), unless_since=later
+    )
 
     assert freed > len(b"only here") + len(SMALL.data)
     assert await stored(media) == {kept}
@@ -196,7 +198,7 @@ async def test_forgetting_spares_what_was_said_again_since_the_references_were_c
     await derived.put(again, Thumb(), SMALL)
     age(tmp_path, gone, days=0.001)
 
-    await forget(media, derived, [again, gone], used(), unless_since=counted_at)
+    await delete_unused(media, derived, [again, gone], used(), unless_since=counted_at)
 
     assert await stored(media) == {again}
     assert await derived.get(again, Thumb()) is not None
@@ -212,7 +214,7 @@ async def test_forgetting_asks_again_before_each_batch_and_keeps_what_is_used_by
         said.add(digests[-1])  # by another session, while the first of them go
         return found
 
-    await forget(media, DerivedCache(media.place), digests, in_use, unless_since=now() + timedelta(seconds=5))
+    await delete_unused(media, DerivedCache(media.place), digests, in_use, unless_since=now() + timedelta(seconds=5))
 
     assert await stored(media) == {digests[-1]}
 

@@ -17,7 +17,7 @@ from loom.tools.base import Tool
 from loom.tools.file_edits import edit_file, multi_edit, write_file
 from loom.tools.file_records import FileRecords, RecordsFiles
 from loom.tools.files import read_file
-from loom.tools.undo import file_changes, restore
+from loom.tools.undo import file_changes, restore_files
 from tools.world import Context
 
 READ = Tool(read_file, reads_only=True)
@@ -167,7 +167,7 @@ async def test_undo_brings_back_the_bytes_before_and_removes_what_was_new(tmp_pa
         await run(write_file, context, path="a.txt", content="all else\n"),
     ]
     assert [change.path for change in file_changes(results)] == ["a.txt", "sub/new.txt", "a.txt"]
-    said = await restore(tmp_path, file_changes(results), context.load)
+    said = await restore_files(tmp_path, file_changes(results), context.load)
     assert (tmp_path / "a.txt").read_bytes() == latin
     assert not (tmp_path / "sub/new.txt").exists()
     assert said == [
@@ -183,11 +183,11 @@ async def test_undo_leaves_alone_what_something_else_changed_since(tmp_path: Pat
     await READ.run(context, {"path": "a.txt"})
     results = [await run(edit_file, context, path="a.txt", old="one", new="two")]
     (tmp_path / "a.txt").write_text("by hand\n")
-    said = await restore(tmp_path, file_changes(results), context.load)
+    said = await restore_files(tmp_path, file_changes(results), context.load)
     assert said == ["a.txt was not changed: another program has changed or removed it since"]
     assert (tmp_path / "a.txt").read_text() == "by hand\n"
     unkept = [await run(edit_file, Context(tmp_path), path="a.txt", old="by hand", new="x")]
-    assert "not kept" in (await restore(tmp_path, file_changes(unkept), context.load))[0]
+    assert "not kept" in (await restore_files(tmp_path, file_changes(unkept), context.load))[0]
 
 
 async def test_what_is_never_written_is_refused_before_anybody_is_asked(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_undoing_any_last_steps_gives_what_was_there_before_them(
                 states.pop()
         states.append(state())
         first = min(kept, len(results))
-        await restore(workspace, file_changes(results[first:]), context.load)
+        await restore_files(workspace, file_changes(results[first:]), context.load)
         assert state() == states[first]
 
     asyncio.run(play())

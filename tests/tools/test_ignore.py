@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from loom.tools.file_walk import Walk
-from loom.tools.ignore import glob, is_ignored, parse_ignore
+from loom.tools.ignore import glob_pattern, is_ignored, parse_ignore
 from loom.tools.workspace import open_folder
 
 QUIET = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
@@ -128,4 +128,4 @@ def test_a_pattern_full_of_stars_is_matched_at_once() -> None:
     ],
 )
 def test_globs_of_models_are_read_the_same_way(pattern: str, path: str, matches: bool) -> None:
-    assert glob(pattern).matches(path.split("/"), is_folder=False) is matches
+    assert glob_pattern(pattern).matches(path.split("/"), is_folder=False) is matches

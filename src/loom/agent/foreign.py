@@ -27,7 +27,7 @@ from loom.importers import (
 )
 from loom.importers.conversation import PROMPT_FIELDS, ConversationReading, conversation_items, read_prompts
 from loom.importers.forms import BodyProtocol
-from loom.importers.prefix_readings import PrefixReadings, name_items
+from loom.importers.prefix_readings import PrefixReadings, hash_prefixes
 from loom.importers.reader import LegacyReader
 from loom.tools.workspace import open_file, read_whole
 
@@ -134,7 +134,7 @@ async def read_request(
     """
     intake = _Intake(limits, known)
     model = first_text(body, "model")
-    items = name_items(conversation_items(body), protocol, model)
+    items = hash_prefixes(conversation_items(body), protocol, model)
 
     def reader() -> LegacyReader:
         return LegacyReader(lift=intake.lift, fetch=lambda _: None, model=model, identify=intake.identify)

@@ -51,16 +51,16 @@ class Observers(Protocol):
         ...
 
 
-class Unobserved:
+class NullObserver:
     """Observes nothing."""
 
-    def observe_turn(self, session_id: str = "", *, agent: str = "", secrets: Collection[str] = ()) -> Unobserved:
+    def observe_turn(self, session_id: str = "", *, agent: str = "", secrets: Collection[str] = ()) -> NullObserver:
         return self
 
     def observe_upload(self, model: Model, media: MediaRef) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def __enter__(self) -> Unobserved:
+    def __enter__(self) -> NullObserver:
         return self
 
     def __exit__(

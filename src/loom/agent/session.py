@@ -67,7 +67,7 @@ from loom.session import (
 from loom.tools.background import BackgroundProcess
 from loom.tools.base import Tool
 from loom.tools.todos import current_todos
-from loom.tools.undo import restore
+from loom.tools.undo import restore_files
 from loom.work_types import ChangedStep, Todo, UndoReport
 
 HEARTBEAT_SECONDS: Final = 1.0
@@ -472,7 +472,7 @@ class SessionTurns:
             undone: list[str] = list(snapshot.settings.get(UNDONE, ()))
             chosen = steps_to_undo(changed_steps(snapshot.path, undone), step)
             changes = [change for found in chosen for change in found.changes]
-            files = await restore(workspace_of(snapshot), changes, self._services.media.load)
+            files = await restore_files(workspace_of(snapshot), changes, self._services.media.load)
             message = user(undo_text(files))
             undone += [found.node for found in chosen]
 

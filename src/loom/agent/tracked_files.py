@@ -26,7 +26,7 @@ from loom.tools.diff import unified_diff
 from loom.tools.file_records import FileRecords
 from loom.tools.file_walk import Walk
 from loom.tools.files import LINES_PER_READ
-from loom.tools.ignore import glob
+from loom.tools.ignore import glob_pattern
 from loom.tools.workspace import is_folder, open_file, open_folder, visible_name
 
 MAX_FILE_BYTES: Final = 200_000
@@ -106,7 +106,7 @@ class TrackedText(msgspec.Struct, frozen=True):
     notice: str = ""
 
 
-def place_of(workspace: Path, asked: str) -> str | None:
+def tracked_name(workspace: Path, asked: str) -> str | None:
     """Return the name under which a file is tracked: relative to the workspace if it is inside, absolute otherwise.
     Return None if there is no such file, with or without trailing punctuation."""
     for name in (asked, asked.rstrip(PUNCTUATION)):
@@ -131,10 +131,10 @@ def split_pages(asked: str) -> tuple[str, str]:
 
 def missing_file(workspace: Path, asked: str) -> str:
     """Return why a mention that looks like a file is sent as text only, or an empty string."""
-    if not looks_like_file(asked) or place_of(workspace, asked) is not None:
+    if not looks_like_file(asked) or tracked_name(workspace, asked) is not None:
         return ""
     name = asked.rstrip(PUNCTUATION)
-    if place_of(workspace, name.rpartition("#")[0]) is None:
+    if tracked_name(workspace, name.rpartition("#")[0]) is None:
         return f"file not found: {visible_name(name)}"
     try:
         split_pages(asked)
@@ -175,7 +175,7 @@ def read_tracked(workspace: Path, name: str, *, is_own: bool = False) -> Tracked
 
 def match_globs(workspace: Path, globs: Sequence[str]) -> tuple[list[str], str]:
     """Return the files that the globs match and `.gitignore` does not exclude, and a notice if there are too many."""
-    patterns = [glob(text) for text in globs]
+    patterns = [glob_pattern(text) for text in globs]
     found: list[str] = []
     try:
         with open_folder(workspace, ".") as folder:
@@ -272,7 +272,7 @@ class TrackedFiles:
         path = call.arguments.get("path")
         if not self.view or result.is_error or call.name not in _READS | _WRITES or not isinstance(path, str):
             return
-        name = await asyncio.to_thread(place_of, workspace, path)
+        name = await asyncio.to_thread(tracked_name, workspace, path)
         if name is None or name not in self.view:
             return
         read = await asyncio.to_thread(read_tracked, workspace, name, is_own=self.view[name].is_own)
@@ -291,7 +291,7 @@ class TrackedFiles:
 
 
 def _find_files(workspace: Path, asked: Sequence[str], globs: Sequence[str]) -> tuple[list[str], list[str], str]:
-    places = [place for name in asked if (place := place_of(workspace, name)) is not None]
+    places = [place for name in asked if (place := tracked_name(workspace, name)) is not None]
     matched, notice = match_globs(workspace, globs) if globs else ([], "")
     return places, matched, notice
 

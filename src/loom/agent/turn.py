@@ -53,7 +53,7 @@ from loom.events import (
     TurnFinished,
 )
 from loom.prompt import CONTINUE_ANSWER, Receipt
-from loom.session import LeaseWish, NewNode, SessionChange
+from loom.session import LeaseChange, NewNode, SessionChange
 from loom.tools.base import Tool
 
 TurnState: TypeAlias = Literal["starting", "running", "waiting", "finished", "failed", "interrupted", "lost"]
@@ -116,7 +116,7 @@ class Turn:
         self._answer: ModelAnswer | None = None
         self.done: dict[str, ToolResult] = {}
         """The results of the calls that run now."""
-        self._final_lease: LeaseWish = "release-if-idle" if releases else "keep"
+        self._final_lease: LeaseChange = "release-if-idle" if releases else "keep"
         self._announced: set[str] = set()
         self._cancelled: set[str] = set()
         """Ids of turns whose cancellation arrived before this turn started."""
@@ -300,7 +300,7 @@ class Turn:
             meta = {**(self._answer.meta if self._answer is not None else {}), "finish_reason": "interrupted"}
             nodes = () if words is None or self._is_compacting else (NewNode(message=words, meta=meta),)
             # A turn with a pending approval is continued only once it is answered.
-            lease: LeaseWish = "keep" if self.checkpoint.approvals else "hand-over"
+            lease: LeaseChange = "keep" if self.checkpoint.approvals else "hand-over"
             await self.commit(SessionChange(nodes=nodes, lease=lease))
         self.state = "interrupted"
 

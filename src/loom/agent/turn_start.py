@@ -36,7 +36,7 @@ from loom.events import (
 )
 from loom.models import Model
 from loom.session import NewNode, Options, Queued, SessionChange
-from loom.tools.processes import end_abandoned
+from loom.tools.processes import kill_orphans
 
 
 async def begin_turn(turn: Turn, request: TurnRequest, snapshot: Snapshot) -> bool:
@@ -278,7 +278,7 @@ async def _end_commands(turn: Turn) -> None:
     """End processes that the commands of a killed process left on this machine: the model reads that they were
     interrupted."""
     if turn.open_calls:
-        await asyncio.to_thread(end_abandoned)
+        await asyncio.to_thread(kill_orphans)
 
 
 async def _close_open_step(turn: Turn, step: OpenStep, end: TurnFailed) -> None:

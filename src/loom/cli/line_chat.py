@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 import click
 import msgspec
 
-from loom.agent.tracked_files import place_of
+from loom.agent.tracked_files import tracked_name
 from loom.cli.context import print_table
 from loom.cli.log import draw_tree
 from loom.cli.shared.attachments import MessageInput, confirm_mentions
@@ -501,7 +501,7 @@ def split_attachments(line: str) -> tuple[str, list[Attachment]]:
     def taken(match: re.Match[str]) -> str:
         name = match[1] or match[2]
         for written in dict.fromkeys((name, name.rstrip(_PUNCTUATION))):
-            if place_of(Path.cwd(), written) is not None and _is_text_name(written.rstrip(_PUNCTUATION)):
+            if tracked_name(Path.cwd(), written) is not None and _is_text_name(written.rstrip(_PUNCTUATION)):
                 return match[0]
             try:
                 found.append(attachment(written))

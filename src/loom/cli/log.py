@@ -28,7 +28,7 @@ from loom.content.codec import encode_message
 from loom.content.messages import Message, media_blocks, media_of, sources_of, text_of
 from loom.errors import NotFound
 from loom.runtime import Runtime
-from loom.runtime.export import speaker
+from loom.runtime.export import author_name
 from loom.store.forest import DamagedNode, NodeTree
 from loom.store.nodes import NODE_TAG, Node
 from loom.tools.number_text import count_text
@@ -59,7 +59,9 @@ async def _log(wanted: str, count: int | None, as_json: bool, *, shows_reasoning
         if as_json:
             message = msgspec.Raw(encode_message(node.message))
             click.echo(
-                msgspec.json.encode({"node": node.id, "speaker": speaker(node), "message": message, "meta": node.meta})
+                msgspec.json.encode(
+                    {"node": node.id, "speaker": author_name(node), "message": message, "meta": node.meta}
+                )
             )
         else:
             click.echo(_render_node(node, shows_reasoning=shows_reasoning))
@@ -68,7 +70,7 @@ async def _log(wanted: str, count: int | None, as_json: bool, *, shows_reasoning
 def _render_node(node: Node, *, shows_reasoning: bool) -> str:
     ink = Colors(sys.stdout)
     assert node.message is not None
-    parts = [f"{ink.bold(one_line(speaker(node), 40))} {ink.dim(short_id(node.id))}"]
+    parts = [f"{ink.bold(one_line(author_name(node), 40))} {ink.dim(short_id(node.id))}"]
     for block in node.message.blocks:
         if isinstance(block, ThinkingBlock):
             parts += [ink.dim(f"thinking: {safe_text(text_of(block))}")] if shows_reasoning else []
@@ -118,7 +120,7 @@ def _facts(node: Node) -> dict[str, Any]:
     return {
         "node": node.id,
         "parent": node.parent_id,
-        "speaker": speaker(node),
+        "speaker": author_name(node),
         "text": message_line(node.message),
         "media": [media.label for media in media_of(node.message)],
         "damage": None,
@@ -202,7 +204,7 @@ def _text(line: TreeLine, speaker_width: int, width: int) -> str:
 
 
 def _speaker(node: Node) -> str:
-    return one_line(speaker(node), _SPEAKER_WIDTH)
+    return one_line(author_name(node), _SPEAKER_WIDTH)
 
 
 def short_id(node_id: str) -> str:

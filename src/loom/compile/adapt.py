@@ -28,7 +28,7 @@ from loom.content.blocks import (
 from loom.content.media import Media
 from loom.content.messages import text_of
 from loom.content.moments import choose_times, time_label
-from loom.content.provider_blocks import PROVIDER_BLOCK, block_for, is_in_place, provider_text, restore_block
+from loom.content.provider_blocks import PROVIDER_BLOCK, block_for, provider_text, restore_block, role_may_contain
 from loom.content.recipes import Fit, Frame, Low, Ocr, Page, Recipe, Scenes, Slice, SpokenText, Text
 from loom.models import PDF
 from loom.prompt import MediaRef, Reason, Rendition, ShownMedia, ShownRaw
@@ -87,7 +87,9 @@ def _own_kind(
     model = target.model
     data = block_for(model.opaque_owner, model.own_blocks, block) if place != "result" else None
     if data is not None:
-        restored = restore_block(data, is_foreign=block.kind != PROVIDER_BLOCK) if is_in_place(data, place) else None
+        restored = (
+            restore_block(data, is_foreign=block.kind != PROVIDER_BLOCK) if role_may_contain(data, place) else None
+        )
         if restored is None or is_unpaired:
             detail = "its call or its result is missing" if restored is not None else "its provider would refuse it"
             return as_text(text_of(block), "repair", detail, target, cap)

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from loom.config.secret import Secret, Url, printable
 from loom.models import ThinkingLevel
-from loom.sampling import CacheWish
+from loom.sampling import CacheMode
 
 FEW: Final = 1_000_000
 MANY_BYTES: Final = 10**15
@@ -93,7 +93,7 @@ class ModelEntry(Section, frozen=True, kw_only=True):
     user: Annotated[str, about("An id of the end user, for the provider's abuse reports.")] = ""
     cache_key: Annotated[str, about("Requests with the same key are sent to the same cache.")] = ""
     cache: Annotated[
-        CacheWish,
+        CacheMode,
         about("`1h` keeps the prompt cache for an hour at a higher price; `off` caches nothing, if possible."),
     ] = ""
     server_tools: Annotated[

@@ -52,7 +52,7 @@ def templates_folder(account: str = "") -> Path:
     return folder / "users" / account if account else folder
 
 
-def names(account: str = "") -> list[str]:
+def template_names(account: str = "") -> list[str]:
     """Return the names of the saved templates, in order; with `account`, those of a user of the daemon."""
     return sorted(file.stem for file in templates_folder(account).glob("*.toml"))
 
@@ -62,7 +62,7 @@ def read_template(name: str, account: str = "") -> Template:
     if there is none or it is not valid."""
     file = Path(name) if "/" in name or name.endswith(".toml") else _file(name, account)
     if not file.is_file():
-        known = names()
+        known = template_names()
         saved = f"Saved: {', '.join(known)}." if known else 'Save one: loom "…" --save NAME.'
         raise ConfigError(f"Template {name!r} not found.", hint=saved)
     _, data = read_toml(file)

@@ -86,7 +86,7 @@ class TrustRecords:
         return tuple(dict.fromkeys(islice(found, MAX_FILES)))
 
     def describe(self, folder: Path, *, is_listed: bool) -> FolderTrustView:
-        """Return what a folder brings, to be shown. With `is_listed`, it is below one of `trusted_folders`."""
+        """Return the instructions and settings of a folder. With `is_listed`, it is below one of `trusted_folders`."""
         from loom.agent.approvals import escape_controls
         from loom.tools.workspace import is_foreign
 

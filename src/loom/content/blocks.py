@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
-from loom.content.media import Media, check_text, make_plain, make_whole, wrong_field
+from loom.content.media import Media, check_text, make_whole, require_text, wrong_field
 from loom.content.media_kinds import media_kind
 from loom.errors import ContentError
 
@@ -46,7 +46,7 @@ class Opaque(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not (type(self.provider) is type(self.model) is str):
-            make_plain(self, "provider", "model")
+            require_text(self, "provider", "model")
         if not self.provider or not self.model:
             raise ContentError("Opaque data must name the provider and the model that produced it")
         check_text(self.provider, self.model)
@@ -75,7 +75,7 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if bool(self.locator) != (self.first is not None and self.last is not None):
             raise ContentError("A citation with a locator needs first and last, and only then")
         if not (type(self.quote) is type(self.title) is type(self.url) is type(self.digest) is str):
-            make_plain(self, "quote", "title", "url", "digest")
+            require_text(self, "quote", "title", "url", "digest")
         if not (self.quote.isascii() and self.title.isascii() and self.url.isascii() and self.digest.isascii()):
             check_text(self.quote, self.title, self.url, self.digest)
         if type(self.locator) is not str or self.locator not in _LOCATORS:
@@ -111,7 +111,7 @@ class TextBlock(msgspec.Struct, frozen=True, tag="text", omit_defaults=True, gc=
     def __post_init__(self) -> None:
         text = self.text
         if type(text) is not str:
-            text = make_plain(self, "text")
+            text = require_text(self, "text")
         if not text or text.isspace():
             raise ContentError("Text must not be blank")
         if not text.isascii():
@@ -143,7 +143,7 @@ class ImageBlock(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, g
         if media.media_type[:6] != "image/":
             raise _wrong_kind(self, media)
         if not (type(self.alt) is type(self.description) is str):
-            make_plain(self, "alt", "description")
+            require_text(self, "alt", "description")
         if not (self.alt.isascii() and self.description.isascii()):
             check_text(self.alt, self.description)
         if self.detail is not _AUTO:
@@ -164,7 +164,7 @@ class DocumentBlock(msgspec.Struct, frozen=True, tag="document", omit_defaults=T
         if media_kind(media.media_type).name != "document":
             raise _wrong_kind(self, media)
         if not (type(self.pages) is type(self.title) is str):
-            make_plain(self, "pages", "title")
+            require_text(self, "pages", "title")
         if self.pages:
             page_range(self.pages)
         if self.title:
@@ -199,7 +199,7 @@ class ThinkingBlock(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=T
     def __post_init__(self) -> None:
         text = self.text
         if type(text) is not str:
-            text = make_plain(self, "text")
+            text = require_text(self, "text")
         if type(self.redacted) is not bool:
             raise wrong_field(self, "redacted", "True or False", self.redacted)
         if self.opaque is not None:
@@ -223,7 +223,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True,
 
     def __post_init__(self) -> None:
         if not (type(self.id) is type(self.name) is str):
-            make_plain(self, "id", "name")
+            require_text(self, "id", "name")
         if not self.id or not self.name:
             raise ContentError("A tool call needs an id and a name")
         if not (self.id.isascii() and self.name.isascii()):
@@ -233,7 +233,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True,
         if self.raw_arguments is not None:
             if self.arguments:
                 raise ContentError("A tool call has parsed arguments or raw ones, not both")
-            check_text(make_plain(self, "raw_arguments"))
+            check_text(require_text(self, "raw_arguments"))
         if self.arguments:
             _make_json(self, "arguments", "arguments")
         if self.opaque is not None:
@@ -277,7 +277,7 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=T
 
     def __post_init__(self) -> None:
         if not (type(self.call_id) is type(self.name) is str):
-            make_plain(self, "call_id", "name")
+            require_text(self, "call_id", "name")
         if not self.call_id:
             raise ContentError("A tool result needs the id of its call")
         if not self.blocks:
@@ -432,7 +432,7 @@ def make_choice(value: msgspec.Struct, field: str, choices: tuple[str, ...]) -> 
     chosen: Any = getattr(value, field)
     if not isinstance(chosen, str) or chosen not in choices:
         raise wrong_field(value, field, f"one of {', '.join(filter(None, choices))}", chosen)
-    make_plain(value, field)
+    require_text(value, field)
 
 
 def _check_opaque(value: msgspec.Struct, opaque: Any) -> None:
@@ -447,7 +447,7 @@ def _check_recording(block: AudioBlock | VideoBlock, prefix: str) -> None:
     if media.media_type[:6] != prefix:
         raise _wrong_kind(block, media)
     if type(block.transcript) is not str:
-        make_plain(block, "transcript")
+        require_text(block, "transcript")
     if block.transcript:
         check_text(block.transcript)
 

@@ -16,7 +16,7 @@ from loom.content.blocks import (
     make_choice,
 )
 from loom.content.blocks import page_range as _page_range
-from loom.content.media import make_plain
+from loom.content.media import require_text
 from loom.errors import ContentError
 
 
@@ -36,7 +36,7 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True):
         is_url = isinstance(source, str) and source.startswith(("http://", "https://"))
         if not is_url and not isinstance(source, Path | bytes):
             raise ContentError(f"An attachment is a Path, bytes or an http(s) URL, not {repr(source)[:80]}")
-        make_plain(self, "name", "alt", "pages")
+        require_text(self, "name", "alt", "pages")
         make_choice(self, "detail", DETAILS)
         if self.pages:
             _page_range(self.pages)

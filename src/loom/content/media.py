@@ -39,7 +39,7 @@ def check_text(*texts: str) -> None:
             ) from None
 
 
-def make_plain(value: msgspec.Struct, *fields: str) -> str:
+def require_text(value: msgspec.Struct, *fields: str) -> str:
     """Convert the text in these fields to plain `str`, because a subclass (markup, a parsed node) cannot be encoded.
     Return the text of the last field; raise `ContentError` for a field that is not text."""
     plain = ""
@@ -101,7 +101,7 @@ class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     def __post_init__(self) -> None:
         plain = type(self.digest) is type(self.media_type) is type(self.name) is type(self.source) is str
         if not plain or type(self.codec) is not str:
-            make_plain(self, "digest", "media_type", "name", "source", "codec")
+            require_text(self, "digest", "media_type", "name", "source", "codec")
         if (
             type(self.size_bytes) is not int
             or (self.width is not None and type(self.width) is not int)

@@ -39,11 +39,11 @@ def store_data_url(text: str, lift: StoreLegacyMedia, note: Note | None = None) 
     url = data_url(text)
     if url is None:
         return None
-    found = lift_bytes(url.data, lift, note, kind=kind_word(url.media_type), name=url.name, declared=url.media_type)
+    found = store_bytes(url.data, lift, note, kind=kind_word(url.media_type), name=url.name, declared=url.media_type)
     return TextBlock(found) if isinstance(found, str) else found
 
 
-def lift_bytes(
+def store_bytes(
     data: bytes | None, lift: StoreLegacyMedia, note: Note | None = None, *, kind: str, name: str, declared: str
 ) -> ContentBlock | str:
     """Return the block for bytes, or a label with the reason why there is none. `data` is None if its base64 was

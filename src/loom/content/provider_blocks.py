@@ -114,7 +114,7 @@ def restore_block(data: dict[str, Any], *, is_foreign: bool) -> dict[str, Any] |
     return {key: value for key, value in data.items() if key != "cache_control"}
 
 
-def is_in_place(data: dict[str, Any], role: str) -> bool:
+def role_may_contain(data: dict[str, Any], role: str) -> bool:
     """Return whether a message of `role` may contain this block: only users supply documents and search results, and
     only assistants call tools of the provider."""
     return (role == "user") == (data.get("type") in ("document", "search_result"))

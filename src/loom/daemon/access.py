@@ -15,7 +15,7 @@ from loom.daemon.problems import Forbidden
 from loom.daemon.sign_in import Identity
 from loom.runtime import Runtime
 from loom.runtime.library import session_cursor
-from loom.runtime.media_forms import no_media
+from loom.runtime.media_forms import media_not_found
 from loom.store.session_members import MemberAccess
 from loom.store.session_rows import session_not_found
 
@@ -124,4 +124,4 @@ class SessionAccess:
             if await self._library.refers_to(session_id, digest):
                 await self.note_media(identity, digest)
                 return
-        raise no_media()
+        raise media_not_found()

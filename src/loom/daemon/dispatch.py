@@ -75,11 +75,11 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     query: Any = None
     body: Any = None
-    """The type of a JSON body. If the handler reads the body itself, `sent` describes it instead."""
-    sent: Mapping[str, Any] = {}
+    """The type of a JSON body. If the handler reads the body itself, `body_types` describes it instead."""
+    body_types: Mapping[str, Any] = {}
     """Content types of the body → their JSON schema."""
     answer: Any = None
-    given: Mapping[str, Any] = {}
+    answer_types: Mapping[str, Any] = {}
     """Content types of a response that is not JSON → their JSON schema."""
     status: int = 200
     also: Mapping[int, str] = {}

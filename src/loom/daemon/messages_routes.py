@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from loom.api_types import RequestChoices, choices_of
+from loom.api_types import RequestChoices, sampling_of_body
 from loom.content.blocks import ContentBlock
 from loom.daemon import sse
 from loom.daemon.dispatch import Call, decode_body, json_body, json_response
@@ -139,7 +139,7 @@ async def _post(
         models=body.models,
         parent=body.parent,
         n=body.n,
-        sampling=choices_of(body.thinking, body.options),
+        sampling=sampling_of_body(body.thinking, body.options),
         steer=body.steer,
         traceparent=_traceparent(call.request),
     )
@@ -193,7 +193,7 @@ async def regenerate(call: Call[None, RegenerateBody]) -> Response:
         model=body.model,
         n=body.n,
         tools=body.tools,
-        sampling=choices_of(body.thinking, body.options),
+        sampling=sampling_of_body(body.thinking, body.options),
     )
     return _accepted_response(session_id, posted)
 

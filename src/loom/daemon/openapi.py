@@ -71,7 +71,7 @@ def _schemas(routes: Iterable[Route]) -> tuple[dict[Any, Any], dict[str, Any]]:
         dict.fromkeys(
             kind
             for route in routes
-            for kind in (route.body, route.answer, route.query, *route.sent.values())
+            for kind in (route.body, route.answer, route.query, *route.body_types.values())
             if kind is not None and not isinstance(kind, dict)
         )
     )
@@ -93,7 +93,8 @@ def _operation(route: Route, schemas: Mapping[Any, Any], components: Mapping[str
         "responses": _responses(route, schemas),
     }
     content: dict[str, Any] = {
-        kind: {"schema": schema if isinstance(schema, dict) else schemas[schema]} for kind, schema in route.sent.items()
+        kind: {"schema": schema if isinstance(schema, dict) else schemas[schema]}
+        for kind, schema in route.body_types.items()
     }
     if route.body is not None:
         content[JSON] = {"schema": schemas[route.body]}
@@ -141,7 +142,7 @@ def _in_headers(route: Route) -> list[dict[str, Any]]:
 
 def _responses(route: Route, schemas: Mapping[Any, Any]) -> dict[str, Any]:
     good: dict[str, Any] = {"description": "Done."}
-    content = {kind: {"schema": schema} for kind, schema in route.given.items()}
+    content = {kind: {"schema": schema} for kind, schema in route.answer_types.items()}
     if route.answer is not None:
         content[JSON] = {"schema": schemas[route.answer]}
     if content:

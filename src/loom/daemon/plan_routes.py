@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from loom.api_types import choices_of
+from loom.api_types import sampling_of_body
 from loom.daemon.dispatch import Call
 from loom.daemon.request_content import blocks_of
 from loom.message_types import PlanRequest, PlanView, WireQuery, WireView
@@ -21,7 +21,7 @@ async def get_plan(call: Call[None, PlanRequest]) -> PlanView:
         max_tokens=body.max_tokens,
         last=body.last,
         sent=body.sent,
-        options=choices_of(body.thinking, body.options),
+        options=sampling_of_body(body.thinking, body.options),
         cheaper=body.cheaper,
         compact=body.compact,
         at=body.at,

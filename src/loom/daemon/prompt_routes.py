@@ -12,7 +12,7 @@ from contextlib import suppress
 import msgspec
 
 from loom.api_types import PromptBody, PromptList, PromptView
-from loom.config.templates import Template, fields_of, names, read_template, remove_template, save_template
+from loom.config.templates import Template, fields_of, read_template, remove_template, save_template, template_names
 from loom.daemon.dispatch import Call
 from loom.daemon.problems import Forbidden
 from loom.daemon.sign_in import Identity
@@ -30,7 +30,11 @@ async def save_prompt(call: Call[None, PromptBody]) -> PromptView:
 
 async def delete_prompt(call: Call[None, None]) -> None:
     name, account = call.path("prompt"), _library_of(call.identity)
-    if account and name in await asyncio.to_thread(names) and name not in await asyncio.to_thread(names, account):
+    if (
+        account
+        and name in await asyncio.to_thread(template_names)
+        and name not in await asyncio.to_thread(template_names, account)
+    ):
         raise Forbidden("This prompt is shared.", hint="An administrator can delete it.")
     await asyncio.to_thread(remove_template, name, account)
 
@@ -43,14 +47,14 @@ def _library_of(identity: Identity) -> str:
 def _prompts(account: str) -> tuple[PromptView, ...]:
     found: dict[str, PromptView] = {}
     for library in dict.fromkeys(("", account)):
-        for name in names(library):
+        for name in template_names(library):
             with suppress(ConfigError):  # edited by hand and not valid: `loom` reports it when it is used
                 found[name] = _view(name, read_template(name, library), is_shared=not library)
     return tuple(found[name] for name in sorted(found))
 
 
 def _save(name: str, body: PromptBody, account: str) -> PromptView:
-    known = read_template(name, account) if name in names(account) else Template()
+    known = read_template(name, account) if name in template_names(account) else Template()
     template = msgspec.structs.replace(
         known, prompt=body.text, system=body.system, model=body.model, params={**body.params}
     )

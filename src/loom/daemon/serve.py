@@ -30,7 +30,7 @@ from loom.daemon.auth import open_auth
 from loom.daemon.connections import AcceptFailures, PatientProtocol
 from loom.errors import ConfigError, LoomError
 from loom.runtime import Runtime
-from loom.tools.sandbox import forbid_dumps
+from loom.tools.sandbox import disable_memory_dumps
 from loom.tools.secret_mask import environment_secrets, mask_secrets
 
 LOCK: Final = "daemon.lock"
@@ -62,7 +62,7 @@ def run_daemon(
     log_level: str = "warning",
 ) -> None:
     """Serve until SIGTERM or SIGINT. `on_listening` receives the URLs; without it they are printed."""
-    forbid_dumps()
+    disable_memory_dumps()
     _log_without_secrets(config)
     _give_memory_back()
     asyncio.run(serve_app(config, host=host, port=port, on_listening=on_listening or _print, log_level=log_level))

@@ -27,7 +27,7 @@ from loom.api_types import (
     SessionView,
     TreeQuery,
     TreeView,
-    choices_of,
+    sampling_of_body,
 )
 from loom.content.messages import Message, media_of
 from loom.daemon.dispatch import Call, json_response
@@ -52,7 +52,7 @@ async def create(call: Call[None, NewSession]) -> Response:
     await call.daemon.access.claim(call.identity, session.id)
     if body.tools != ALL_TOOLS or body.plan_mode:
         await session.change(tools=body.tools, plan_mode=body.plan_mode)
-    if (options := choices_of(body.thinking, body.options)) != Sampling():
+    if (options := sampling_of_body(body.thinking, body.options)) != Sampling():
         await session.set_options(options)
     await call.daemon.turns.announce_change(session.id)
     return session_response(await session.info(), status=201)
@@ -113,7 +113,7 @@ async def change(call: Call[None, SessionChangeBody]) -> Response:
     )
     if body.options is not None or body.thinking is not None:
         kept = msgspec.structs.replace(view.options, thinking=body.thinking or "")
-        await session.set_options(kept if body.options is None else choices_of(body.thinking or "", body.options))
+        await session.set_options(kept if body.options is None else sampling_of_body(body.thinking or "", body.options))
         view = await session.info()
     await call.daemon.turns.announce_change(session.id)
     return session_response(view)

@@ -27,7 +27,7 @@ from loom.content.blocks import clean_text
 from loom.errors import ConfigError, LoomError, NotFound, Unsupported
 from loom.events import ApprovalRequested, TurnFailed, TurnFinished, decode_event
 from loom.runtime import Runtime
-from loom.tools.download import gate_backend
+from loom.tools.download import egress_backend
 from loom.tools.egress import Egress, destination_of
 
 QUEUE_LENGTH: Final = 500
@@ -173,7 +173,7 @@ class Webhooks:
         ]
         try:
             async with (
-                httpcore2.AsyncConnectionPool(network_backend=gate_backend(self._egress)) as pool,
+                httpcore2.AsyncConnectionPool(network_backend=egress_backend(self._egress)) as pool,
                 pool.stream("POST", place.url, headers=headers, content=body) as response,
             ):
                 return response.status

@@ -23,7 +23,7 @@ from loom.content.blocks import (
 )
 from loom.content.encoded import data_url, from_base64, looks_encoded
 from loom.content.json_values import first_ident, first_text, get_object, get_text
-from loom.content.nested_media import lift_bytes
+from loom.content.nested_media import store_bytes
 from loom.errors import ContentError
 from loom.importers.reader import LegacyReader
 
@@ -146,7 +146,7 @@ def _read_link(link: str, about: LegacyMediaFacts, reading: LegacyReader) -> lis
 
 
 def _store_bytes(data: bytes | None, about: LegacyMediaFacts, reading: LegacyReader) -> list[ContentBlock]:
-    found = lift_bytes(data, reading.lift, reading.note, kind=about.kind, name=about.name, declared=about.declared)
+    found = store_bytes(data, reading.lift, reading.note, kind=about.kind, name=about.name, declared=about.declared)
     return _replacement(about, found) if isinstance(found, str) else [_with_words(found, about, reading)]
 
 

@@ -68,7 +68,7 @@ class PrefixReadings:
             self._bytes -= dropped
 
 
-def name_items(items: Sequence[Any], *context: str) -> ReadItems:
+def hash_prefixes(items: Sequence[Any], *context: str) -> ReadItems:
     """Return the items with a hash of each prefix. `context` lists everything else that affects how they are read."""
     try:
         encoded = [msgspec.json.encode(item) for item in items]

@@ -412,7 +412,7 @@ def _schema(described: dict[str, Any]) -> OutputSchema | None:
     return OutputSchema(schema=schema, name=get_text(inner.get("name")) or "answer") if schema else None
 
 
-def attribution_free(system: Any) -> Any:
+def without_billing_line(system: Any) -> Any:
     """Return `system` without the billing line that some clients put first and change with every request: it would
     prevent the prompt from being cached."""
     blocks = get_list(system)

@@ -21,7 +21,7 @@ from loom.compile.settle import Settler
 from loom.config import Config, load_config
 from loom.config.schema import BudgetSettings
 from loom.errors import ConfigError, NotFound, StoreError
-from loom.formats.worker import WorkerPool, hold_pool
+from loom.formats.worker import WorkerPool, shared_pool
 from loom.models import Model, Usage
 from loom.runtime.agent_tools import ask_agent_tool, ask_for_server, recall_tool
 from loom.runtime.conversations import ClientConversations
@@ -218,7 +218,7 @@ class Runtime:
             blobs = open_media(address, timeout_seconds=config.media.timeout_seconds)
             steps = await stack.enter_async_context(_open_steps(config))
             observers = await stack.enter_async_context(open_telemetry(config))
-            workers = stack.enter_context(hold_pool())
+            workers = stack.enter_context(shared_pool())
             runtime = cls(config, database, blobs, options, workers=workers, steps=steps, observers=observers)
             stack.callback(runtime.holder.close)
             stack.push_async_callback(runtime.models.close)

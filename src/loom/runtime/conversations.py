@@ -25,7 +25,7 @@ from loom.content.messages import Message
 from loom.errors import Conflict, MediaError, NotFound
 from loom.importers.forms import BodyProtocol, OriginalForms
 from loom.importers.prefix_readings import PrefixReadings
-from loom.importers.request_body import attribution_free
+from loom.importers.request_body import without_billing_line
 from loom.runtime.inline_media import InlineMedia, InlinePart, StoredPart, token_of
 from loom.runtime.media_intake import MediaIntake, StoredUpload
 from loom.runtime.record import placed_node, snapshot_of
@@ -115,7 +115,7 @@ class ClientConversations:
             except MediaError as error:
                 outcome = error
             known[token_of(mark)] = KnownMedium(part.digest, outcome)
-        plain = {**body, "system": attribution_free(body["system"])} if "system" in body else body
+        plain = {**body, "system": without_billing_line(body["system"])} if "system" in body else body
         found = await read_request(
             plain,
             protocol,

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from loom.agent.tracked_files import mentions, place_of, split_pages
+from loom.agent.tracked_files import mentions, split_pages, tracked_name
 from loom.api_types import CommandView
 from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock, TextBlock
 from loom.content.inputs import Attachment, Content, flatten
@@ -65,11 +65,11 @@ def _mentioned_media(names: Sequence[str], leaves: Sequence[Content], workspace:
     attached |= {leaf.media.source for leaf in leaves if isinstance(leaf, ImageBlock | DocumentBlock | AudioBlock)}
     found: list[Attachment] = []
     for name in names:
-        place, pages = place_of(workspace, name), ""
+        place, pages = tracked_name(workspace, name), ""
         if place is None:
             with suppress(ContentError):  # an invalid page range: the turn reports it
                 file, pages = split_pages(name)
-                place = place_of(workspace, file)
+                place = tracked_name(workspace, file)
         if place is None or is_folder(workspace, place):
             continue
         try:

@@ -166,7 +166,7 @@ def media_file(media: Media) -> str:
     return f"media/{media.digest.partition(':')[2]}{ending}"
 
 
-def speaker(node: Node) -> str:
+def author_name(node: Node) -> str:
     """Return `you`, `tool`, or the name of the model."""
     if node.message is None or node.message.role == "user":
         return "you"
@@ -179,7 +179,7 @@ def _markdown(title: str, system: str, nodes: Sequence[Node]) -> str:
         parts.append(f"> {system}".replace("\n", "\n> "))
     for node in nodes:
         if node.message is not None:
-            parts += [f"## {speaker(node)}", *(_markdown_block(block) for block in node.message.blocks)]
+            parts += [f"## {author_name(node)}", *(_markdown_block(block) for block in node.message.blocks)]
             if sources := sources_of(node.message):
                 parts.append(f"*Sources: {', '.join(sources)}*")
     return safe_text("\n\n".join(parts)) + "\n"
@@ -214,7 +214,7 @@ async def _html(runtime: Runtime, title: str, system: str, nodes: Sequence[Node]
     for node in nodes:
         if node.message is not None:
             blocks = await _html_blocks(runtime, node.message)
-            parts.append(f"<article><h2>{_escape(speaker(node))}</h2>{blocks}</article>")
+            parts.append(f"<article><h2>{_escape(author_name(node))}</h2>{blocks}</article>")
     return "\n".join([*parts, "</body></html>\n"])
 
 

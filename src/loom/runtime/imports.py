@@ -84,7 +84,7 @@ async def _store_path(runtime: Runtime, found: Transcript) -> ImportedSession:
         found.messages,
         title=found.title,
         system=found.system,
-        workspace=_folder(found.workspace),
+        workspace=_existing_folder(found.workspace),
         forms=found.forms,
         options=_session_options(found.request),
     )
@@ -158,6 +158,6 @@ def _can_open(session: ArchivedSession, name: str) -> bool:
     return True
 
 
-def _folder(workspace: str) -> str:
+def _existing_folder(workspace: str) -> str:
     """Return the workspace of the conversation if it exists on this machine."""
     return workspace if workspace and Path(workspace).is_dir() else ""

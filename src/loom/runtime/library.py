@@ -68,7 +68,7 @@ from loom.session import ExportFormat, MediaBytes
 from loom.store.media_text import MediaTexts
 from loom.store.session_rows import StoredSession
 from loom.store.shares import Share, Shares
-from loom.store.sweep import forget
+from loom.store.sweep import delete_unused
 
 if TYPE_CHECKING:
     from loom.providers.media_body import MediaSource
@@ -239,7 +239,9 @@ class LocalLibrary:
         stores = self._runtime.stores
         digests = await stores.sessions.delete(session_id)
         await self._runtime.processes.end(session_id)
-        freed = await forget(stores.media, stores.derived, digests, stores.sessions.media_in_use, unless_since=since)
+        freed = await delete_unused(
+            stores.media, stores.derived, digests, stores.sessions.media_in_use, unless_since=since
+        )
         self.views.drop(session_id)
         self.intake.drop(digests)
         self._runtime.settler.drop(digests)

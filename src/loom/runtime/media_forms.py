@@ -69,7 +69,7 @@ class MediaForms:
 
     async def check_exists(self, digest: str) -> None:
         if not is_digest(digest) or not await self._runtime.stores.media.exists(digest):
-            raise no_media()
+            raise media_not_found()
 
     def _recipe(self, kind: str, page: int) -> Recipe:
         config = self._runtime.config
@@ -149,5 +149,5 @@ class MediaForms:
         return MediaText(data.decode("utf-8", "replace"), made.pages)
 
 
-def no_media() -> NotFound:
+def media_not_found() -> NotFound:
     return NotFound("File not found in the store.", hint="Upload it: POST /v1/media.")

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
-from loom.agent.observer import Observers, Unobserved
+from loom.agent.observer import NullObserver, Observers
 from loom.config import Config
 from loom.errors import ExtraMissing
 
@@ -35,7 +35,7 @@ async def open_telemetry(config: Config) -> AsyncGenerator[Observers]:
     which other programs use too, only log it."""
     environ = config.provenance.environ
     if not _is_on(config, environ):
-        yield Unobserved()
+        yield NullObserver()
         return
     try:
         export = await asyncio.to_thread(_open_export, config, environ)
@@ -43,7 +43,7 @@ async def open_telemetry(config: Config) -> AsyncGenerator[Observers]:
         if config.telemetry.endpoint:
             raise
         _log.warning("%s", error)
-        yield Unobserved()
+        yield NullObserver()
         return
     try:
         yield export.observers

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 
-from loom.agent.tracked_files import PUNCTUATION, looks_like_file, mentions, place_of
+from loom.agent.tracked_files import PUNCTUATION, looks_like_file, mentions, tracked_name
 from loom.errors import Unreadable
 from loom.tools.file_walk import Walk
 from loom.tools.workspace import open_folder
@@ -40,7 +40,7 @@ def missing_mentions(workspace: Path, text: str) -> dict[str, str]:
         for name in mentions(text)
         if looks_like_file(name)
         # pages of a file count as the file, even if they are invalid: `report.pdf#3`
-        and all(place_of(workspace, file) is None for file in (name, name.rpartition("#")[0]))
+        and all(tracked_name(workspace, file) is None for file in (name, name.rpartition("#")[0]))
     ]
     if not missing:
         return {}
@@ -55,7 +55,7 @@ def missing_mentions(workspace: Path, text: str) -> dict[str, str]:
     return found
 
 
-def missing_text(missing: Mapping[str, str]) -> str:
+def missing_files_notice(missing: Mapping[str, str]) -> str:
     """Return the notice about mentions that name no file."""
     return "; ".join(
         f"file not found: {name}{f' (did you mean {meant}?)' if meant else ''}" for name, meant in missing.items()

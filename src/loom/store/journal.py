@@ -11,7 +11,7 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from loom.session import LeaseWish, SessionChange
+from loom.session import LeaseChange, SessionChange
 from loom.store.database import Database, Params, Transaction
 from loom.store.events import EncodedEvents, append_events
 from loom.store.forest import Clock
@@ -166,7 +166,7 @@ def _read_session_path(tx: Transaction, session_id: str, known: KnownPath) -> Se
     return SessionPath(session=session, nodes=nodes, is_continuation=False)
 
 
-def _end_lease(tx: Transaction, key: int, wish: LeaseWish) -> bool:
+def _end_lease(tx: Transaction, key: int, wish: LeaseChange) -> bool:
     match wish:
         case "keep":
             return False

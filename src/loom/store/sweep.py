@@ -65,7 +65,7 @@ async def sweep(
     )
 
 
-async def forget(
+async def delete_unused(
     media: MediaStore,
     derived: DerivedCache,
     digests: Sequence[str],

@@ -57,7 +57,7 @@ async def download(
     place = destination_of(url)
     clock = asyncio.get_running_loop().time
     left = seconds
-    async with httpcore2.AsyncConnectionPool(network_backend=gate_backend(egress)) as pool:
+    async with httpcore2.AsyncConnectionPool(network_backend=egress_backend(egress)) as pool:
         for _ in range(MAX_REDIRECTS + 1):
             began = clock()
             try:
@@ -161,7 +161,7 @@ def _name(place: Destination) -> str:
     return PurePosixPath(unquote(urlsplit(place.url).path)).name or place.host
 
 
-def gate_backend(egress: Egress) -> httpcore2.AsyncNetworkBackend:
+def egress_backend(egress: Egress) -> httpcore2.AsyncNetworkBackend:
     """Return a network backend that connects only through `egress`."""
     import httpcore2
     from httpcore2 import AnyIOBackend

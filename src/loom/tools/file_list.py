@@ -16,7 +16,7 @@ from loom.formats.sniff import sniff
 from loom.formats.sniff.kinds import KINDS, UNKNOWN, label_of, type_of_name
 from loom.tools.base import ToolContext
 from loom.tools.file_walk import MAX_DEPTH, MAX_ENTRIES, FileEntry, Walk
-from loom.tools.ignore import Pattern, glob
+from loom.tools.ignore import Pattern, glob_pattern
 from loom.tools.number_text import count_text
 from loom.tools.workspace import OpenFolder, open_folder, visible_name
 
@@ -53,7 +53,7 @@ def _list_folder(
     folder: OpenFolder, asked: str, pattern: str, depth: int, may_read: Callable[[Path, Path], bool]
 ) -> str:
     walk = Walk(folder, max_depth=depth)
-    wanted = glob(pattern) if pattern else None
+    wanted = glob_pattern(pattern) if pattern else None
     written = Path(asked).expanduser()
     lines: list[ListingLine] = []
     kept_back = 0

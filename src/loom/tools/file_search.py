@@ -20,8 +20,7 @@ from loom.formats.worker import WorkerGroup, WorkerKind, current_pool
 from loom.tools.base import ToolContext
 from loom.tools.file_walk import FileEntry, IgnoredPaths, Walk, open_entry
 from loom.tools.files import ask_to_read
-from loom.tools.ignore import Pattern
-from loom.tools.ignore import glob as parse_glob
+from loom.tools.ignore import Pattern, glob_pattern
 from loom.tools.number_text import count_text
 from loom.tools.ripgrep import Candidates, FoundFiles
 from loom.tools.search_patterns import required_literal
@@ -225,7 +224,7 @@ def _may_be_wide(data: bytes) -> bool:
 def _entries(search: FileSearch, tree: _Tree, literal: bytes | None) -> Iterator[FileEntry]:
     """Yield every file to search; with ripgrep, those that can contain a match. If the user's rules exclude files, all
     files are walked, so that the number of excluded files reveals nothing about their content."""
-    wanted = parse_glob(tree.glob) if tree.glob else None
+    wanted = glob_pattern(tree.glob) if tree.glob else None
     found = _find_candidates(search, tree, literal) if tree.context.reads_all else None
     if found is None:
         walk = Walk(tree.folder)

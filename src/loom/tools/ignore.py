@@ -90,7 +90,7 @@ def parse_ignore(data: bytes) -> tuple[Pattern, ...]:
     return tuple(pattern for line in text.split("\n") if (pattern := _parse_line(line.removesuffix("\r"))) is not None)
 
 
-def glob(text: str) -> Pattern:
+def glob_pattern(text: str) -> Pattern:
     """Return a pattern: `*.py` is matched against names, `src/**/*.py` against paths."""
     return _pattern(as_bytes_text(clean_text(text.removeprefix("./"))))
 

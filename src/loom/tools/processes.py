@@ -68,7 +68,7 @@ async def start_program(
 
     The program inherits `descriptors`. With `stderr`, a descriptor, its errors are not in `output`.
     """
-    mark = f"{_runner()}:{secrets.token_hex(8)}"
+    mark = f"{_runner_of(os.getpid())}:{secrets.token_hex(8)}"
     async with _pipe() as (output, writing):
         try:
             process = await asyncio.create_subprocess_exec(
@@ -142,7 +142,7 @@ def _kill(mark: str, groups: set[int]) -> set[int]:
     return ended
 
 
-def end_abandoned() -> int:
+def kill_orphans() -> int:
     """Kill programs whose runner was killed and could not end them; return the number of processes. A runner in another
     process namespace is ignored: its process id has no meaning here."""
     ended: set[int] = set()
@@ -166,12 +166,8 @@ def _marks() -> set[str]:
     return found
 
 
-def _runner() -> str:
-    """Return the identity of this process in marks: its namespace, its process id, and its start time."""
-    return _runner_of(os.getpid())
-
-
 def _runner_of(pid: int) -> str:
+    """Return the identity of a process in marks: its namespace, its process id, and its start time."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

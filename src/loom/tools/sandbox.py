@@ -284,7 +284,7 @@ def _readable_paths(hidden: Sequence[Path]) -> tuple[list[str], list[str]]:
     return readable, [str(folder) for folder in above]
 
 
-def forbid_dumps() -> None:
+def disable_memory_dumps() -> None:
     """Prevent other processes of this user from reading the memory and environment of this one through /proc."""
     if sys.platform == "linux":
         sandbox_launcher.libc().prctl(sandbox_launcher.PR_SET_DUMPABLE, 0, 0, 0, 0)

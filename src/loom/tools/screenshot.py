@@ -78,7 +78,9 @@ async def take_screenshot(
     if importlib.util.find_spec("playwright") is None:
         raise ExtraMissing("Screenshots need Playwright.", hint=f"Install it: {_EXTRA}")
     target = await (_web(context, url, egress) if is_address(url) else _file(context, url, egress))
-    with tempfile.TemporaryDirectory(prefix="loom-browser-", dir=_short_place(), ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="loom-browser-", dir=_short_temporary_folder(), ignore_cleanup_errors=True
+    ) as folder:
         async with guard_proxy(target.egress, target.files) as proxy:
             job = ScreenshotJob(
                 url=target.url,
@@ -101,7 +103,7 @@ async def take_screenshot(
     return [TextBlock(_label(shot, target, proxy, job)), *blocks]
 
 
-def _short_place() -> str | None:
+def _short_temporary_folder() -> str | None:
     """Return `/tmp` if the default folder for temporary files has a long path, else None: the browser creates sockets
     in its folder, and the path of a socket is limited to some hundred characters."""
     return "/tmp" if len(tempfile.gettempdir()) > _PLACE_CHARS and Path("/tmp").is_dir() else None  # noqa: S108  a folder of our own in it

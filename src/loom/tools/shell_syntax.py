@@ -275,7 +275,7 @@ class _Reading:
         if node.type in ("raw_string", "string", "ansi_c_string"):
             return [text]
         if "{" in source and node.type in ("word", "concatenation", "brace_expression", "command_name"):
-            return _braced(text) if _is_unquoted(source) else [text if source == "{}" else _careful(text)]
+            return _expand_braces(text) if _is_unquoted(source) else [text if source == "{}" else _unless_braced(text)]
         return [text]
 
     def _word(self, node: Node, *, quoted: bool) -> str:
@@ -354,12 +354,12 @@ def _is_unquoted(source: str) -> bool:
     return not any(character in source for character in "'\"\\$`")
 
 
-def _careful(text: str) -> str:
+def _unless_braced(text: str) -> str:
     """Return a word with braces of which some may be quoted: unchanged if nothing could be expanded, else unknown."""
     return text if _BRACES.search(text) is None and _BRACE_RANGE.search(text) is None else UNKNOWN
 
 
-def _braced(text: str) -> list[str]:
+def _expand_braces(text: str) -> list[str]:
     """Expand the braces of an unquoted word. Ranges and long lists count as unknown."""
     words = [text]
     while len(words) <= MAX_BRACE_WORDS:

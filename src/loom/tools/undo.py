@@ -31,7 +31,7 @@ def file_changes(results: Iterable[ToolResult]) -> list[FileChange]:
     return found
 
 
-async def restore(workspace: Path, changes: Iterable[FileChange], load: LoadBytes) -> list[str]:
+async def restore_files(workspace: Path, changes: Iterable[FileChange], load: LoadBytes) -> list[str]:
     """Undo `changes`, the last one first, and return a sentence for each.
 
     If something else has changed a file since, the file is left unchanged: its sentence has the reason, and older

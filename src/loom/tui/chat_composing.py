@@ -126,14 +126,14 @@ class ChatComposing(ChatTurns):
     def _asks_about_mentions(self, words: str) -> bool:
         """Return whether to hold the message back because it mentions files that do not exist, and notify the user.
         Sending it again sends the mentions as text."""
-        from loom.runtime.workspace_files import missing_mentions, missing_text
+        from loom.runtime.workspace_files import missing_files_notice, missing_mentions
 
         missing = missing_mentions(Path.cwd(), words)
         if not missing or self._asked_about == words:
             self._asked_about = ""
             return False
         self._asked_about = words
-        said = missing_text(missing)
+        said = missing_files_notice(missing)
         self.notify(f"{said[0].upper()}{said[1:]}. Enter sends it as text.", severity="warning")
         return True
 

@@ -77,12 +77,10 @@ class Picture(Vertical):
             await self.mount(Static(plain_text(f"cannot be shown: {error.message}"), classes="image-error"))
             return
         widget = await asyncio.to_thread(make_image_widget, data, self._protocol)
-        columns, rows = fit_cells(widget.image.size, (min(self._max[0], self._room()), self._max[1]), self._protocol)
+        room = max((self.container_size.width or MAX_COLUMNS) - 2, 8)
+        columns, rows = fit_cells(widget.image.size, (min(self._max[0], room), self._max[1]), self._protocol)
         widget.styles.width, widget.styles.height = columns, rows
         await self.mount(widget, before=0)
-
-    def _room(self) -> int:
-        return max((self.container_size.width or MAX_COLUMNS) - 2, 8)
 
 
 def render_png(data: bytes, media: Media) -> bytes:

@@ -7,7 +7,7 @@ Each element of content has exactly one key, its kind. Opaque data: on thinking 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final, assert_never
 
 from loom.content.blocks import Opaque, TextBlock, ThinkingBlock, ToolCall
@@ -176,16 +176,15 @@ def _block(block: ShownBlock, names: _DocumentNames) -> dict[str, Any] | None:
             return {
                 "toolResult": {
                     "toolUseId": block.call_id,
-                    "content": _result_content(block.blocks, names),
+                    "content": [
+                        {"text": inner.text} if isinstance(inner, TextBlock) else _media(inner, names)
+                        for inner in block.blocks
+                    ],
                     "status": "error" if block.is_error else "success",
                 }
             }
         case _:
             assert_never(block)
-
-
-def _result_content(blocks: Sequence[TextBlock | ShownMedia], names: _DocumentNames) -> list[dict[str, Any]]:
-    return [{"text": inner.text} if isinstance(inner, TextBlock) else _media(inner, names) for inner in blocks]
 
 
 def _media(block: ShownMedia, names: _DocumentNames) -> dict[str, Any]:

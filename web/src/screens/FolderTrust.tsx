@@ -1,4 +1,4 @@
-// Shows what a folder brings that instructs the model or configures Loom, and asks whether to use it.
+// Shows the files of a folder that instruct the model or configure Loom, and asks whether to use it.
 import { request } from "../api/http";
 import type { FolderTrustView } from "../api/types";
 import { Dialog } from "../parts/Dialog";

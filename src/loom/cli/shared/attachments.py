@@ -27,7 +27,7 @@ from loom.formats.text import decode_text
 from loom.runtime import Runtime
 from loom.runtime.attachments import PIPED, attachment, attachment_from_word
 from loom.runtime.fetched_file import fetch_file
-from loom.runtime.workspace_files import missing_mentions, missing_text
+from loom.runtime.workspace_files import missing_files_notice, missing_mentions
 
 _RANGE: Final = r"#([1-9][0-9]{0,6}(?:-[1-9][0-9]{0,6})?)"
 _FILE_NAME: Final = re.compile(r"(?!\w+://)[^\s?!]*[^\s?!/.]\.(?:[A-Za-z][A-Za-z0-9]{0,4}|7z)(?:#[\d-]+)?", re.ASCII)
@@ -95,7 +95,7 @@ def confirm_mentions(text: str) -> None:
     send them as text. Without a terminal they are sent, with a notice in the turn: `@types/node` need not be a file."""
     missing = missing_mentions(Path.cwd(), text)
     if missing and sys.stdin.isatty() and sys.stderr.isatty():
-        said = missing_text(missing)
+        said = missing_files_notice(missing)
         if not confirm(f"{said[0].upper()}{said[1:]}. Send it as text?"):
             raise Unreadable(f"Not sent: {said}.", hint="Correct the name.")
 

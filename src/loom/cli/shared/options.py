@@ -90,7 +90,12 @@ class MessageOptions(msgspec.Struct, frozen=True, kw_only=True):
 def message_options(*, tools: str) -> Callable[[F], F]:
     """Return a decorator that adds the shared options to a command. `tools` is the default selection of tools: safe or
     all."""
-    options = [*_whom(), *_where(), *_how(_SAFE if tools == "safe" else _ALL), *_media()]
+    options = [
+        *_model_options(),
+        *_session_options(),
+        *_tool_options(_SAFE if tools == "safe" else _ALL),
+        *_media_options(),
+    ]
 
     def added(command: F) -> F:
         for option in reversed(options):
@@ -100,7 +105,7 @@ def message_options(*, tools: str) -> Callable[[F], F]:
     return added
 
 
-def _whom() -> list[Option]:
+def _model_options() -> list[Option]:
     return [
         click.option(
             "-m", "--model", default="", shell_complete=complete_models, help="platform/name, or a configured name."
@@ -131,7 +136,7 @@ def _whom() -> list[Option]:
     ]
 
 
-def _where() -> list[Option]:
+def _session_options() -> list[Option]:
     return [
         click.option("-c", "--continue", "last_here", is_flag=True, help="Continue the last session of this folder."),
         click.option(
@@ -170,7 +175,7 @@ def _where() -> list[Option]:
     ]
 
 
-def _how(tools: str) -> list[Option]:
+def _tool_options(tools: str) -> list[Option]:
     return [
         click.option("-T", "--tool", "tools", multiple=True, metavar="NAME", help=tools),
         click.option(
@@ -203,7 +208,7 @@ def _how(tools: str) -> list[Option]:
     ]
 
 
-def _media() -> list[Option]:
+def _media_options() -> list[Option]:
     return [
         click.option(
             "--no-resize", is_flag=True, help="Refuse an image over the size limit instead of using a smaller copy."
@@ -298,10 +303,10 @@ async def _sessions(incomplete: str) -> list[CompletionItem]:
 
 
 def complete_templates(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from loom.config.templates import names
+    from loom.config.templates import template_names
     from loom.errors import LoomError
 
     try:
-        return [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in template_names() if name.startswith(incomplete)]
     except LoomError:
         return []

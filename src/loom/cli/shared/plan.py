@@ -18,8 +18,7 @@ from loom.compile.request import NextRequest, RequestOptions, Snapshot, next_req
 from loom.compile.settle import Settler
 from loom.config import Config, load_config
 from loom.content.media_kinds import MEDIA_KIND_NAMES
-from loom.content.messages import Message, user
-from loom.content.wire_forms import WireForm
+from loom.content.messages import user
 from loom.errors import ConfigError
 from loom.estimates import billed_label, cheaper_label, discard_label
 from loom.importers.request_body import server_tool_names
@@ -78,7 +77,10 @@ async def _from_file(file: Path) -> AsyncGenerator[CompileSource]:
         found, *others = await read_transcripts(file, media, limits=config.media_limits())
         said = (f"{file.name} has no messages: {_NOTHING} is used instead",) if not found.messages else ()
         more = (f"{file.name} contains {len(others) + 1} conversations; this is the first",) if others else ()
-        path = _as_path(found.messages or (user(_NOTHING),), found.forms)
+        path = tuple(
+            DetachedMessage(str(at), message, form=found.forms.get(at))
+            for at, message in enumerate(found.messages or (user(_NOTHING),))
+        )
         snapshot = Snapshot(system=found.system, path=path, model=found.model)
         settler = Settler(media.renditions)
 
@@ -131,10 +133,6 @@ async def compile_session(
         media=runtime.library.request_media,
         config=runtime.config,
     )
-
-
-def _as_path(messages: Sequence[Message], forms: Mapping[int, WireForm]) -> tuple[Placed, ...]:
-    return tuple(DetachedMessage(str(at), message, form=forms.get(at)) for at, message in enumerate(messages))
 
 
 def _name_left_out(made: NextRequest, found: Transcript) -> NextRequest:

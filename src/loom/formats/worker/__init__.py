@@ -7,6 +7,6 @@ and child, `loop` the child's side, and `program` runs external programs within 
 from __future__ import annotations
 
 from loom.formats.worker.group import WorkerGroup, WorkerKind, environment
-from loom.formats.worker.pool import WorkerPool, current_pool, hold_pool
+from loom.formats.worker.pool import WorkerPool, current_pool, shared_pool
 
-__all__ = ["WorkerGroup", "WorkerKind", "WorkerPool", "current_pool", "environment", "hold_pool"]
+__all__ = ["WorkerGroup", "WorkerKind", "WorkerPool", "current_pool", "environment", "shared_pool"]

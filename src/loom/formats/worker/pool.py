@@ -2,7 +2,7 @@
 
 A `WorkerPool` starts children when a job first needs them, keeps them warm, and ends all of them in `close`. The
 functions of `formats` use the current pool: the one that `WorkerPool.use` has set for the running context, else the
-pool of the process. Every open runtime holds that one (`hold_pool`); its children end with the last runtime.
+pool of the process. Every open runtime holds that one (`shared_pool`); its children end with the last runtime.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def current_pool() -> WorkerPool:
 
 
 @contextmanager
-def hold_pool() -> Generator[WorkerPool]:
+def shared_pool() -> Generator[WorkerPool]:
     """Yield the pool of this process. When the last holder leaves, its children are ended."""
     global _default, _holders
     with _default_lock:
