@@ -105,9 +105,10 @@ class Server:
             )
 
     def connect_soon(self) -> asyncio.Future[Client] | None:
-        """Return the future of the connection, or None if it is ready or the last attempt has just failed."""
+        """Return the future of the connection, or None if it is ready or closed or the last attempt has just failed."""
         state = self._connection.state if self._connection is not None else "idle"
-        if state == "ready" or (state != "connecting" and time.monotonic() < self._failed_at + RETRY_SECONDS):
+        is_too_early = state != "connecting" and time.monotonic() < self._failed_at + RETRY_SECONDS
+        if state == "ready" or is_too_early or self._is_closed:
             return None
         return self._connect().ready
 

@@ -157,12 +157,12 @@ class McpServers:
             tools.append(kept)
             taken.add(kept.name)
         tools += extra_tools(server, listing, taken)
+        if len(listing.tools) >= MAX_LISTED > len(server.listing.tools):
+            server.notice(f"MCP server {server.spec.name!r} has too many tools: only the first {MAX_LISTED} are used.")
         server.listing, server.tools = listing, {tool.name: tool for tool in tools}
         self.tools.clear()
         for each in self._servers.values():
             self.tools |= each.tools
-        if len(listing.tools) >= MAX_LISTED:
-            server.notice(f"MCP server {server.spec.name!r} has too many tools: only the first {MAX_LISTED} are used.")
 
 
 def _ignore(_: str) -> None:
