@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 from typing import Any, TypedDict
@@ -14,6 +15,7 @@ from loom.agent.output import parse_output
 from loom.errors import ContentError, OutputInvalid
 from loom.events import NoticeRaised
 from loom.sampling import OutputSchema
+from providers.far_side import Reply, far_side
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -79,6 +81,14 @@ def test_a_schema_that_refers_to_nothing_is_named_and_fetches_nothing() -> None:
     found = parse_output("{}", OutputSchema(schema={"$ref": "http://127.0.0.1:9/none"}))
     assert "the schema itself is not valid" in found.problem
     assert "the schema itself" in parse_output("{}", OutputSchema(schema={"type": 7})).problem
+
+
+async def test_a_schema_with_a_url_is_not_valid_and_the_url_is_not_requested() -> None:
+    async with far_side(lambda _: Reply(body=b'{"type": "string"}', content_type="application/json")) as server:
+        schema = OutputSchema(schema={"$ref": f"{server.url}/schema.json"}, name="remote")
+        found = await asyncio.to_thread(parse_output, '"text"', schema)
+    assert found.problem.startswith("the schema itself is not valid")
+    assert server.requests == []
 
 
 # A type instead of a schema ------------------------------------------------------------------------------------------

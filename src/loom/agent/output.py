@@ -78,9 +78,12 @@ def schema_fault(schema: dict[str, Any]) -> str:
 
 
 def _validator(schema: dict[str, Any]) -> Any:
+    """Return a validator that resolves references inside the schema only: the default registry fetches URLs, and a
+    schema may come from anywhere."""
     from jsonschema.validators import Draft202012Validator, validator_for
+    from referencing import Registry
 
-    return validator_for(schema, default=Draft202012Validator)(schema)
+    return validator_for(schema, default=Draft202012Validator)(schema, registry=Registry())
 
 
 def repair_text(problem: str) -> str:
