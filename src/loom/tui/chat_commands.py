@@ -63,7 +63,7 @@ class ChatCommands(ChatComposing):
         (planned,) = (await conversation.session.plan_table([self.model], compact=True)).models.values()
         if planned.estimate is not None:
             text = compaction_label(planned.estimate)
-            screen = ConfirmScreen("Summarise the conversation?", text, "summarise; all messages stay in the tree")
+            screen = ConfirmScreen("Summarize the conversation?", text, "summarize; all messages stay in the tree")
             if not await self.app.push_screen_wait(screen):
                 return
         await conversation.session.post_compact()
