@@ -308,7 +308,7 @@ def test_other_types_and_sizes_are_refused():
         to_pdf(b"<html>", "text/html", LIMITS)
     with pytest.raises(Unsupported, match="image/png"):
         to_office(legacy("doc"), WORD, "image/png", LIMITS)
-    with pytest.raises(TooLarge, match="office files up to 1 KB"):
+    with pytest.raises(TooLarge, match="the limit for office files is 1 KB"):
         to_pdf(legacy("doc"), WORD, IntakeLimits(max_office_bytes=1000))
 
 

@@ -194,9 +194,9 @@ async def test_the_price_and_the_discarded_cache_are_shown_before_an_action(tmp_
 
         await screen.paste("/compact")
         await screen.press("enter")
-        await screen.wait_for("Summarise the conversation?")
+        await screen.wait_for("Summarize the conversation?")
         assert re.search(r"The request for a summary costs about [\d.]+k tokens", screen.text)
         await screen.press("escape")
-        await screen.wait(lambda: "Summarise the conversation?" not in screen.text)
+        await screen.wait(lambda: "Summarize the conversation?" not in screen.text)
         assert screen.chat.conversation is not None
         assert len(await screen.chat.conversation.path()) == messages
