@@ -65,7 +65,7 @@ def test_settings_apply_at_once_or_say_that_a_restart_is_needed(open_client: Ope
     assert violations(client) == []
     client.page.keyboard.press("Escape")
     client.send("!echo too late")
-    expect(client.page.get_by_role("alert", name="Answer failed")).to_contain_text("The budget is spent")
+    expect(client.page.get_by_role("alert", name="Answer failed")).to_contain_text("Budget exceeded")
     kept = {one["key"]: one["value"] for one in own_daemon.ask("/v1/settings")["settings"]}
     assert (kept["turn.max_steps"], kept["budget.day_usd"]) == (9, 0)
 

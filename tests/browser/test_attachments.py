@@ -128,7 +128,7 @@ def test_a_locked_pdf_asks_for_its_password_and_is_attached_with_it(client: Clie
     expect(failed).to_contain_text("needs a password")
     failed.get_by_label("Password of plan.pdf").fill("wrong")
     failed.get_by_role("button", name="Unlock").click()
-    expect(failed).to_contain_text("another password")
+    expect(failed).to_contain_text("a different password")
     failed.get_by_label("Password of plan.pdf").fill("open sesame")
     failed.get_by_label("Password of plan.pdf").press("Enter")
 

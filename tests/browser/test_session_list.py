@@ -36,7 +36,7 @@ def test_a_search_result_opens_the_session_at_the_message_even_far_up_or_on_anot
     expect(client.page.locator(".linked")).to_be_in_viewport()
     assert session in client.page.url
     client.page.goto(f"{client.daemon.url}/#/s/{session}/nonsense")
-    expect(client.page.get_by_text("That is not the id of a message")).to_be_visible()
+    expect(client.page.get_by_text("Not a message id")).to_be_visible()
 
 
 def test_an_archived_session_leaves_the_list_and_comes_back(client: Client) -> None:

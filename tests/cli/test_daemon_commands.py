@@ -231,7 +231,7 @@ def test_for_the_network_there_is_a_password_and_a_code_for_the_phone(tmp_path: 
     refused = loom.process("serve", "--host", "0.0.0.0", "--port", "0")
 
     assert terminal.screen.count("▀") > 50 and "http://" in terminal.text
-    assert refused.code == 2 and "without a password" in refused.err
+    assert refused.code == 2 and "requires a password" in refused.err
     loom.file("password", "correct horse\n")
     with serving(loom, "--host", "127.0.0.1", "--password-file", "password") as said:
         assert "correct horse" not in said
@@ -245,9 +245,9 @@ def test_a_second_daemon_is_told_who_has_the_folder(tmp_path: Path):
         lan = loom.process("web", "--lan", "--port", "0")
         (row,) = [row for row in loom("doctor", "--json").rows if row["name"] == "daemon"]
 
-    assert second.code == 2 and "has this data folder already" in second.err
+    assert second.code == 2 and "is already using this data folder" in second.err
     assert lan.code == 2 and "already running" in lan.err
-    assert row["state"] == "ok" and "runs at http://127.0.0.1:" in row["text"]
+    assert row["state"] == "ok" and "running at http://127.0.0.1:" in row["text"]
 
 
 def test_a_conversation_goes_on_through_the_daemon_from_elsewhere(tmp_path: Path):

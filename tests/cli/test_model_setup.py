@@ -36,7 +36,7 @@ def test_a_server_is_added_by_its_address_and_can_be_asked(tmp_path: Path) -> No
 def test_a_place_without_a_server_is_said(tmp_path: Path) -> None:
     result = Loom(tmp_path)("models", "add", "http://127.0.0.1:9")
     assert result.code != 0
-    assert "No model server answered" in result.err
+    assert "No model server found" in result.err
 
 
 def test_one_run_can_ask_a_server_by_its_address(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_word_is_found_that_stands_only_inside_a_document_or_a_picture(tmp_pat
         after = loom("sessions", "search", "platypus", "--json")
 
     assert "read this" in found.out and "▤" in found.out and "wombat sleeps" in found.out
-    assert before.out == "" and "1 medium was not read yet: `loom search --index`" in before.err
+    assert before.out == "" and "1 medium is not indexed yet: `loom search --index`" in before.err
     assert indexed.err == "1 medium read\n"
     (row,) = after.rows
     assert (row["where"], row["role"], row["title"]) == ("picture", "user", "see this") and "Platypus" in row["snippet"]

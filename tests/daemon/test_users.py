@@ -308,11 +308,11 @@ async def test_a_user_whose_budget_is_spent_asks_no_model_until_tomorrow() -> No
             assert entry["spent_usd"] >= 0.5
             assert (await ada.delete(f"/v1/sessions/{session}")).status_code == 204, "which returns nothing"
             session = await _begin(ada, model="anthropic/claude-opus-5")
-            with pytest.raises(BudgetSpent, match=r"The budget of ada is spent: \$\d+\.\d\d of \$0\.50 today"):
+            with pytest.raises(BudgetSpent, match=r"The budget of ada is exceeded: \$\d+\.\d\d of \$0\.50 today"):
                 await (await runtime.library.open(session)).send("two")
             body = {"model": "anthropic/claude-opus-5", "messages": [{"role": "user", "content": "hi"}]}
             refused = await ada.post("/v1/chat/completions", json=body)
-            assert refused.status_code == 429 and "budget of ada is spent" in refused.text
+            assert refused.status_code == 429 and "budget of ada is exceeded" in refused.text
             assert len(provider.prompts) == 1, "nothing was sent"
             mine = await _begin(owner, model="anthropic/claude-opus-5")
             assert (await (await runtime.library.open(mine)).send("three")).text, "others go on"

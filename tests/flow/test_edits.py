@@ -123,7 +123,7 @@ async def test_files_that_the_model_does_not_know_are_refused_once_also_in_anoth
         await talk(runtime, folder, [call(3, "edit_file", **again), call(4, "edit_file", **again)], session_id)
         stale, done = (await results(runtime, session_id))[2:]
         assert (stale.is_error, done.is_error) == (True, False)
-        assert "changed by something else" in text_of(stale)
+        assert "changed by another program" in text_of(stale)
         assert "by hand" in text_of(stale)
     assert (folder / "a.txt").read_text() == "one\n2\n3\nby hand\n"
 
@@ -200,5 +200,5 @@ async def test_undo_leaves_a_file_alone_that_something_else_changed(tmp_path: Pa
         session_id = await talk(runtime, folder, steps)
         (folder / "a.txt").write_text("by hand\n")
         report = await (await runtime.session(session_id)).undo()
-        assert any("a.txt was left as it is" in sentence for sentence in report.files)
+        assert any("a.txt was not changed" in sentence for sentence in report.files)
     assert contents(folder) == {"a.txt": "by hand\n", "b.txt": "one\n"}

@@ -149,7 +149,7 @@ async def test_an_approval_of_a_turn_that_died_is_closed_and_cannot_be_answered(
                 "type": "approval_answered",
                 "approval": asked.approval,
                 "answer": "deny",
-                "reason": "the turn was interrupted",
+                "reason": "The turn was interrupted",
             }
         ]
         assert [event.type for event in stored][-1] == "turn_failed"

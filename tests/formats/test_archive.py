@@ -323,7 +323,7 @@ def test_namespaces_decide_and_not_prefixes() -> None:
     for spelling in (usual, renamed, strict, plain, borrowed):
         assert text_of(document(spelling), DOCX).startswith("# usual usual"), spelling[:200]
     foreign = usual.replace("wordprocessingml/2006/main", "something/else")
-    with pytest.raises(Unreadable, match="not the kind of office file"):
+    with pytest.raises(Unreadable, match="does not match its file type"):
         text_of(document(foreign), DOCX)
 
 

@@ -75,7 +75,7 @@ def test_the_largest_preview_is_shown(name: str) -> None:
 
     assert isinstance(admitted.block, ImageBlock)
     assert (admitted.block.media.width, admitted.block.media.height) == (1620, 1080)
-    assert "the preview of 1620×1080 that the camera put into it is used" in admitted.notices[0]
+    assert "its embedded preview (1620×1080) is used" in admitted.notices[0]
     assert admitted.data == data
     for recipe in (Fit(max_side_px=400), Low(), Thumb(), Crop(box=(100, 100, 500, 500))):
         shown = render(data, admitted.block.media, recipe)

@@ -292,7 +292,7 @@ def test_a_document_that_calls_home_reaches_nobody(canary, scratch, tmp_path, mo
 def test_a_file_that_is_not_what_its_type_says_never_reaches_libreoffice(data, media_type, monkeypatch):
     monkeypatch.setenv("PATH", "")
 
-    with pytest.raises(Unreadable, match=r"is not a \.\w+ file inside"):
+    with pytest.raises(Unreadable, match=r"is not that of a \.\w+ file"):
         to_pdf(data, media_type, LIMITS)
 
 
@@ -308,7 +308,7 @@ def test_other_types_and_sizes_are_refused():
         to_pdf(b"<html>", "text/html", LIMITS)
     with pytest.raises(Unsupported, match="image/png"):
         to_office(legacy("doc"), WORD, "image/png", LIMITS)
-    with pytest.raises(TooLarge, match="office files up to 1 KB"):
+    with pytest.raises(TooLarge, match="the limit for office files is 1 KB"):
         to_pdf(legacy("doc"), WORD, IntakeLimits(max_office_bytes=1000))
 
 

@@ -228,7 +228,7 @@ def test_page_ranges_count_from_one_and_are_clamped_to_the_document(pages, count
 
 @pytest.mark.parametrize("pages", ["0", "5-3", "a", "1,2", "-3", "1" * 5000])
 def test_a_page_range_that_is_none_says_how_one_looks(pages):
-    with pytest.raises(ContentError, match="pages"):
+    with pytest.raises(ContentError, match=r"(?i)pages"):
         clamp_pages(pages, 10)
 
 
@@ -277,9 +277,9 @@ def test_a_page_fits_the_side_the_bytes_and_the_format_that_are_asked_for(sample
 def test_a_page_that_fits_nowhere_or_does_not_exist_is_a_typed_error():
     photo = made_pdfs.photo_page().read_bytes()
 
-    with pytest.raises(TooLarge, match="cannot be rendered in 100 bytes"):
+    with pytest.raises(TooLarge, match="cannot be rendered within 100 bytes"):
         render(photo, Page(1, max_encoded_bytes=100))
-    with pytest.raises(Unsupported, match="no page 2"):
+    with pytest.raises(Unsupported, match="page 2 does not exist"):
         render(photo, Page(2))
     with pytest.raises(Unsupported, match="image/gif"):
         render(photo, Page(1, formats=("image/gif",)))
@@ -333,7 +333,7 @@ def test_an_encrypted_pdf_says_that_it_needs_a_password():
 
 
 def test_a_pdf_over_the_limit_is_refused_unread():
-    with pytest.raises(TooLarge, match=r"big\.pdf is 3\.0 KB; PDFs up to 2\.0 KB|big\.pdf is 3 KB; PDFs up to 2 KB"):
+    with pytest.raises(TooLarge, match=r"big\.pdf is 3 KB; the limit for PDFs is 2 KB"):
         inspect_pdf(b"%PDF" + bytes(2996), "big.pdf", IntakeLimits(max_pdf_bytes=2000))
 
 

@@ -103,14 +103,14 @@ def test_a_page_with_a_gibberish_layer_counts_as_scanned() -> None:
 
     assert found.pages_without_text == text.pages_without_text == (1,)
     assert text.data == b"[page 1: no text layer]\n"
-    assert text.notices == ("The text layer of page 1 means nothing (its font does not name its letters): not used.",)
+    assert text.notices == ("The text layer of page 1 is unreadable (its font has no character map) and was ignored.",)
 
 
 def test_a_pdf_with_a_password_is_let_in_with_it() -> None:
     data = made_pdfs.encrypted("open sesame").read_bytes()
     with pytest.raises(Encrypted):
         accept(data, "locked.pdf")
-    with pytest.raises(Encrypted, match="another password"):
+    with pytest.raises(Encrypted, match="a different password"):
         accept(data, "locked.pdf", password="wrong")
 
     admitted = accept(data, "locked.pdf", password="open sesame")

@@ -80,7 +80,7 @@ def test_a_clip_becomes_a_block_with_its_facts_and_every_form_of_it() -> None:
     assert render(scenes(), media, Thumb(64), LIMITS).width == 64
     sound = render(scenes(), media, SoundTrack(), LIMITS)
     assert inspect_audio(sound.data, sound.media_type, limits=LIMITS).sample_rate_hz == 16_000
-    with pytest.raises(Unreadable, match=r"scenes\.mp4 shows nothing at 1:39"):
+    with pytest.raises(Unreadable, match=r"scenes\.mp4 has no frame at 1:39"):
         render(scenes(), media, Frame(99_000), LIMITS)
     with pytest.raises(Unsupported, match="cannot be read as a document"):
         render(scenes(), media, Page(1), LIMITS)
@@ -120,7 +120,7 @@ def test_a_playlist_opens_nothing(tmp_path: Path) -> None:
     listing = f"ffconcat version 1.0\nfile '{secret}'\n".encode()
 
     for hostile in (playlist, listing, b"junk" * 1000, b"", sample("clip.mp4")[:500]):
-        with pytest.raises(Unreadable, match=r"^odd\.mp4 cannot be played"):
+        with pytest.raises(Unreadable, match=r"^odd\.mp4 cannot be read"):
             inspect_video(hostile, "odd.mp4", LIMITS)
 
 

@@ -236,7 +236,7 @@ def test_a_second_result_below_a_branch_still_follows_the_first() -> None:
 
 def test_no_tree_is_refused_and_an_empty_one_is_empty() -> None:
     assert read([]) == LegacyTree()
-    with pytest.raises(ContentError, match=r"none of its entries is a node\. A node is an object with id"):
+    with pytest.raises(ContentError, match=r"it contains no nodes\. A node is an object with id"):
         read([1, {"a": 2}])
     with pytest.raises(Newer):
         read([{"id": "a", "message": {"v": 2, "role": "user", "blocks": []}}])

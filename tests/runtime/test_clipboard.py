@@ -134,6 +134,6 @@ def test_a_display_that_is_gone_is_no_clipboard(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     monkeypatch.setenv("DISPLAY", ":4711")
 
-    with pytest.raises(LoomError, match="The desktop does not answer"):
+    with pytest.raises(LoomError, match="The desktop does not respond"):
         read_clipboard()
     assert not write_clipboard("text")

@@ -81,7 +81,7 @@ async def test_a_bucket_that_never_answers_is_unavailable_for_every_operation(op
     with _silent_server() as url:
         media = open_media(url, timeout_seconds=0.3)
         async with asyncio.timeout(GUARD_SECONDS):
-            with pytest.raises(BlobsUnavailable, match="does not answer"):
+            with pytest.raises(BlobsUnavailable, match="does not respond"):
                 await OPERATIONS[operation](media)
 
 
@@ -89,7 +89,7 @@ async def test_a_bucket_that_never_answers_is_unavailable_for_every_operation(op
 async def test_a_bucket_behind_a_closed_port_is_unavailable_for_every_operation(operation: str) -> None:
     media = open_media(address(f"http://127.0.0.1:{_closed_port()}", "gone"), timeout_seconds=2)
     async with asyncio.timeout(GUARD_SECONDS):
-        with pytest.raises(BlobsUnavailable, match="does not answer"):
+        with pytest.raises(BlobsUnavailable, match="does not respond"):
             await OPERATIONS[operation](media)
 
 
@@ -99,7 +99,7 @@ async def test_a_bucket_that_trickles_is_not_waited_for_without_end(operation: s
     async with _trickling_server(threading.Event()) as url:
         media = open_media(url, timeout_seconds=0.5)
         async with asyncio.timeout(GUARD_SECONDS):
-            with pytest.raises(BlobsUnavailable, match="does not answer"):
+            with pytest.raises(BlobsUnavailable, match="does not respond"):
                 await OPERATIONS[operation](media)
 
 
@@ -133,7 +133,7 @@ async def test_many_media_wait_once_for_a_bucket_that_does_not_answer(
     assert connections <= 4, "each of them connected again"
     (record,) = caplog.records
     assert (record.levelno, record.name) == (logging.WARNING, "loom.store.s3_blobs")
-    assert "does not answer" in record.getMessage()
+    assert "does not respond" in record.getMessage()
 
 
 async def test_a_bucket_that_comes_back_is_used_again_and_that_is_logged(
@@ -150,8 +150,8 @@ async def test_a_bucket_that_comes_back_is_used_again_and_that_is_logged(
         assert await media.load(DIGEST) == DATA
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 2
-    assert "does not answer" in messages[0]
-    assert "answers again" in messages[1]
+    assert "does not respond" in messages[0]
+    assert "responds again" in messages[1]
 
 
 def _closed_port() -> int:

@@ -208,7 +208,7 @@ async def test_pages_of_a_path_are_the_path_with_the_siblings_of_the_tree(forest
                     break
                 before = page.nodes[0].id
             assert tuple(found) == path
-    with pytest.raises(ContentError, match="not above the head"):
+    with pytest.raises(ContentError, match="not on the path to the head"):
         await forest.page(session.id, other.id, before=beside[0].id, limit=5)
     stranger = await sessions.append_to_head((await sessions.create()).id, [user("x")])
     with pytest.raises(NotFound):

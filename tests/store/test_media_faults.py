@@ -222,7 +222,7 @@ async def test_a_full_disk_stores_nothing_by_halves_and_works_again_with_space(t
         small = await media.put(b"stored before")
         picture = await media.put(DATA[1:])
         with no_room(root):
-            with pytest.raises(Full, match=r"No space is left.*Free some space") as caught:
+            with pytest.raises(Full, match=r"No disk space left.*Free some space") as caught:
                 await media.put(DATA)
             with pytest.raises(Full):
                 await media.put_stream(upload(), max_bytes=10**9)
@@ -350,7 +350,7 @@ def test_running_out_of_file_handles_is_an_error_and_not_the_end(tmp_path: Path)
     )
 
     assert done.stderr == ""
-    assert done.stdout.count("Too many files are open") == 2
+    assert done.stdout.count("Too many open files") == 2
     assert done.stdout.endswith("b'second'\n")
 
 

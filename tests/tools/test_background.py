@@ -85,11 +85,11 @@ async def test_a_server_is_started_announced_reached_and_stopped(tools: dict[str
             await asyncio.sleep(0)
             result = await call(tools["read_output"], owner, process="p1", wait=1)
     (port,) = result.data["ports"]
-    assert f"answers on http://localhost:{port}/" in text_of(result)
+    assert f"listening on http://localhost:{port}/" in text_of(result)
     with await asyncio.to_thread(urllib.request.urlopen, f"http://127.0.0.1:{port}/page.txt") as answer:
         assert answer.read() == b"served words"
     listed = await call(tools["read_output"], owner)
-    assert f"answers on http://localhost:{port}/: {SERVER[:20]}" in text_of(listed)
+    assert f"listening on http://localhost:{port}/: {SERVER[:20]}" in text_of(listed)
     stopped = await call(tools["stop_process"], owner, process="p1")
     assert "(p1 was stopped)" in text_of(stopped)
     with pytest.raises(urllib.error.URLError):

@@ -142,7 +142,7 @@ async def test_the_setting_widens_the_environment_of_commands_by_name(
 async def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Path, command: str) -> None:
     marker = f"7{time.time_ns() % 10**8}"
     shown = await run(tmp_path, command.format(marker=marker), timeout=1)
-    assert "(ended after 1 s: it took too long)" in shown
+    assert "(stopped after 1 s: it took too long)" in shown
     assert alive(marker) == []
     assert zombies() == []
 

@@ -117,7 +117,7 @@ async def test_a_whole_file_written_anew_keeps_its_line_ends_and_its_mark(tmp_pa
 
 async def test_characters_that_the_encoding_lacks_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
     (tmp_path / "latin.txt").write_bytes("schön\n".encode("cp1252"))
-    with pytest.raises(ToolError, match="Windows-1252, which has no '漢'"):
+    with pytest.raises(ToolError, match="Windows-1252, which cannot encode '漢'"):
         await edit(tmp_path, "latin.txt", "schön", "漢字")
     assert (tmp_path / "latin.txt").read_bytes() == "schön\n".encode("cp1252")
 

@@ -74,7 +74,7 @@ async def test_what_is_nowhere_gets_the_nearest_names(tmp_path: Path) -> None:
     await context.say(sample_png(), "diagram.png")
     with pytest.raises(ToolError, match=r"Near it: diagram\.png"):
         await see(context, "diagramm.png")
-    with pytest.raises(ToolError, match=r"look\(\) lists"):
+    with pytest.raises(ToolError, match=r"Call look\(\) to list"):
         await see(context, "deadbeef00")
 
 
@@ -82,7 +82,7 @@ async def test_a_medium_that_was_swept_says_so(tmp_path: Path) -> None:
     context = Context(tmp_path)
     media = context.keep("long ago", "output of run_command")
     del context.bytes[media.digest]
-    with pytest.raises(ToolError, match="not stored any more"):
+    with pytest.raises(ToolError, match="no longer stored"):
         await see(context, short_id(media))
 
 
@@ -162,7 +162,7 @@ async def test_a_part_of_a_page_is_drawn_larger_than_the_page(tmp_path: Path) ->
     assert 0.39 < seen.width / int(re.search(r"of (\d+)×", space.text)[1]) < 0.41  # type: ignore[index]  # it says so
     assert seen.width > 900
     assert seen.convert("L").getextrema()[0] < 100, "the words are in that part"
-    with pytest.raises(ToolError, match="one page"):
+    with pytest.raises(ToolError, match="single page"):
         await see(context, "paper.pdf", pages="1-2", crop="0,0,9,9")
 
 

@@ -203,7 +203,7 @@ async def test_a_binary_is_described_in_a_line(tmp_path: Path) -> None:
     (tmp_path / "tool").write_bytes(b"\x7fELF\x02\x01\x01" + bytes(range(256)) * 20)
     (block,) = await read_file(Context(tmp_path), "tool")
     assert isinstance(block, TextBlock)
-    assert block.text.startswith("[tool is an ELF program (application/x-elf, 5 KB); Loom takes ")
+    assert block.text.startswith("[tool is an ELF program (application/x-elf, 5 KB); Loom supports ")
 
 
 async def test_a_text_with_the_name_of_a_picture_says_what_it_is(tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ async def test_odd_numbers_get_an_explanation(tmp_path: Path, offset: int, limit
 @pytest.mark.parametrize("pages", ["0", "5-2", "a-b", "1,2", "-3", "1-2-3"])
 async def test_odd_pages_get_an_explanation(tmp_path: Path, pages: str) -> None:
     (tmp_path / "a.pdf").write_bytes(sample_pdf("x"))
-    with pytest.raises(ContentError, match="pages"):
+    with pytest.raises(ContentError, match="Pages"):
         await read_file(Context(tmp_path), "a.pdf", pages=pages)
 
 
