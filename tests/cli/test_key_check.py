@@ -94,8 +94,8 @@ def test_a_key_that_works_tells_what_it_opens(
         (403, {}, "refused", "HTTP 403"),
         (500, {}, "unknown", "HTTP 500"),
         (302, {}, "unknown", "HTTP 302"),
-        (200, b"<html>a captive portal</html>", "unknown", "the server that answered is not anthropic"),
-        (200, {"data": "nonsense"}, "unknown", "the server that answered is not anthropic"),
+        (200, b"<html>a captive portal</html>", "unknown", "the server at this URL is not anthropic"),
+        (200, {"data": "nonsense"}, "unknown", "the server at this URL is not anthropic"),
     ],
 )
 def test_what_a_service_says_is_told_apart(

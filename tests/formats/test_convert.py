@@ -292,7 +292,7 @@ def test_a_document_that_calls_home_reaches_nobody(canary, scratch, tmp_path, mo
 def test_a_file_that_is_not_what_its_type_says_never_reaches_libreoffice(data, media_type, monkeypatch):
     monkeypatch.setenv("PATH", "")
 
-    with pytest.raises(Unreadable, match=r"is not a \.\w+ file inside"):
+    with pytest.raises(Unreadable, match=r"is not that of a \.\w+ file"):
         to_pdf(data, media_type, LIMITS)
 
 

@@ -120,7 +120,7 @@ def test_a_playlist_opens_nothing(tmp_path: Path) -> None:
     listing = f"ffconcat version 1.0\nfile '{secret}'\n".encode()
 
     for hostile in (playlist, listing, b"junk" * 1000, b"", sample("clip.mp4")[:500]):
-        with pytest.raises(Unreadable, match=r"^odd\.mp4 cannot be played"):
+        with pytest.raises(Unreadable, match=r"^odd\.mp4 cannot be read"):
             inspect_video(hostile, "odd.mp4", LIMITS)
 
 

@@ -145,7 +145,7 @@ async def test_what_was_cut_of_a_long_output_is_read_on_with_look(tmp_path: Path
         assert block.text.startswith("1\n2\n3\n")
         assert block.text.endswith("19999\n20000")
         cut = re.search(
-            r'\[\d+ of 108893 bytes are left out here; look\(media="(\w+)", offset=(\d+)\) reads on\]', block.text
+            r'\[\d+ of 108893 bytes are left out here; look\(media="(\w+)", offset=(\d+)\) continues\]', block.text
         )
         assert cut is not None
         before = block.text[: cut.start()].rstrip("\n").rpartition("\n")[2]

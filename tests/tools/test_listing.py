@@ -70,7 +70,7 @@ async def test_a_pattern_and_a_depth_narrow_the_list(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     for path in ("x.py", "a/y.py", "a/b/z.py", "a/b/z.md"):
         (tmp_path / path).write_text("x")
-    assert "(nothing in . is like *.rs)" in await said(LIST, Context(tmp_path), pattern="*.rs")
+    assert "(nothing in . matches *.rs)" in await said(LIST, Context(tmp_path), pattern="*.rs")
     found = await said(LIST, Context(tmp_path), pattern="a/**/*.py")
     assert [line.split()[0] for line in found.splitlines()] == ["a/b/z.py", "a/y.py"]
     assert "a/y.py" not in await said(LIST, Context(tmp_path), depth=1)
