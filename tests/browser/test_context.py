@@ -300,3 +300,12 @@ def test_the_price_is_named_before_a_message_a_hidden_block_a_switch_and_a_compa
     expect(confirm).to_contain_text(re.compile(r"This discards about .*k cached tokens"))
     confirm.get_by_role("button", name="Cancel").click()
     assert len(client.daemon.ask(f"/v1/sessions/{client.session}/messages")["messages"]) == 2
+
+    client.user_messages.last.get_by_role("button", name="Edit and resend").click()
+    expect(client.page.get_by_text("Editing creates a new branch.")).to_contain_text("This discards about")
+    client.page.keyboard.press("Escape")
+
+    client.page.get_by_role("button", name=re.compile("^Session settings")).click()
+    settings = client.page.get_by_role("dialog", name="Session settings")
+    settings.get_by_label("System prompt").fill("Answer at length.")
+    expect(settings.get_by_role("status")).to_contain_text("This discards about")

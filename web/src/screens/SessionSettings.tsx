@@ -123,7 +123,7 @@ function SettingsForm() {
       </label>
       <Tools tools={tools.value} chosen={wanted.value.tools} onChange={(list) => set({ tools: list })} />
       <Field label="System prompt" hint={sessionId.value ? "Empty: the prompt that the session started with." : "Empty: the default prompt."}>
-        {(facts) => <textarea {...facts} rows={6} value={system} placeholder="The default prompt" onInput={(event) => set({ system: event.currentTarget.value })} />}
+        {(facts) => <textarea {...facts} rows={4} value={system} placeholder="The default prompt" onInput={(event) => set({ system: event.currentTarget.value })} />}
       </Field>
       {warning.value && <p class="notice" role="status">{warning.value}</p>}
       {words.value && <p role="alert" class="danger">{words.value}</p>}
