@@ -185,7 +185,18 @@ async def test_a_server_that_dies_while_nobody_calls_is_simply_started_again() -
         os.kill(first, signal.SIGKILL)
         await until(lambda: servers.status()[0].process_id is None)
         assert not is_there(first), "it was reaped"
+        (status,) = servers.status()
+        assert (status.state, "signal 9" in status.error) == ("failed", True)
         assert text_of((await call(servers, "many")).blocks[0]) == "item 0"
+        assert servers.status()[0].state == "ready"
+
+
+async def test_tools_stand_in_the_order_of_the_configuration_whichever_server_is_ready_first() -> None:
+    names = [f"server{number}" for number in range(4)]
+    async with McpServers([hostile(name=name) for name in names]) as servers:
+        await servers.wait_ready(None)
+        found = list(dict.fromkeys(tool.partition("__")[0] for tool in servers.tools))
+    assert found == names
 
 
 async def test_a_tool_that_never_answers_ends_in_time_and_the_server_goes_on() -> None:

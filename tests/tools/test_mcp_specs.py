@@ -50,6 +50,22 @@ def test_programs_and_addresses_are_read_in_a_trusted_folder(tmp_path: Path) -> 
     assert "t0ken" not in repr(found.specs)
 
 
+def test_numbers_switches_and_variables_of_other_editors_are_read_as_they_mean_it(tmp_path: Path) -> None:
+    server = {"command": "serve", "args": ["--port", 8080, True], "env": {"LEVEL": 2, "KEY": "${env:MY_TOKEN}"}}
+    found = project_servers(written(tmp_path, {"mcpServers": {"own": server}}), below(tmp_path), {"MY_TOKEN": "t0ken"})
+    assert found.warnings == ()
+    (spec,) = found.specs
+    assert spec.args == ("--port", "8080", "true")
+    assert spec.env == {"LEVEL": "2", "KEY": "t0ken"}
+
+
+@pytest.mark.parametrize("server", [{}, {"command": "serve", "url": "https://example.com/mcp"}])
+def test_a_server_has_a_command_or_a_url_and_not_both(tmp_path: Path, server: dict[str, str]) -> None:
+    found = project_servers(written(tmp_path, {"mcpServers": {"odd": server}}), below(tmp_path))
+    assert found.specs == ()
+    assert "odd: it needs either a command or a url" in found.warnings[0]
+
+
 def test_in_a_folder_that_is_not_trusted_nothing_is_started_and_the_user_is_told_how_to_allow_it(
     tmp_path: Path,
 ) -> None:
@@ -98,7 +114,7 @@ def test_the_file_is_looked_for_up_to_the_root_of_the_repository_and_no_further(
         ("[" * 100_000, "is not a JSON object"),
         (" " * 200_000, "is over 100000 bytes"),
         ({"mcpServers": []}, "mcpServers is not an object"),
-        ({"mcpServers": {"a": {}}}, "a server needs a name and either a command or a url"),
+        ({"mcpServers": {"a": {}}}, "it needs either a command or a url"),
         ({"mcpServers": {"a": {"command": "x", "url": "http://y"}}}, "either a command or a url"),
         ({"mcpServers": {"a": {"command": 3}}}, "Expected `str`, got `int`"),
         ({"mcpServers": {"a": {"command": "${NO_SUCH}"}}}, "the environment variable NO_SUCH is not set"),

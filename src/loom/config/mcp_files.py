@@ -144,7 +144,7 @@ def _fields(entry: _ServerEntry, value_of: Callable[[re.Match[str]], str]) -> di
     """Return the fields that are set, with each `${NAME}`, `${NAME:-default}` and `${env:NAME}` replaced by `value_of`.
     Raise ConfigError if it is no server that Loom can use."""
     if bool(entry.command) == bool(entry.url):
-        raise ConfigError("a server needs a name and either a command or a url")
+        raise ConfigError("it needs either a command or a url")
     if entry.url and entry.type not in _HTTP_TYPES:
         raise ConfigError(f"servers of type {entry.type!r} are not supported", hint="Use streamable HTTP.")
 
@@ -153,7 +153,7 @@ def _fields(entry: _ServerEntry, value_of: Callable[[re.Match[str]], str]) -> di
             return {key: fill(item) for key, item in cast("dict[str, Any]", value).items()}
         if isinstance(value, tuple):
             return [fill(item) for item in cast("tuple[Any, ...]", value)]
-        return _VARIABLE.sub(value_of, str(value))
+        return _VARIABLE.sub(value_of, value if isinstance(value, str) else msgspec.json.encode(value).decode())
 
     names = ("command", "args", "env", "url", "headers")
     return {name: fill(value) for name in names if (value := getattr(entry, name))}
