@@ -133,7 +133,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         "tools/test_sandbox.py::test_the_approval_says_what_the_sandbox_allows",
     ),
     # projects that configure more than themselves
-    "what an unknown folder brings is shown and asked for once, and again when it changes": (
+    "the instructions and settings of an unknown folder are shown and asked for once, and again when they change": (
         "test_folder_trust.py::test_a_terminal_shows_the_files_and_asks_once_until_they_change",
         "runtime/test_library_protocol.py::test_what_a_folder_brings_is_shown_and_decided_about_once",
         "tui/test_work.py::test_what_a_folder_brings_is_asked_about_once",
