@@ -166,7 +166,7 @@ def test_anthropic_results_come_before_the_words_that_were_sent_with_them() -> N
             "Chunk one",
             "[search result: Found, https://example.com/s]",
             "A hit.",
-            "Summarize",
+            "Summarise",
         ),
         assistant(
             ThinkingBlock("First the report.", opaque=owed({"signature": "EqQB"})),

@@ -133,6 +133,6 @@ async def test_an_address_that_is_the_servers_but_not_the_apis_is_said(url: str,
     provider = HttpProvider(runtime.stores.renditions, lambda model: None)
     model = msgspec.structs.replace(small(url, "openai_chat"), base_url=f"{url}/nowhere")
     prompt = await compiled(runtime, model, user("Hello?"))
-    with pytest.raises(Refused, match="address"):
+    with pytest.raises(Refused, match="server URL"):
         await told(provider, prompt)
     await provider.close()

@@ -234,7 +234,7 @@ async def test_a_server_that_is_gone_is_unreachable() -> None:
     with odd_server() as (_, url):
         pass  # now its port is closed
 
-    with pytest.raises(Unreachable, match="does not answer"):
+    with pytest.raises(Unreachable, match="does not respond"):
         await open_media(url).load(digest_of(DATA))
 
 

@@ -422,7 +422,7 @@ async def test_a_server_that_goes_away_is_unreachable_and_found_again(tmp_path: 
         database = await open_notes(server.empty())
         await database.write(note(100))
         server.stop()
-        with pytest.raises(Unreachable, match="does not answer"):
+        with pytest.raises(Unreachable, match="does not respond"):
             await database.write(note(101))
         with pytest.raises(Unreachable):
             await notes(database)

@@ -87,5 +87,5 @@ def test_a_folder_whose_name_is_not_utf8_is_named_and_nothing_is_stored(tmp_path
     )
     words = " ".join(done.stderr.decode().split())
     assert done.returncode != 0
-    assert f"the folder {tmp_path}/caf\\xe9 has a name that is not UTF-8" in words
+    assert f"The folder {tmp_path}/caf\\xe9 has a name that is not UTF-8" in words
     assert "Rename it" in words
