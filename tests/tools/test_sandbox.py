@@ -58,6 +58,15 @@ def test_this_machine_has_the_better_fence() -> None:
     assert sandbox_state().kind == "bubblewrap", f"run tests/packages.sh: {sandbox_state().detail}"
 
 
+def test_a_program_that_is_installed_later_is_used_without_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as without:
+        without.setenv("PATH", str(tmp_path))
+        assert sandbox_state().kind != "bubblewrap"
+    assert sandbox_state().kind == "bubblewrap"
+
+
 async def test_the_workspace_and_temporary_files_can_be_written_and_nothing_else(
     state: SandboxState, workspace: Path, tmp_path: Path
 ) -> None:

@@ -127,7 +127,7 @@ async def test_a_page_of_the_workspace_sees_its_neighbours_and_neither_the_disk_
         context = Context(workspace)
         label, *rest = await SHOOT.run(context, {"url": "site/index.html"})
         assert 'title "leaks: neighbour"' in text_of(label)
-        assert "a page from a file has no network access access" in text_of(label)
+        assert "a page from a file has no network access" in text_of(label)
         assert seen(context, rest).getpixel((1200, 700)) == GREEN
         assert canary.connections == 0
         with pytest.raises(BlockingIOError):
@@ -151,7 +151,7 @@ async def test_a_page_of_the_internet_reaches_nothing_of_this_machine(tmp_path: 
         label, *_ = await shoot.run(context, {"url": f"http://public.example:{server.port}/"})
         assert 'title "leaks:"' in text_of(label)
         assert f"blocked addresses: 127.0.0.1:{canary.port}" in text_of(label)
-        with pytest.raises(Unsupported, match=r"leads to rebound\.example"):
+        with pytest.raises(Unsupported, match=r"redirects to rebound\.example"):
             await shoot.run(context, {"url": f"http://public.example:{server.port}/moved"})
         assert canary.connections == 0
         assert context.asked[0].startswith(f"open public.example:{server.port}: ")

@@ -85,10 +85,14 @@ class SandboxedCommand(msgspec.Struct, frozen=True):
             os.close(descriptor)
 
 
-@cache
 def sandbox_state() -> SandboxState:
-    """Test what works, once: an installed program may still be forbidden."""
-    bwrap = shutil.which("bwrap")
+    """Return which sandbox works here."""
+    return _test_sandbox(shutil.which("bwrap"))
+
+
+@cache
+def _test_sandbox(bwrap: str | None) -> SandboxState:
+    """Test what works, once for each program: an installed one may still be forbidden."""
     why = "bubblewrap is not installed (on Debian and Ubuntu: apt install bubblewrap)"
     if bwrap is not None:
         tried = [bwrap, "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--unshare-all", "true"]

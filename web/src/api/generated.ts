@@ -294,8 +294,8 @@ export interface FolderList {
   tags: Record<string, number>;
 }
 
-/** What a folder brings, and what the user has decided about it. `digest` stands for exactly these files; empty if
-    they are too many to decide about. `more` counts files that are not in `files`. */
+/** Instructions and settings of a folder, and the decision about them. `digest` stands for exactly these files;
+    empty if they are too many to decide about. `more` counts files that are not in `files`. */
 export interface FolderTrustView {
   folder: string;
   state: "refused" | "trusted" | "unknown";
