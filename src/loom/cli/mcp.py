@@ -240,7 +240,7 @@ def _change_project(file: Path, name: str, entry: dict[str, Any] | None) -> None
     data = read_json_object(file, MCP_FILE, MAX_PROJECT_BYTES) if file.exists() else {}
     servers = data.get("mcpServers", {})
     if not isinstance(servers, dict):
-        raise ConfigError("mcpServers is not an object.", file=MCP_FILE, hint="Correct it by hand.")
+        raise ConfigError("mcpServers is not an object.", file=MCP_FILE, hint="Edit the file.")
     table = cast("dict[str, Any]", servers)
     if (name in table) == (entry is not None):
         said = f"there is {'a' if entry else 'no'} server {name}{' already' if entry else ''}."

@@ -60,7 +60,7 @@ class McpServers:
         self._servers: dict[str, Server] = {}
         for spec in specs:
             if spec.name in self._servers:
-                raise ConfigError("there are two servers of this name", key=f"mcp.servers.{spec.name}")
+                raise ConfigError("two servers have this name", key=f"mcp.servers.{spec.name}")
             self._servers[spec.name] = Server(spec, self)
         self.use_sampler(sampler)
 
