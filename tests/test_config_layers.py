@@ -347,9 +347,9 @@ def test_files_that_say_nothing_change_nothing(tmp_path: Path, files: dict[str, 
 def test_importing_and_loading_toml_brings_in_neither_yaml_nor_platformdirs_nor_pillow(tmp_path: Path) -> None:
     (tmp_path / "loom.toml").write_text('model = "m"\n')
     code = (
-        "import sys, pathlib, loom.config\n"
+        "import sys, pathlib; before = set(sys.modules); import loom.config\n"
         f"assert loom.config.load_config(cwd=pathlib.Path({str(tmp_path)!r})).model == 'm'\n"
-        "print(sorted({'yaml', 'platformdirs', 'PIL', 'asyncio', 'sqlite3'} & set(sys.modules)))"
+        "print(sorted({'yaml', 'platformdirs', 'PIL', 'asyncio', 'sqlite3'} & (set(sys.modules) - before)))"
     )
     environ = {**os.environ, "LOOM_HOME": str(tmp_path / "home")}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environ, check=True)

@@ -32,9 +32,9 @@ def test_version_and_help_answer_without_loading_the_rest(tmp_path: Path):
     assert loom("ask", "--version").code == 2
     for arguments in (["--version"], ["--help"]):
         script = (
-            "import sys; from loom.cli.main import main\n"
+            "import sys; before = set(sys.modules); from loom.cli.main import main\n"
             f"try: main({arguments!r})\nexcept SystemExit: pass\n"
-            "heavy = {'asyncio', 'msgspec', 'sqlite3', 'loom.runtime', 'PIL', 'httpx2'} & set(sys.modules)\n"
+            "heavy = {'asyncio', 'msgspec', 'sqlite3', 'loom.runtime', 'PIL', 'httpx2'} & (set(sys.modules) - before)\n"
             "sys.exit(str(heavy) if heavy else 0)"
         )
         ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
