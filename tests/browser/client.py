@@ -186,12 +186,12 @@ class Client:
         """Send, and wait for the whole answer."""
         before = self.answers.count()
         self.send(text)
-        expect(self.answers).to_have_count(before + 1, timeout=20_000)
+        expect(self.answers).to_have_count(before + 1)
         self.wait_idle()
         return self.answers.last
 
     def wait_idle(self) -> None:
-        expect(self.page.locator(".answer[aria-busy=true]")).to_have_count(0, timeout=20_000)
+        expect(self.page.locator(".answer[aria-busy=true]")).to_have_count(0)
 
     @property
     def answers(self) -> Locator:

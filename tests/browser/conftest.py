@@ -12,8 +12,9 @@ from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 from browser.client import Client, Daemon, OpenClient, context_of, launch
 from browser.echo_server import echo_server
 from browser.samples import write_workspace
+from patience import PATIENCE_SECONDS
 
-expect.set_options(timeout=15_000)  # the machine that runs the tests may be busy
+expect.set_options(timeout=PATIENCE_SECONDS * 1_000)
 MAKER = Path(__file__).resolve().parents[2] / "web/make.py"
 
 

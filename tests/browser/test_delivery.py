@@ -175,7 +175,7 @@ def test_the_client_is_installable_and_opens_without_the_server(
         expect(client.page.get_by_text("Reconnecting…")).to_be_visible()
         expect(client.message_box).to_have_value("a draft written before")
         daemon.start()
-        expect(client.page.get_by_text("Reconnecting…")).to_have_count(0, timeout=20_000)
+        expect(client.page.get_by_text("Reconnecting…")).to_have_count(0)
         expect(client.page.locator("button.sample")).to_have_count(4)
     finally:
         daemon.stop()

@@ -37,12 +37,12 @@ def test_a_killed_daemon_comes_back_and_nothing_is_lost(open_client: OpenClient,
     client.send("!slow 20tps\n!echo half of it\n!tokens 300")
     expect(client.answers.last).to_contain_text("half of it")
     own_daemon.kill()
-    expect(client.page.get_by_text("Reconnecting… Your work is saved.")).to_be_visible(timeout=10_000)
+    expect(client.page.get_by_text("Reconnecting… Your work is saved.")).to_be_visible()
     client.send("!echo sent while it was away")
     expect(client.page.get_by_text("Sending…")).to_be_visible()
     own_daemon.start()
-    expect(client.page.get_by_text("Reconnecting… Your work is saved.")).to_have_count(0, timeout=20_000)
-    expect(client.answers.last).to_contain_text("sent while it was away", timeout=20_000)
+    expect(client.page.get_by_text("Reconnecting… Your work is saved.")).to_have_count(0)
+    expect(client.answers.last).to_contain_text("sent while it was away")
     client.wait_idle()
     expect(client.page.get_by_text("Sending…")).to_have_count(0)
     assert client.user_messages.all_inner_texts().__str__().count("sent while it was away") == 1
@@ -61,7 +61,7 @@ def test_words_that_were_read_stay_when_the_daemon_is_killed(open_client: OpenCl
     expect(client.page.get_by_text("Reconnecting…")).to_be_visible()
     expect(answer.first).to_contain_text("a sentence that was read")
     own_daemon.start()
-    expect(client.page.get_by_text("Reconnecting…")).to_have_count(0, timeout=20_000)
+    expect(client.page.get_by_text("Reconnecting…")).to_have_count(0)
     client.wait_idle()
     expect(answer.first).to_contain_text("a sentence that was read")
 
@@ -83,7 +83,7 @@ def test_a_turn_continues_under_the_eyes_of_the_reader_after_kill_9(
     expect(client.page.get_by_text("Reconnecting…")).to_be_visible()
     expect(answer).to_contain_text("the words before the kill")
     own_daemon.start()
-    expect(client.page.locator(".chat")).to_contain_text("the very last words", timeout=40_000)
+    expect(client.page.locator(".chat")).to_contain_text("the very last words")
     client.wait_idle()
     assert client.page.evaluate("window.lost") == 0
     expect(client.page.get_by_role("note")).to_contain_text(["Continued"])

@@ -77,7 +77,7 @@ def test_a_diagram_is_drawn_in_a_frame_without_origin_or_network(client: Client)
     source = "```mermaid\nflowchart LR\n  A[Client] --> B[Server]\n  B --> C[(Store)]\n```"
     answer = _answer(client, source)
     frame = answer.locator("iframe")
-    expect(frame).to_be_visible(timeout=30_000)
+    expect(frame).to_be_visible()
     assert frame.get_attribute("sandbox") == "allow-scripts"
     inside = answer.frame_locator("iframe")
     expect(inside.locator("svg")).to_contain_text("Server")
@@ -90,7 +90,7 @@ def test_a_diagram_is_drawn_in_a_frame_without_origin_or_network(client: Client)
     answer.get_by_role("button", name="Source").click()
     expect(answer.locator("pre")).to_contain_text("flowchart LR")
     broken = _answer(client, "```mermaid\nflowchart LR\n  A[[[ --> \n```")
-    expect(broken).to_contain_text("could not be drawn", timeout=30_000)
+    expect(broken).to_contain_text("could not be drawn")
     expect(broken.locator("pre")).to_contain_text("A[[[")
 
 
@@ -127,7 +127,7 @@ def test_a_rendered_answer_has_no_accessibility_violation(open_client: OpenClien
     client = open_client(**LOOKS[look])
     answer = _answer(client, EVERYTHING)
     expect(answer.locator("math")).to_have_count(2)
-    expect(answer.locator("iframe")).to_be_visible(timeout=30_000)
+    expect(answer.locator("iframe")).to_be_visible()
     assert violations(client) == []
     assert client.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 

@@ -13,7 +13,6 @@ from loom.compile.policy import Request
 from loom.compile.request import RequestInput
 from loom.content.messages import Message, assistant, user
 from loom.errors import CapabilityMissing, ContextOverflow, Refused
-from loom.events import Folded, MediaArrived, fold
 from loom.models import Model
 from loom.prompt import Prompt
 from loom.providers import catalog
@@ -26,6 +25,7 @@ from loom.sampling import Sampling
 from loom.store.model_facts import ModelFacts
 from loom.testing import memory_runtime, sample_png
 from providers.llama_server import CONTEXT_TOKENS, llama_server
+from providers.worlds import answer as folded_answer
 
 pytestmark = pytest.mark.xdist_group("llama")
 WIRES = ("openai_chat", "openai_responses", "anthropic")
@@ -62,22 +62,18 @@ async def compiled(runtime: Runtime, model: Model, *messages: Message) -> Prompt
     return (await runtime.settler.settle(request, "preview")).prompt
 
 
-async def told(provider: HttpProvider, prompt: Prompt) -> Folded:
-    return fold([event async for event in provider.stream(prompt) if not isinstance(event, MediaArrived)])
-
-
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_conversation_streams(wire: str, url: str, runtime: Runtime, provider: HttpProvider) -> None:
     model = small(url, wire)
     first = user("Say the word: blue.")
-    answer = await told(provider, await compiled(runtime, model, first))
+    answer = await folded_answer(provider, await compiled(runtime, model, first))
     assert answer.complete
     assert answer.stop in ("end", "max_tokens")
     assert answer.message is not None
     assert answer.message.text.strip()
     assert 0 < answer.usage.output_tokens <= 12
     longer = [first, assistant(answer.message.text), user("And again?")]
-    again = await told(provider, await compiled(runtime, model, *longer))
+    again = await folded_answer(provider, await compiled(runtime, model, *longer))
     assert again.complete
     assert again.usage.input_tokens > answer.usage.input_tokens
 
@@ -99,7 +95,7 @@ async def test_a_picture_is_refused_learned_and_sent_as_text_from_then_on(
     blind = await discovery.learn(model, without="image/")
     degraded = await compiled(runtime, blind, question)
     assert degraded.media() == ()
-    assert (await told(provider, degraded)).complete
+    assert (await folded_answer(provider, degraded)).complete
     lessons = await ModelFacts(runtime.stores.database).list_facts(model.reference, model.base_url)
     assert lessons[0].facts == {"vision": False}
     await connections.close()
@@ -112,7 +108,7 @@ async def test_too_long_a_conversation_is_an_overflow(
     generous = msgspec.structs.replace(small(url, wire), limits=catalog.model("anthropic/claude-opus-5").limits)
     prompt = await compiled(runtime, generous, user("the cat sat on the mat. " * 600))
     with pytest.raises(ContextOverflow):
-        await told(provider, prompt)
+        await folded_answer(provider, prompt)
 
 
 async def test_the_server_is_found_and_says_what_its_model_takes(url: str, runtime: Runtime) -> None:
@@ -134,5 +130,5 @@ async def test_an_address_that_is_the_servers_but_not_the_apis_is_said(url: str,
     model = msgspec.structs.replace(small(url, "openai_chat"), base_url=f"{url}/nowhere")
     prompt = await compiled(runtime, model, user("Hello?"))
     with pytest.raises(Refused, match="server URL"):
-        await told(provider, prompt)
+        await folded_answer(provider, prompt)
     await provider.close()
