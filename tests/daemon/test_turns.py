@@ -107,7 +107,8 @@ async def test_a_turn_is_cancelled_at_any_point_and_the_session_goes_on() -> Non
             await asyncio.sleep(points.uniform(0, 0.3))
             await session.cancel()
         await idle(daemon, session.id)
-        assert (await session.send("!echo and on")).text == "and on"
+        # A last message that was cancelled before its first word is answered together with this one.
+        assert "and on" in (await session.send("!echo and on")).text
         await check_ended(daemon, session.id)
         path = await session.path()
         assert len([message for message in path if message.role == "user"]) == 26

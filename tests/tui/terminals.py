@@ -59,6 +59,14 @@ class Tmux:
     def pid(self) -> int:
         return int(self._tmux("display-message", "-p", "#{pane_pid}"))
 
+    def wait_until_ended(self) -> None:
+        """Wait until the program has ended. tmux may not notice it for a long time, so its process is looked at."""
+        stat = Path("/proc", str(self.pid), "stat")
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
+            assert time.monotonic() < deadline, f"the program still runs; the terminal shows:\n{self.screen}"
+            time.sleep(0.05)
+
     def wait_for(self, words: str) -> str:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while words not in (screen := self.screen):

@@ -161,7 +161,7 @@ def test_over_ssh_it_is_the_same_and_says_what_replaces_the_clipboard(tmp_path: 
         terminal.wait_for("No clipboard available")
         assert "scp" in terminal.screen
         terminal.press("C-d")
-        terminal.wait_for("Pane is dead")
+        terminal.wait_until_ended()
 
     (session,) = loom("sessions", "--json").rows
     said = [row["text"] for row in loom("tree", session["id"], "--json").rows if row["speaker"] == "you"]
