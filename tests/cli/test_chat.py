@@ -125,7 +125,7 @@ def _wait(terminal: Terminal, is_met: Callable[[], bool]) -> None:
 
 def _queued(loom: Loom) -> int:
     with closing(sqlite3.connect(loom.home / "loom.db")) as database:
-        return database.execute("SELECT count(*) FROM queued").fetchone()[0]
+        return database.execute("SELECT count(*) FROM queued WHERE node = ''").fetchone()[0]
 
 
 def test_bare_loom_on_a_terminal_is_a_conversation(tmp_path: Path):
