@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import json
 from typing import Any, TypedDict
 
@@ -73,22 +74,62 @@ async def test_an_answer_that_never_matches_is_an_error_and_stays_in_the_session
         f"The answer is {json.dumps(GOOD)}.",
     ],
 )
-def test_the_value_is_found_in_what_models_put_around_it(text: str) -> None:
-    assert parse_output(text, OutputSchema(schema=SCHEMA)).value == GOOD
-
-
-def test_a_schema_that_refers_to_nothing_is_named_and_fetches_nothing() -> None:
-    found = parse_output("{}", OutputSchema(schema={"$ref": "http://127.0.0.1:9/none"}))
-    assert "the schema itself is not valid" in found.problem
-    assert "the schema itself" in parse_output("{}", OutputSchema(schema={"type": 7})).problem
+async def test_the_value_is_found_in_what_models_put_around_it(text: str) -> None:
+    assert (await parse_output(text, OutputSchema(schema=SCHEMA))).value == GOOD
 
 
 async def test_a_schema_with_a_url_is_not_valid_and_the_url_is_not_requested() -> None:
     async with far_side(lambda _: Reply(body=b'{"type": "string"}', content_type="application/json")) as server:
         schema = OutputSchema(schema={"$ref": f"{server.url}/schema.json"}, name="remote")
-        found = await asyncio.to_thread(parse_output, '"text"', schema)
-    assert found.problem.startswith("the schema itself is not valid")
+        found = await parse_output('"text"', schema)
+    assert found.fault.startswith("the schema is not valid")
     assert server.requests == []
+
+
+# Schemas that no answer can be checked against -----------------------------------------------------------------------
+
+INVALID_SCHEMAS: dict[str, dict[str, Any]] = {
+    "an unknown type": {"type": 7},
+    "a pattern that is no regular expression": {"type": "string", "pattern": "("},
+    "nesting without end": functools.reduce(lambda inner, _: {"not": inner}, range(3000), dict[str, Any]()),
+}
+
+
+@pytest.mark.parametrize("name", INVALID_SCHEMAS)
+async def test_an_invalid_schema_is_refused_before_anything_is_asked(name: str) -> None:
+    options = {"output_schema": {"schema": INVALID_SCHEMAS[name]}}
+    async with far_model("openai_chat", "1") as far:
+        session = await far.runtime.session(model="far")
+        for send in (session.send, session.post):
+            with pytest.raises(ContentError, match="schema"):
+                await send("Which city?", options=options)
+        assert await session.path() == ()
+        assert await session.queue() == ()
+    assert far.requests == []
+
+
+async def test_a_schema_that_refers_to_itself_without_end_is_a_fault_that_the_model_is_not_asked_to_correct() -> None:
+    async with far_model("openai_chat", "1") as far:
+        session = await far.runtime.session(model="far")
+        with pytest.raises(OutputInvalid, match="refers to itself"):
+            await session.send("Which city?", options={"output_schema": {"schema": {"$ref": "#"}}})
+        assert [message.text for message in await session.path()] == ["Which city?", "1"]
+    assert len(far.requests) == 1
+
+
+async def test_a_check_that_would_take_hours_ends_and_delays_nothing_else() -> None:
+    endless = {"type": "string", "pattern": "^(a+)+$"}
+    async with far_model("openai_chat", json.dumps("a" * 60 + "!")) as far:
+        session = await far.runtime.session(model="far")
+        turn = asyncio.create_task(session.send("Which city?", options={"output_schema": {"schema": endless}}))
+        ticks = 0
+        while not turn.done():
+            await asyncio.sleep(0.01)
+            ticks += 1
+        with pytest.raises(OutputInvalid, match="longer than"):
+            await turn
+    assert ticks > 20
+    assert len(far.requests) == 1
 
 
 # A type instead of a schema ------------------------------------------------------------------------------------------

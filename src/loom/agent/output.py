@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from loom.errors import OutputInvalid
+from loom.errors import ContentError, OutputInvalid
+from loom.formats.json_schema import check_value_aside
 from loom.sampling import OutputSchema
 
 _FENCE: Final = re.compile(r"```(?:json|JSON)?[ \t]*\n(.*?)```", re.DOTALL)
@@ -15,13 +16,21 @@ _MAX_PROBLEM: Final = 500
 
 
 class ParsedOutput(msgspec.Struct, frozen=True):
-    """The value, or a `problem` that tells the model what to correct."""
+    """The value, a `problem` that tells the model what to correct, or a `fault` that no answer can correct."""
 
     value: Any = None
     problem: str = ""
+    fault: str = ""
+
+    @property
+    def error(self) -> str:
+        """Return a sentence about the problem or the fault, or an empty string."""
+        if self.fault:
+            return f"The answer cannot be checked against its schema: {self.fault}"
+        return f"The answer does not match its schema: {self.problem}" if self.problem else ""
 
 
-def parse_output(text: str, schema: OutputSchema) -> ParsedOutput:
+async def parse_output(text: str, schema: OutputSchema) -> ParsedOutput:
     """Return the JSON value of an answer that matches the schema. The whole text, a fenced block, and the text between
     the first and the last bracket are tried in this order."""
     problem = "the answer is not JSON"
@@ -31,59 +40,32 @@ def parse_output(text: str, schema: OutputSchema) -> ParsedOutput:
         except msgspec.DecodeError as error:
             problem = f"the answer is not valid JSON: {error}" if candidate == text.strip() else problem
             continue
-        wrong = schema_problem(value, schema.schema)
-        if not wrong:
+        found = await check_value_aside(schema.schema, candidate.encode())
+        if found.fault:
+            return ParsedOutput(fault=found.fault[:_MAX_PROBLEM])
+        if not found.problem:
             return ParsedOutput(value)
-        problem = wrong
+        problem = found.problem
     return ParsedOutput(problem=problem[:_MAX_PROBLEM])
 
 
-def read_output(text: str, schema: OutputSchema | None) -> Any:
+async def read_output(text: str, schema: OutputSchema | None) -> Any:
     """Return the value of an answer, or None if no schema was requested. Raise `OutputInvalid` if it does not match."""
     if schema is None:
         return None
-    found = parse_output(text, schema)
-    if found.problem:
+    found = await parse_output(text, schema)
+    if found.error:
         raise OutputInvalid(
-            f"The answer does not match its schema: {found.problem}",
+            found.error,
             hint="The answer is in the session. Ask again, try another model, or make the schema simpler.",
         )
     return found.value
 
 
-def schema_problem(value: Any, schema: dict[str, Any]) -> str:
-    """Return where and how a value does not match a JSON Schema, or an empty string if it does. Nothing is fetched."""
-    from jsonschema import exceptions
-    from referencing.exceptions import Unresolvable
-
-    fault = schema_fault(schema)
-    if fault:
-        return f"the schema itself is not valid: {fault}"
-    try:
-        found = next(iter(sorted(_validator(schema).iter_errors(value), key=exceptions.relevance)), None)
-    except Unresolvable as error:
-        return f"the schema itself is not valid: {error}"
-    return "" if found is None else f"at {found.json_path}: {found.message}"
-
-
-def schema_fault(schema: dict[str, Any]) -> str:
-    """Return why a schema is invalid, or an empty string if it is valid."""
-    from jsonschema.exceptions import SchemaError
-
-    try:
-        _validator(schema).check_schema(schema)
-    except SchemaError as error:
-        return error.message
-    return ""
-
-
-def _validator(schema: dict[str, Any]) -> Any:
-    """Return a validator that resolves references inside the schema only: the default registry fetches URLs, and a
-    schema may come from anywhere."""
-    from jsonschema.validators import Draft202012Validator, validator_for
-    from referencing import Registry
-
-    return validator_for(schema, default=Draft202012Validator)(schema, registry=Registry())
+async def require_valid_schema(schema: OutputSchema | None) -> None:
+    """Raise `ContentError` for a schema that no answer could be checked against, before an answer is paid for."""
+    if schema is not None and (fault := (await check_value_aside(schema.schema, None)).fault):
+        raise ContentError(f"No answer can be checked against this schema: {fault[:_MAX_PROBLEM]}")
 
 
 def repair_text(problem: str) -> str:

@@ -29,7 +29,7 @@ from loom.agent.custom import expand_custom_blocks
 from loom.agent.event_stream import EventStream, ReplyStream
 from loom.agent.file_undo import UNDONE, changed_steps, steps_to_undo, undo_text
 from loom.agent.ingest import Prerender, ingest
-from loom.agent.output import read_output
+from loom.agent.output import read_output, require_valid_schema
 from loom.agent.plan_mode import is_planning, plan_tools
 from loom.agent.ports import Command, Completion, SessionRecord
 from loom.agent.services import Services
@@ -124,6 +124,7 @@ class SessionTurns:
         self, content: Sequence[Content], options: Options, output: Any, *, shows_left_turn: bool
     ) -> ReplyStream:
         async def job(show: Show) -> None:
+            await require_valid_schema(options.sampling.output_schema)
             message, mentioned, notices = await self._ingest(content, options.model)
             request = NewMessage(
                 message=message,
@@ -144,6 +145,7 @@ class SessionTurns:
         wanted = options_of(**how, parent=node, tools=self._tools)
 
         async def job(show: Show) -> None:
+            await require_valid_schema(wanted.sampling.output_schema)
             question = await self._record.question(node)
             request = Regenerate(node=question, model=wanted.model, tools=wanted.tools, sampling=wanted.sampling)
             await self._run_when_free(request, wanted.n, show)
@@ -174,7 +176,7 @@ class SessionTurns:
         return Reply(
             node=answers[-1].node,
             message=message,
-            output=read_output(message.text, turn.request.sampling.output_schema),
+            output=await read_output(message.text, turn.request.sampling.output_schema),
             usage=finished.usage,
             stop=finished.stop,
             receipt=turn.receipt,
@@ -231,6 +233,7 @@ class SessionTurns:
         A repeated `key` returns the message queued first (`is_new` is False), even after it was answered.
         """
         wanted = with_models(options_of(**how, tools=self._tools), models)
+        await require_valid_schema(wanted.sampling.output_schema)
         message, mentioned, notices = await self._ingest(content, wanted.model)
         wanted = msgspec.structs.replace(wanted, mentioned=mentioned, traceparent=self._traceparent)
         return await self._enqueue(key, message, wanted, notices)
@@ -256,7 +259,8 @@ class SessionTurns:
 
     async def post_again(self, node: str | None = None, *, key: str = "", **how: Unpack[AnswerKeywords]) -> Queued:
         """Queue another answer to the question above `node`."""
-        options_of(**how)  # report invalid options before anything is read
+        # Report invalid options before anything is read.
+        await require_valid_schema(options_of(**how).sampling.output_schema)
         question = await self._record.question(node)
         options = options_of(**how, parent=question, tools=self._tools)
         return await self._record.enqueue(key, None, options, lambda _: ())

@@ -522,7 +522,7 @@ class Turn:
             self.checkpoint, steps=step, deaths=0, usage=self.checkpoint.usage + folded.usage, seconds=self._seconds()
         )
         calls = folded.message.calls if folded.message is not None else ()
-        repair, notices = self._check_output(folded, calls)
+        repair, notices = await self._check_output(folded, calls)
         is_paused = folded.stop == "pause" and folded.message is not None and not calls
         goes_on = bool(calls) or is_paused or repair is not None
         self.checkpoint = msgspec.structs.replace(self.checkpoint, is_paused=is_paused)
@@ -559,24 +559,24 @@ class Turn:
             await self.services.keep_calibration(request.model.reference, request.calibration)
         return StepValue(node=self._head, calls=len(calls), continues=goes_on, stop=folded.stop)
 
-    def _check_output(self, folded: Folded, calls: Sequence[ToolCall]) -> tuple[Message | None, list[NoticeRaised]]:
+    async def _check_output(
+        self, folded: Folded, calls: Sequence[ToolCall]
+    ) -> tuple[Message | None, list[NoticeRaised]]:
         """Return a message that asks the model to correct an answer that does not match its schema, and a notice. After
         one such attempt, return only the notice."""
         schema = self.request.sampling.output_schema
         if schema is None or calls or folded.message is None or folded.stop not in ("end", "stop_sequence", "other"):
             return None, []
-        problem = parse_output(folded.message.text, schema).problem
-        if not problem:
+        found = await parse_output(folded.message.text, schema)
+        if not found.error:
             return None, []
-        if self.checkpoint.repairs:
-            return None, [
-                NoticeRaised(text=f"The answer does not match its schema: {problem}", code=OutputInvalid.code)
-            ]
+        if self.checkpoint.repairs or found.fault:
+            return None, [NoticeRaised(text=found.error, code=OutputInvalid.code)]
         self.checkpoint = msgspec.structs.replace(self.checkpoint, repairs=1)
         notice = NoticeRaised(
-            text=f"The answer did not match its schema ({problem}); asking again.", code="output.repair"
+            text=f"The answer did not match its schema ({found.problem}); asking again.", code="output.repair"
         )
-        return user(repair_text(problem)), [notice]
+        return user(repair_text(found.problem)), [notice]
 
     async def _store_summary(self, answer: ModelAnswer, finished: StepFinished) -> StepValue:
         """Store the summary and move the head to it; the original path stays as a branch."""

@@ -117,7 +117,7 @@ class RemoteSession:
                         raise error_of(event.code, event.text, event.hint)
                     case TurnFinished():
                         reply = await self._reply(event, answers, asked)
-                        output = convert_output(read_output(reply.text, schema), how.get("output"))
+                        output = convert_output(await read_output(reply.text, schema), how.get("output"))
                         replies.append(msgspec.structs.replace(reply, output=output))
                         answers.clear()
                     case _:

@@ -395,7 +395,7 @@ class OutputRenderer(TextRenderer):
         await super().finish(outcome)
         if outcome.error is not None:
             return
-        value = read_output(outcome.text, self._schema)
+        value = await read_output(outcome.text, self._schema)
         self.write(json.dumps(value, indent=2, ensure_ascii=False))
         self.end_line()
 

@@ -13,7 +13,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from loom.agent.output import schema_fault
 from loom.api_types import SessionView
 from loom.atomic_file import write_file_whole
 from loom.cli.shared import terminal
@@ -26,6 +25,7 @@ from loom.config.templates import Template, fill_template
 from loom.content.blocks import ContentBlock
 from loom.content.inputs import Attachment, Content
 from loom.errors import ConfigError, ContentError, NotFound
+from loom.formats.json_schema import check_value
 from loom.library import Library, read_media
 from loom.runtime import FIRST_CHOICES, Runtime, key_names
 from loom.runtime.agents import agent_model, find_agent
@@ -76,9 +76,9 @@ def read_schema(name: str) -> OutputSchema:
         schema = msgspec.json.decode(data, type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise ContentError(f"{name} is not a JSON Schema: {error}", hint='Example: {"type": "object", …}') from None
-    problem = schema_fault(schema)
+    problem = check_value(schema, None).fault
     if problem:
-        raise ContentError(f"{name} is not a JSON Schema: {problem}")
+        raise ContentError(f"{name} cannot be used: {problem}")
     return OutputSchema(schema=schema, name=str(schema.get("title") or path.stem))
 
 
