@@ -6,8 +6,9 @@ With `LOOM_TEST_PROFILE=quick` each property is tried on a few cases only: the f
 from __future__ import annotations
 
 import os
+import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final
 
 import pytest
@@ -36,6 +37,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if own is not None:
             few = settings(own, max_examples=min(own.max_examples, QUICK_EXAMPLES))
             test._hypothesis_internal_use_settings = few
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, object]:
+    """Store failed tests without the group that xdist adds to their names: `--last-failed` would not find them, and
+    would run all tests."""
+    result = yield
+    cache = session.config.cache
+    if cache is not None and not hasattr(session.config, "workerinput"):
+        failed: dict[str, bool] = cache.get("cache/lastfailed", {})
+        cache.set("cache/lastfailed", {re.sub(r"@[^@\]]*$", "", name): it for name, it in failed.items()})
+    return result
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import httpx2
@@ -17,7 +19,7 @@ from daemon.running import DaemonProcess
 from daemon.running import daemon as running
 from loom.config import load_config
 from loom.daemon.routes import ROUTES
-from loom.daemon.serve import check_bind, find_daemon
+from loom.daemon.serve import LOCK, check_bind, find_daemon, lock_data_folder
 from loom.errors import ConfigError
 
 IDS = {
@@ -274,6 +276,22 @@ def test_f16_a_second_daemon_is_told_who_has_the_folder(house: DaemonProcess) ->
     assert f"A daemon with the pid {house.pid} is already using this data folder." in done.stderr
     here = find_daemon(load_config(environ=environ))
     assert here is not None and (here.pid, here.url) == (house.pid, house.url)
+
+
+def test_a_daemon_starts_while_a_child_of_a_killed_one_still_has_its_lock(tmp_path: Path) -> None:
+    config = load_config(environ={"LOOM_HOME": str(tmp_path)})
+    with lock_data_folder(config):
+        pass
+    killed = subprocess.Popen(["true"])
+    killed.wait()
+    inherited = os.open(config.data_folder() / LOCK, os.O_RDWR)
+    os.pwrite(inherited, f"{killed.pid}\n".encode(), 0)
+    fcntl.flock(inherited, fcntl.LOCK_EX)
+    child = threading.Timer(0.3, os.close, [inherited])
+    child.start()
+    with lock_data_folder(config):
+        assert (config.data_folder() / LOCK).read_text() == f"{os.getpid()}\n"
+    child.join()
 
 
 def test_a_port_that_is_taken_is_one_sentence(house: DaemonProcess, tmp_path: Path) -> None:

@@ -387,6 +387,7 @@ async def test_an_older_store_in_a_folder_that_may_not_be_written_is_read_only_a
     await filled(path)
     with contextlib.closing(sqlite3.connect(path)) as older:
         older.execute("DELETE FROM migration WHERE version >= 117")
+        older.execute("DROP TABLE repeated_answer")
         older.execute("DROP TABLE account_spending")
         older.execute("ALTER TABLE account DROP COLUMN day_usd")
         older.commit()

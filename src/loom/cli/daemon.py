@@ -30,6 +30,7 @@ from loom.config import Config, load_config
 from loom.config.files import display_path, home_folder
 from loom.config.toml_files import write_user_file
 from loom.errors import ConfigError, NotFound
+from loom.store.process_identity import has_ended
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104  only with a password, which `lan` ensures
 _STOP_SECONDS: Final = 30
@@ -140,22 +141,11 @@ async def _daemon_status(config: Config) -> DaemonStatus:
 def _wait_for_end(pid: int) -> bool:
     """Wait until a process has ended. Return False if it does not end in time."""
     deadline = time.monotonic() + _STOP_SECONDS
-    while not _has_ended(pid):
+    while not has_ended(pid):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.05)
     return True
-
-
-def _has_ended(pid: int) -> bool:
-    """Return whether a process has ended; zombies, which their parent has not reaped yet, count."""
-    try:
-        os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"
-    except ProcessLookupError:
-        return True
-    except OSError:  # there is no /proc
-        return False
 
 
 class _Link(msgspec.Struct):

@@ -15,6 +15,7 @@ import socket
 import ssl
 import sys
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -30,10 +31,12 @@ from loom.daemon.auth import open_auth
 from loom.daemon.connections import AcceptFailures, PatientProtocol
 from loom.errors import ConfigError, LoomError
 from loom.runtime import Runtime
+from loom.store.process_identity import has_ended
 from loom.tools.sandbox import disable_memory_dumps
 from loom.tools.secret_mask import environment_secrets, mask_secrets
 
 LOCK: Final = "daemon.lock"
+_ENDED_HOLDER_SECONDS: Final = 30.0
 _COLLECTED_OBJECTS: Final = 20_000
 MAX_SOCKET_BYTES: Final = 1_000_000
 USER_TIMEOUT_MS: Final = 60_000
@@ -115,7 +118,7 @@ async def serve_app(
     password = config.secret("server", "password")
     check_bind(host, password)
     tls = tls_files(config)
-    with _only_one(config), listen(host, port) as listener:
+    with lock_data_folder(config), listen(host, port) as listener:
         async with Runtime.open(config, tools="all") as runtime:
             app = create_app(runtime, auth=open_auth(config.token_file(), password=password))
             url = _url(listener, is_secure=tls is not None)
@@ -263,7 +266,7 @@ def _own_address(family: socket.AddressFamily) -> str:
 
 
 @contextmanager
-def _only_one(config: Config) -> Generator[None]:
+def lock_data_folder(config: Config) -> Generator[None]:
     """Raise `ConfigError` with the pid of the other daemon if one uses the same data folder. With PostgreSQL, several
     are allowed."""
     if config.secret("store", "url").startswith(("postgres://", "postgresql://")):
@@ -276,20 +279,30 @@ def _only_one(config: Config) -> Generator[None]:
     except OSError as error:
         raise ConfigError(f"The data folder cannot be used: {os.strerror(error.errno or 0)}.") from None
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(descriptor, 100, 0).decode("ascii", "replace").strip()
-            raise ConfigError(
-                f"A daemon with the pid {holder or '?'} is already using this data folder.",
-                hint="Use it (loom web, loom attach), or stop it first (loom stop).",
-            ) from None
+        deadline = time.monotonic() + _ENDED_HOLDER_SECONDS
+        while (holder := _try_lock(descriptor)) is not None:
+            # A child that a killed daemon was just starting has the lock until it runs its program.
+            if not (holder.isdecimal() and has_ended(int(holder))) or time.monotonic() > deadline:
+                raise ConfigError(
+                    f"A daemon with the pid {holder or '?'} is already using this data folder.",
+                    hint="Use it (loom web, loom attach), or stop it first (loom stop).",
+                )
+            time.sleep(0.02)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
         os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> str | None:
+    """Lock the file. Return the pid of the daemon that has the lock, or None if it is ours now."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return os.pread(descriptor, 100, 0).decode("ascii", "replace").strip()
+    return None
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from loom.store.forest import Clock
 from loom.store.leases import HANDED_OVER
 from loom.store.nodes import (
     Node,
+    NodeDraft,
     drafts_of,
     has_true_id,
     node_of,
@@ -43,6 +44,9 @@ from loom.store.session_rows import (
 
 _RELEASE: Final = "UPDATE session SET holder = '', held_until = 0 WHERE key = :key"
 _HAND_OVER: Final = "UPDATE session SET holder = :holder, held_until = 0 WHERE key = :key"
+_INSERT_REPEATED: Final = (
+    "INSERT INTO repeated_answer (session_key, seq, meta, created_at) VALUES (:key, :seq, :meta, :now)"
+)
 _IS_WAITED_FOR: Final = "SELECT 1 FROM queued WHERE session_key = :key AND answers_left > 0 LIMIT 1"
 
 
@@ -124,12 +128,14 @@ class Journal:
             key, head_key, _ = lock_head(tx, session_id, fence=fence)
             if change.queued and not is_queued(tx, key, change.queued):
                 return CommitResult(is_gone=True)
-            head, nodes = ref_at(tx, head_key), tuple[str, ...]()
+            head, nodes, repeated = ref_at(tx, head_key), tuple[str, ...](), list[NodeDraft]()
             if change.move_to and (target := ref_of(tx, change.move_to)).key != head.key:
                 move_head(tx, key, head, target, now)
                 head = target
             if drafts:
-                nodes = tuple(node.id for node in append_below_head(tx, key, head, drafts, now))
+                added = append_below_head(tx, key, head, drafts, now)
+                repeated = [draft for node, draft in zip(added, drafts, strict=True) if _repeats_answer(node, now)]
+                nodes = tuple(node.id for node in added)
                 head = ref_of(tx, nodes[-1])
             if change.queued:
                 nodes = (*nodes, pop_queued(tx, key, change.queued, head, now))
@@ -143,6 +149,8 @@ class Journal:
             if any(value is not None for value in values.values()):
                 tx.execute(UPDATE_SESSION, {**_NO_COLUMNS, **values, "now": now, "key": key})
             seq = append_events(tx, key, completion.events, now)
+            for draft in repeated:
+                tx.execute(_INSERT_REPEATED, {"key": key, "seq": seq, "meta": draft.meta_stored, "now": now})
             is_released = _end_lease(tx, key, change.lease)
             after = _read_session_path(tx, session_id, known) if change.reads_back else None
             return CommitResult(nodes=nodes, seq=seq, is_released=is_released, after=after)
@@ -164,6 +172,11 @@ def _read_session_path(tx: Transaction, session_id: str, known: KnownPath) -> Se
     root, *rows = read_path(tx, session.head_id)
     nodes = (node_of(root, None), *nodes_below(root.id, rows))
     return SessionPath(session=session, nodes=nodes, is_continuation=False)
+
+
+def _repeats_answer(node: Node, now: float) -> bool:
+    """Return whether an answer of this commit was stored before."""
+    return node.created_at != now and node.message is not None and node.message.role == "assistant"
 
 
 def _end_lease(tx: Transaction, key: int, wish: LeaseChange) -> bool:

@@ -67,6 +67,11 @@ def _began(pid: int) -> str | None:
     return "dead" if fields[_STATE].decode() in _DEAD_STATES else fields[_BEGAN].decode()
 
 
+def has_ended(pid: int) -> bool:
+    """Return whether a process has ended; zombies, which their parent has not reaped yet, count."""
+    return _began(pid) == "dead" or not _exists(pid)
+
+
 def _exists(pid: int) -> bool:
     if os.name != "posix":
         return True

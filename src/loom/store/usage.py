@@ -1,7 +1,7 @@
 """Usage: the model answers and the tool results of a period, by session. A message that forks share is counted once.
 
-An answer to a gateway client that repeats an earlier one is no message of its own, but it was paid for: it is counted
-by its record.
+An answer that repeats an earlier one word for word is no message of its own, but it was paid for: it is counted by its
+record, of the turn or of the gateway.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ _SELECT: Final = (
 _ANSWERS: Final = _SELECT.format(column="meta", role="assistant")
 _RESULTS: Final = _SELECT.format(column="message", role="tool")
 _REPEATED_ANSWERS: Final = (
+    "SELECT r.seq, s.id, s.title, r.meta, r.created_at FROM repeated_answer r JOIN session s ON s.key = r.session_key"
+    " WHERE r.created_at >= :since AND (:session = '' OR s.id = :session) ORDER BY r.created_at, r.session_key, r.seq"
+)
+_REPEATED_GATEWAY_ANSWERS: Final = (
     "SELECT r.id, s.id, s.title, r.receipt, r.created_at FROM ("
     " SELECT id, session_id, receipt, created_at,"
     " ROW_NUMBER() OVER (PARTITION BY node_id ORDER BY created_at, id) AS place"
@@ -62,10 +66,11 @@ class ResultRecord(msgspec.Struct, frozen=True, kw_only=True):
 async def read_answers(database: Database, since: float, session: str = "") -> tuple[AnswerRecord, ...]:
     """Return the answers since a time, of all sessions or of one."""
     params = {"since": since, "session": session}
-    rows, repeated = await database.read_aside(
-        lambda tx: (tx.execute(_ANSWERS, params), tx.execute(_REPEATED_ANSWERS, params))
+    rows, repeated, from_gateway = await database.read_aside(
+        lambda tx: [tx.execute(sql, params) for sql in (_ANSWERS, _REPEATED_ANSWERS, _REPEATED_GATEWAY_ANSWERS)]
     )
-    return (*(_answer(row) for row in _first_of_each(rows)), *(_answer(row, ANSWER_KEY) for row in repeated))
+    own = (_answer(row) for row in (*_first_of_each(rows), *repeated))
+    return (*own, *(_answer(row, ANSWER_KEY) for row in from_gateway))
 
 
 async def read_results(database: Database, since: float) -> tuple[ResultRecord, ...]:
