@@ -214,8 +214,10 @@ def answer(message: dict[str, Any]) -> None:
         info = {"name": "hostile", "version": "1"}
         version = params["protocolVersion"]
         say({"id": number, "result": {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}})
+    elif method == "tools/list" and MODE == "endless" and "cursor" in params:
+        say({"id": number, "result": {"tools": [], "nextCursor": params["cursor"] + "x"}})
     elif method == "tools/list":
-        say({"id": number, "result": {"tools": listed()}})
+        say({"id": number, "result": {"tools": listed(), **({"nextCursor": "x"} if MODE == "endless" else {})}})
     elif method == "tools/call" and params["name"] == "refused":
         say({"id": number, "error": {"code": -32000, "message": "not today"}})
     elif method == "tools/call" and params["name"] != "silent":

@@ -80,6 +80,13 @@ async def test_ten_thousand_items_become_a_hundred_and_a_sentence() -> None:
         assert text_of(blocks[-1]) == "[9900 more items are left out: at most 100 are shown]"
 
 
+async def test_a_list_whose_pages_never_end_is_cut() -> None:
+    async with McpServers([hostile("endless", timeout_seconds=20)]) as servers:
+        await servers.wait_ready(None)
+        assert servers.status()[0].error == ""
+        assert text_of((await call(servers, "many")).blocks[0]) == "item 0"
+
+
 async def test_no_path_or_file_url_in_an_answer_is_ever_read(tmp_path: Path) -> None:
     secret = tmp_path / "secret.png"
     secret.write_bytes(PNG + b"the secret")
