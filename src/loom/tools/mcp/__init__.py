@@ -1,8 +1,8 @@
 """MCP: tools, resources and prompts of servers that use the Model Context Protocol, through the official SDK.
 
-`servers` holds the configured servers and their tools, `server` is one of them over all its connections, `connection`
-is one connection (over `stdio` or `http`, with `oauth`), `questions` handles requests of servers, `content` converts
-responses to blocks. `serve` is the other direction: Loom as a server.
+`servers` holds the configured servers and their tools, `server` is one of them and its connections (over `stdio` or
+`http`, with `oauth`), `questions` handles requests of servers, `content` converts responses to blocks. `serve` is the
+other direction: Loom as a server.
 """
 
 from loom.tools.mcp.server import ServerStatus

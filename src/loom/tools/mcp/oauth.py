@@ -4,13 +4,12 @@ stored in a separate file that only the user can read."""
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
@@ -66,7 +65,7 @@ class TokenFile:
 
 class _Storage:
     """The SDK's TokenStorage for one server. The SDK stores neither the expiry of a token nor the URL to refresh it:
-    both are written to `context`, its state of the login, when it reads the tokens."""
+    both are copied from and to `context`, its state of the login."""
 
     context: OAuthContext
 
@@ -79,19 +78,14 @@ class _Storage:
     async def get_tokens(self) -> OAuthToken | None:
         from mcp.shared.auth import OAuthMetadata, OAuthToken
 
-        if not self.login.tokens:
-            return None
-        tokens = OAuthToken.model_validate(self.login.tokens)
-        if self.login.expires_at:
-            tokens.expires_in = int(self.login.expires_at - time.time())
-        self.context.update_token_expiry(tokens)
+        self.context.token_expiry_time = self.login.expires_at or None
         if self.login.metadata:
             self.context.oauth_metadata = OAuthMetadata.model_validate(self.login.metadata)
-        return tokens
+        return OAuthToken.model_validate(self.login.tokens) if self.login.tokens else None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         self.login.tokens = _as_json(tokens)
-        self.login.expires_at = time.time() + tokens.expires_in if tokens.expires_in else 0.0
+        self.login.expires_at = self.context.token_expiry_time or 0.0
         self.login.metadata = _as_json(self.context.oauth_metadata)
         self._file.write(self._name, self.login)
 
@@ -138,8 +132,7 @@ def stored_login(spec: ServerSpec, file: TokenFile | None) -> httpx2.Auth | None
     async def refuse(*_: object) -> Any:
         raise ToolError(f"its login has expired: run `loom mcp login {spec.name}`")
 
-    redirect = (storage.login.client.get("redirect_uris") or ["http://127.0.0.1/callback"])[0]
-    return _provider(spec, storage, redirect, refuse, refuse)
+    return _provider(spec, storage, "http://127.0.0.1/callback", refuse, refuse)
 
 
 @asynccontextmanager
@@ -160,16 +153,11 @@ async def login_auth(
 
 
 async def _wait_for_code(arrived: asyncio.Future[dict[str, str]]) -> AuthorizationCodeResult:
-    """Return the code. Raise ToolError if the login was refused or timed out."""
     from mcp.shared.auth import AuthorizationCodeResult
 
-    try:
-        async with asyncio.timeout(LOGIN_SECONDS):
-            found = await arrived
-    except TimeoutError:
-        raise ToolError(f"the login was not finished within {LOGIN_SECONDS:g} s") from None
+    found = await arrived
     if "code" not in found:
-        raise ToolError(f"the login was refused: {found.get('error_description') or found.get('error', '')}")
+        raise ToolError(f"the login was refused: {found.get('error_description') or found['error']}")
     return AuthorizationCodeResult(code=found["code"], state=found.get("state"), iss=found.get("iss"))
 
 
@@ -178,14 +166,10 @@ async def _answer_browser(
 ) -> None:
     with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, IndexError):
         head = (await reader.readuntil(b"\r\n\r\n")).decode("ascii", "replace")
-        target = urlsplit(head.split(" ")[1])
-        found = {name: values[0] for name, values in parse_qs(target.query).items()}
-        is_callback = target.path == "/callback" and bool({"code", "error"} & found.keys())
-        if is_callback and not arrived.done():
+        found = dict(parse_qsl(urlsplit(head.split(" ")[1]).query))
+        if {"code", "error"} & found.keys() and not arrived.done():  # browsers also request an icon
             arrived.set_result(found)
         page = _PAGE % (b"The login is complete." if "code" in found else b"The login was refused.")
-        status, body = (b"200 OK", page) if is_callback else (b"404 Not Found", b"")
-        writer.write(b"HTTP/1.1 %b\r\ncontent-type: text/html\r\ncontent-length: %d\r\n" % (status, len(body)))
-        writer.write(b"connection: close\r\n\r\n" + body)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\n\r\n" + page)
         await writer.drain()
     writer.close()

@@ -53,31 +53,13 @@ Sampler: TypeAlias = Callable[[ToolContext, SampleRequest], Awaitable[SampleAnsw
 """Calls the model of the turn that the context belongs to."""
 
 
-class _RunningCall(msgspec.Struct, frozen=True, eq=False):
-    context: ToolContext
-    deadline: asyncio.Timeout
-
-    @contextmanager
-    def pause_clock(self) -> Generator[None]:
-        """Pause the deadline of the call while a user or a model is asked."""
-        loop = asyncio.get_running_loop()
-        left = (self.deadline.when() or loop.time()) - loop.time()
-        self.deadline.reschedule(None)
-        try:
-            yield
-        finally:
-            if not self.deadline.expired():
-                self.deadline.reschedule(loop.time() + left)
-
-
 class ServerQuestions:
     """The requests of one server. They belong to its newest call; without a call they are declined."""
 
     def __init__(self, spec: ServerSpec, sampler: Sampler | None = None) -> None:
         self.sampler = sampler
         self._spec = spec
-        self._server = spec.name
-        self._calls: list[_RunningCall] = []
+        self._calls: list[tuple[ToolContext, asyncio.Timeout]] = []
         self._workspace: Path | None = None
         """The workspace that was sent to the server."""
         self._has_sent_roots = asyncio.Event()
@@ -85,26 +67,40 @@ class ServerQuestions:
     @contextmanager
     def during(self, context: ToolContext, deadline: asyncio.Timeout) -> Generator[None]:
         """Send requests of the server to `context` while a call runs."""
-        call = _RunningCall(context, deadline)
+        call = (context, deadline)
         self._calls.append(call)
         try:
             yield
         finally:
             self._calls.remove(call)
 
+    @contextmanager
+    def _ask(self) -> Generator[ToolContext]:
+        """Yield the context of the newest call; its deadline is paused while a user or a model is asked."""
+        context, deadline = self._calls[-1]
+        loop = asyncio.get_running_loop()
+        left = (deadline.when() or loop.time()) - loop.time()
+        deadline.reschedule(None)
+        try:
+            yield context
+        finally:
+            if not deadline.expired():
+                deadline.reschedule(loop.time() + left)
+
     async def list_roots(self, context: ClientRequestContext) -> types.ListRootsResult:
         import mcp_types as types
         from pydantic import FileUrl
 
-        self._workspace = self._calls[-1].context.workspace if self._calls else self._spec.folder or Path.cwd()
+        self._workspace = self._calls[-1][0].workspace if self._calls else self._spec.folder or Path.cwd()
         self._has_sent_roots.set()
         folders = (self._workspace,) if self._spec.roots is None else self._spec.roots
         return types.ListRootsResult(
             roots=[types.Root(uri=FileUrl(folder.absolute().as_uri()), name=folder.name) for folder in folders]
         )
 
-    async def announce_root(self, client: Client, workspace: Path) -> None:
-        """Make a server that has another workspace request the roots again, before a call from this one."""
+    async def announce_root(self, client: Client) -> None:
+        """Make a server that has another workspace request the roots again, before the newest call."""
+        workspace = self._calls[-1][0].workspace
         if self._spec.roots is not None or self._workspace in (None, workspace):
             return
         import mcp_types as types
@@ -121,32 +117,16 @@ class ServerQuestions:
 
         if not self._calls:
             return types.ElicitResult(action="cancel")
-        call = self._calls[-1]
-        why = f"MCP server {self._server!r} asks"
+        why = f"MCP server {self._spec.name!r} asks"
         try:
-            with call.pause_clock():
+            with self._ask() as user:
                 if isinstance(params, types.ElicitRequestFormParams):
-                    return await self._ask_values(call.context, params, why)
-                action = f"{params.message}\nOpen {params.url} and approve when you are done."
-                await call.context.confirm(action, why=why)
+                    values = await _ask_values(user, params.message, params.requested_schema, why)
+                    return types.ElicitResult(action="accept", content=values)
+                await user.confirm(f"{params.message}\nOpen {params.url} and approve when you are done.", why=why)
                 return types.ElicitResult(action="accept")
         except ToolError:
             return types.ElicitResult(action="decline")
-
-    async def _ask_values(
-        self, context: ToolContext, params: types.ElicitRequestFormParams, why: str
-    ) -> types.ElicitResult:
-        import mcp_types as types
-
-        problem = ""
-        for _ in range(MAX_TRIES):
-            action = f"{params.message}\n{describe_values(params.requested_schema)}{problem}"
-            text = await context.confirm(action, why=why, schema=params.requested_schema)
-            try:
-                return types.ElicitResult(action="accept", content=read_values(text, params.requested_schema))
-            except ToolError as error:
-                problem = f"\nInvalid: {error.message}"
-        raise ToolError("no valid values were entered")
 
     async def sample(
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams
@@ -155,37 +135,44 @@ class ServerQuestions:
 
         if self.sampler is None or not self._calls:
             return types.ErrorData(code=types.INVALID_REQUEST, message="no turn is running that could ask a model")
-        call = self._calls[-1]
-        why = f"MCP server {self._server!r} asks for a model response, with {params.max_tokens} tokens at most"
+        name, most = self._spec.name, params.max_tokens
         try:
-            with call.pause_clock():
-                contents = await self._contents(params, call.context)
+            with self._ask() as user:
+                contents: list[tuple[types.Role, tuple[ContentBlock, ...]]]
+                contents = [(message.role, await self._blocks(message, user)) for message in params.messages]
+                if not contents or contents[-1][0] != "user":
+                    raise ToolError("a request to the model must end with a message of the user")
                 texts = [f"{role}: {' '.join(text_of(block) for block in blocks)}" for role, blocks in contents]
                 shown = "\n\n".join([*([params.system_prompt] if params.system_prompt else []), *texts])
-                await call.context.confirm(f"send this to the model:\n{shown}", why=why)
+                why = f"MCP server {name!r} asks for a model response, with {most} tokens at most"
+                await user.confirm(f"send this to the model:\n{shown}", why=why)
                 request = SampleRequest(
-                    server=self._server,
+                    server=name,
                     system=params.system_prompt or "",
                     earlier=tuple(Message(role, blocks) for role, blocks in contents[:-1]),
                     question=contents[-1][1],
-                    max_tokens=params.max_tokens,
+                    max_tokens=most,
                     temperature=params.temperature,
                     stop=tuple(params.stop_sequences or ()),
                 )
-                answer = await self.sampler(call.context, request)
+                answer = await self.sampler(user, request)
         except LoomError as error:
             return types.ErrorData(code=types.INVALID_REQUEST, message=error.message)
         content = types.TextContent(text=answer.text)
         return types.CreateMessageResult(role="assistant", content=content, model=answer.model, stop_reason=answer.stop)
 
-    async def _contents(
-        self, params: types.CreateMessageRequestParams, context: ToolContext
-    ) -> list[tuple[types.Role, tuple[ContentBlock, ...]]]:
-        if not params.messages or params.messages[-1].role != "user":
-            raise ToolError("a request to the model must end with a message of the user")
-        contents: list[tuple[types.Role, tuple[ContentBlock, ...]]] = []
-        for message in params.messages:
-            items = message.content if isinstance(message.content, list) else [message.content]
-            blocks = await content_blocks(cast("list[Any]", items), context.attach, self._server)
-            contents.append((message.role, tuple(blocks)))
-        return contents
+    async def _blocks(self, message: types.SamplingMessage, context: ToolContext) -> tuple[ContentBlock, ...]:
+        items = message.content if isinstance(message.content, list) else [message.content]
+        return tuple(await content_blocks(cast("list[Any]", items), context.attach, self._spec.name))
+
+
+async def _ask_values(context: ToolContext, question: str, schema: dict[str, Any], why: str) -> dict[str, Any]:
+    """Return the values that a user entered. Raise ToolError if the user denies it or enters none that are valid."""
+    problem = ""
+    for _ in range(MAX_TRIES):
+        text = await context.confirm(f"{question}\n{describe_values(schema)}{problem}", why=why, schema=schema)
+        try:
+            return read_values(text, schema)
+        except ToolError as error:
+            problem = f"\nInvalid: {error.message}"
+    raise ToolError("no valid values were entered")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -16,13 +17,13 @@ import msgspec
 from loom.content.blocks import ContentBlock
 from loom.errors import ConfigError, NotFound, ToolError
 from loom.tools.base import Tool
-from loom.tools.mcp.connection import MAX_LISTED, Listing, McpConnection, ServerGone
 from loom.tools.mcp.content import AttachBytes, shorten
 from loom.tools.mcp.http import HttpTransport
-from loom.tools.mcp.oauth import TokenFile, login_auth
+from loom.tools.mcp.oauth import LOGIN_SECONDS, TokenFile, login_auth, stored_login
 from loom.tools.mcp.questions import Sampler, ServerQuestions
-from loom.tools.mcp.server import Server, ServerStatus
+from loom.tools.mcp.server import MAX_LISTED, Listing, McpConnection, Server, ServerGone, ServerStatus
 from loom.tools.mcp.specs import ServerSpec
+from loom.tools.mcp.stdio import StdioTransport
 from loom.tools.mcp.tools import McpTool, Pins, extra_tools, fingerprint, tool_name
 from loom.tools.sandbox import Sandbox
 
@@ -53,15 +54,14 @@ class McpServers:
         sampler: Sampler | None = None,
     ) -> None:
         self.tools: dict[str, Tool] = {}
-        self.notice = notice or _ignore
-        self.sandbox = sandbox or Sandbox()
-        self.tokens = tokens
+        self._sandbox = sandbox or Sandbox()
+        self._tokens = tokens
         self._pins = pins or Pins()
         self._servers: dict[str, Server] = {}
         for spec in specs:
             if spec.name in self._servers:
                 raise ConfigError("two servers have this name", key=f"mcp.servers.{spec.name}")
-            self._servers[spec.name] = Server(spec, self)
+            self._servers[spec.name] = Server(spec, notice or (lambda _: None), self._open_connection)
         self.use_sampler(sampler)
 
     async def __aenter__(self) -> McpServers:
@@ -79,13 +79,11 @@ class McpServers:
         """Wait until every server has listed its tools or failed, but not longer than `seconds` (None: as long as each
         of them may take). A late server is reported, and its tools appear in `tools` when it is ready; a server that
         failed a while ago is tried again without waiting."""
-        attempts = [(server, server.has_failed, server.connect_soon()) for server in self._servers.values()]
-        waiting = {opened: server for server, has_failed, opened in attempts if opened is not None and not has_failed}
-        if not waiting:
-            return
-        _, late = await asyncio.wait(waiting, timeout=seconds)
-        for opened in late:
-            waiting[opened].report_late(seconds or 0.0)
+        waiting = {opened: server for server in self._servers.values() if (opened := server.connect_soon()) is not None}
+        if waiting:
+            _, late = await asyncio.wait(waiting, timeout=seconds)
+            for opened in late:
+                waiting[opened].report_late(seconds or 0.0)
 
     def status(self) -> tuple[ServerStatus, ...]:
         return tuple(server.status() for server in self._servers.values())
@@ -121,18 +119,18 @@ class McpServers:
     async def log_in(self, name: str, open_page: Callable[[str], Awaitable[None]], tokens: TokenFile) -> int:
         """Log in at a server; `open_page` gets the URL where the user agrees. Return the number of its tools, or raise
         ToolError."""
-        spec = self._server(name).spec
+        spec = msgspec.structs.replace(self._server(name).spec, timeout_seconds=LOGIN_SECONDS)
         if not spec.url:
             raise ToolError(f"{name} is a program, which needs no login", hint="Give it a key in its `env`.")
         listed: list[Listing] = []
         async with login_auth(spec, tokens, open_page) as auth:
-            connection = McpConnection(spec, HttpTransport(spec, auth), ServerQuestions(spec), listed.append, None)
+            connection = McpConnection(spec, HttpTransport(spec, auth), ServerQuestions(spec), listed.append)
             try:
-                await asyncio.shield(connection.ready)
+                await connection.opened
             except ServerGone as error:
                 raise ToolError(f"the login at {name} failed: {error.message}") from None
             finally:
-                await connection.close()
+                await connection.end()
         if name not in tokens.read():
             raise ToolError(f"{name} did not ask for a login")
         return len(listed[-1].tools)
@@ -142,7 +140,16 @@ class McpServers:
             raise NotFound(f"MCP server {name!r} not found.", hint="List servers: loom mcp list")
         return self._servers[name]
 
-    def update_tools(self, server: Server, listing: Listing) -> None:
+    def _open_connection(self, server: Server) -> McpConnection:
+        spec = server.spec
+        transport = (
+            StdioTransport(spec, self._sandbox, server.stderr)
+            if spec.command
+            else HttpTransport(spec, stored_login(spec, self._tokens))
+        )
+        return McpConnection(spec, transport, server.questions, partial(self._update_tools, server))
+
+    def _update_tools(self, server: Server, listing: Listing) -> None:
         """Replace the tools of a server. Unchanged tools stay the same objects, in the same order."""
         known = {tool.tool: tool for tool in server.tools.values() if isinstance(tool, McpTool)}
         listed = {tool.name: tool for tool in listing.tools}
@@ -163,7 +170,3 @@ class McpServers:
         self.tools.clear()
         for each in self._servers.values():
             self.tools |= each.tools
-
-
-def _ignore(_: str) -> None:
-    """Do nothing: no interface shows notices."""

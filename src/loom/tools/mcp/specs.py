@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -9,14 +10,12 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from loom.errors import ConfigError
-from loom.tools.processes import proxy_variables
+from loom.tools.processes import environment
 
-SAFE_VARIABLES: Final = (
-    *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE"),
-    *("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "DISPLAY", "WAYLAND_DISPLAY"),
-    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
-)
-"""The variables that a server inherits: those that programs need to run, and none that may contain a key."""
+MAX_MESSAGE_BYTES: Final = 48 * 1024 * 1024
+_XDG: Final = ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR")
+DESKTOP_VARIABLES: Final = ("TERM", "DISPLAY", "WAYLAND_DISPLAY", *_XDG)
+"""The variables that a server inherits in addition to those of commands."""
 
 ServerSandbox: TypeAlias = Literal["off", "offline", "online"]
 
@@ -47,7 +46,7 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         return f"ServerSpec({self.name!r}, {'command' if self.command else 'url'})"
 
-    def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment of the program: a few safe variables of this process, and those configured for it."""
-        safe = {name: environ[name] for name in SAFE_VARIABLES if name in environ}
-        return safe | proxy_variables(environ) | dict(self.env)
+    def environment(self) -> dict[str, str]:
+        """Return the environment of the program: a few variables that contain no keys, and those configured for it."""
+        desktop = {name: os.environ[name] for name in DESKTOP_VARIABLES if name in os.environ}
+        return environment(desktop | dict(self.env))

@@ -13,6 +13,7 @@ import math
 import re
 import time
 from collections.abc import Container, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,9 +25,8 @@ from loom.content.json_values import json_text, sanitize_json
 from loom.prompt import ToolSpec
 from loom.tools.base import Tool, ToolContext, text_result
 from loom.tools.input_schema import InputSchema, parse_input_schema
-from loom.tools.mcp.connection import Listing, list_pages
 from loom.tools.mcp.content import shorten, tool_result
-from loom.tools.mcp.server import Server
+from loom.tools.mcp.server import Listing, Server, list_pages
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -72,11 +72,9 @@ class Pins:
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
         self._known: dict[str, dict[str, str]] = {}
-        if file is not None and file.is_file():
-            try:
+        if file is not None:
+            with suppress(msgspec.DecodeError, OSError, UnicodeDecodeError):
                 self._known = msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, str]])
-            except (msgspec.DecodeError, OSError, UnicodeDecodeError):
-                self._known = {}
 
     def get(self, server: str, tool: str) -> str | None:
         return self._known.get(server, {}).get(tool)
@@ -85,9 +83,8 @@ class Pins:
         """Record a version. It applies in this process in any case; OSError means that it was not written to the
         file."""
         self._known.setdefault(server, {})[tool] = fingerprint
-        if self._file is None:
-            return
-        write_file_whole(self._file, msgspec.json.format(msgspec.json.encode(self._known, order="sorted")))
+        if self._file is not None:
+            write_file_whole(self._file, msgspec.json.format(msgspec.json.encode(self._known, order="sorted")))
 
 
 class McpTool(Tool):
@@ -97,8 +94,11 @@ class McpTool(Tool):
         hints = found.annotations if server.spec.trusted else None
         reads_only = hints is not None and hints.read_only_hint is True
         repeatable = hints is not None and hints.idempotent_hint is True
+
+        def no_function() -> None: ...  # `run` calls the server instead
+
         super().__init__(
-            _nothing, name=name, danger="ask", preview=self._describe, reads_only=reads_only, repeatable=repeatable
+            no_function, name=name, danger="ask", preview=self._describe, reads_only=reads_only, repeatable=repeatable
         )
         self._schema = parse_input_schema(found.input_schema)
         self.spec = tool_spec(name, found, self._schema)
@@ -140,10 +140,6 @@ class McpTool(Tool):
             await asyncio.to_thread(self._pins.put, server, self.name, self.fingerprint)
         except OSError as error:
             self._server.notice(f"The approved version of {self.name} could not be stored: {error.strerror}.")
-
-
-def _nothing() -> None:
-    """Do nothing: `run` calls the server instead."""
 
 
 def _progress_events(context: ToolContext) -> ProgressFnT:
