@@ -12,7 +12,6 @@ from loom.errors import LoomError, NotFound, ToolError
 from loom.events import ApprovalRequested, TextDelta, ToolStarted, TurnFailed
 from loom.runtime.agents import AGENT, agent_model, find_agent
 from loom.runtime.session import LocalSession
-from loom.sampling import Sampling
 from loom.store.nodes import Node
 from loom.tools.base import Tool, ToolContext, text_result
 from loom.tools.mcp.questions import SampleAnswer, SampleRequest
@@ -163,8 +162,7 @@ async def ask_for_server(runtime: Runtime, context: ToolContext, asked: SampleRe
     if asked.earlier:
         await runtime.conversations.append(created.id, asked.earlier)
     session = await runtime.session(created.id, tools=())
-    options = Sampling(max_tokens=asked.max_tokens, temperature=asked.temperature, stop=asked.stop)
-    reply = await session.send(*asked.question, options=options)
+    reply = await session.send(*asked.question, options=asked.options)
     stop = {"max_tokens": "maxTokens", "stop_sequence": "stopSequence"}.get(reply.stop or "", "endTurn")
     return SampleAnswer(text=reply.text, model=asking.model, stop=stop)
 

@@ -14,6 +14,7 @@ import msgspec
 from loom.content.blocks import ContentBlock
 from loom.content.messages import Message, text_of
 from loom.errors import LoomError, ToolError
+from loom.sampling import Sampling
 from loom.tools.approval_values import describe_values, read_values
 from loom.tools.base import ToolContext
 from loom.tools.mcp.content import content_blocks
@@ -38,9 +39,7 @@ class SampleRequest(msgspec.Struct, frozen=True, kw_only=True):
     system: str
     earlier: tuple[Message, ...]
     question: tuple[ContentBlock, ...]
-    max_tokens: int
-    temperature: float | None
-    stop: tuple[str, ...]
+    options: Sampling
 
 
 class SampleAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,8 +55,8 @@ Sampler: TypeAlias = Callable[[ToolContext, SampleRequest], Awaitable[SampleAnsw
 class ServerQuestions:
     """The requests of one server. They belong to its newest call; without a call they are declined."""
 
-    def __init__(self, spec: ServerSpec, sampler: Sampler | None = None) -> None:
-        self.sampler = sampler
+    def __init__(self, spec: ServerSpec) -> None:
+        self.sampler: Sampler | None = None
         self._spec = spec
         self._calls: list[tuple[ToolContext, asyncio.Timeout]] = []
         self._workspace: Path | None = None
@@ -146,14 +145,13 @@ class ServerQuestions:
                 shown = "\n\n".join([*([params.system_prompt] if params.system_prompt else []), *texts])
                 why = f"MCP server {name!r} asks for a model response, with {most} tokens at most"
                 await user.confirm(f"send this to the model:\n{shown}", why=why)
+                stop = tuple(params.stop_sequences or ())
                 request = SampleRequest(
                     server=name,
                     system=params.system_prompt or "",
                     earlier=tuple(Message(role, blocks) for role, blocks in contents[:-1]),
                     question=contents[-1][1],
-                    max_tokens=most,
-                    temperature=params.temperature,
-                    stop=tuple(params.stop_sequences or ()),
+                    options=Sampling(max_tokens=most, temperature=params.temperature, stop=stop),
                 )
                 answer = await self.sampler(user, request)
         except LoomError as error:

@@ -51,7 +51,6 @@ class McpServers:
         notice: Callable[[str], None] | None = None,
         sandbox: Sandbox | None = None,
         tokens: TokenFile | None = None,
-        sampler: Sampler | None = None,
     ) -> None:
         self.tools: dict[str, Tool] = {}
         self._sandbox = sandbox or Sandbox()
@@ -62,7 +61,6 @@ class McpServers:
             if spec.name in self._servers:
                 raise ConfigError("two servers have this name", key=f"mcp.servers.{spec.name}")
             self._servers[spec.name] = Server(spec, notice or (lambda _: None), self._open_connection)
-        self.use_sampler(sampler)
 
     async def __aenter__(self) -> McpServers:
         return self
@@ -70,7 +68,7 @@ class McpServers:
     async def __aexit__(self, *_: object) -> None:
         await asyncio.gather(*(server.close() for server in self._servers.values()))
 
-    def use_sampler(self, sampler: Sampler | None) -> None:
+    def use_sampler(self, sampler: Sampler) -> None:
         """Let servers call the model through `sampler`, unless they have another sampler."""
         for server in self._servers.values():
             server.questions.sampler = server.questions.sampler or sampler
