@@ -214,6 +214,8 @@ def answer(message: dict[str, Any]) -> None:
         info = {"name": "hostile", "version": "1"}
         version = params["protocolVersion"]
         say({"id": number, "result": {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}})
+    elif method == "tools/list" and MODE == "lists-nothing":
+        return
     elif method == "tools/list" and MODE == "endless" and "cursor" in params:
         say({"id": number, "result": {"tools": [], "nextCursor": params["cursor"] + "x"}})
     elif method == "tools/list":

@@ -250,6 +250,13 @@ async def test_nobody_waits_twice_for_a_server_that_hung_at_the_start(monkeypatc
         assert time.monotonic() - began < PATIENCE_SECONDS
 
 
+async def test_a_server_that_never_lists_its_tools_is_named_for_that() -> None:
+    async with McpServers([hostile("lists-nothing", timeout_seconds=3)]) as servers:
+        await servers.wait_ready(None)
+        (status,) = servers.status()
+        assert (status.state, status.error) == ("failed", "no response within 3 s")
+
+
 async def test_a_server_that_cannot_start_is_told_once_and_costs_only_its_own_tools() -> None:
     said: list[str] = []
     missing = hostile(name="missing")

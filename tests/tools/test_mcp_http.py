@@ -64,7 +64,9 @@ async def test_a_picture_of_megabytes_comes_over_http_as_it_was_sent(form: str) 
             assert isinstance(block, ImageBlock)
             assert block.media.digest == digest_of(bmp(1200))
             assert block.media.media_type == "image/bmp"
-            with pytest.raises(ToolError, match="MCP server 'web' is unavailable"):
+            with pytest.raises(
+                ToolError, match="MCP server 'web' is unavailable: it sent a message of more than 50 MB"
+            ):
                 await servers.tools["web__noise"].run(Context(), {"size": 4400})
             assert (await servers.tools["web__whoami"].run(Context(), {})).blocks
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from loom.content.media import size_label
+from loom.errors import ToolError
 from loom.tools.mcp.specs import MAX_MESSAGE_BYTES, ServerSpec
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class HttpTransport:
                 async for part in stream:
                     size += len(part)
                     if size > MAX_MESSAGE_BYTES:
-                        raise httpx2.ReadError(f"it sent a message of more than {size_label(MAX_MESSAGE_BYTES)}")
+                        raise ToolError(f"it sent a message of more than {size_label(MAX_MESSAGE_BYTES)}")
                     yield part
 
             async def aclose(self) -> None:
@@ -66,7 +67,7 @@ class HttpTransport:
 
         self.reason = self._refusal(response.status_code)
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise httpx2.DecodingError("it sent a compressed response, which Loom did not request")
+            raise ToolError("it sent a compressed response, which Loom did not request")
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
             response.stream = CappedStream()
 
