@@ -394,13 +394,14 @@ def _insert(tx: Transaction, params: dict[str, Any]) -> tuple[NodeRef, bool]:
 
 _COLUMNS: Final = "n.id, n.depth, n.message, n.source, n.meta, n.tags, n.bookmark, n.created_at"
 SELECT_NODES: Final = f"SELECT {_COLUMNS}, p.id, p.depth, n.key FROM node n LEFT JOIN node p ON p.key = n.parent_key"  # noqa: S608  constants only
-# No ORDER BY: SQLite would sort whole rows, which takes longer than reading them.
+# No ORDER BY: SQLite would sort whole rows, which takes longer than reading them. A recursive step has no condition on
+# the joined table alone: with statistics, SQLite would read that whole table first, for a Bloom filter.
 _SELECT_PATH: Final = (
     "WITH RECURSIVE up (key, parent_key, depth) AS ("  # noqa: S608  constants only
     " SELECT key, parent_key, depth FROM node WHERE id = :id AND depth > :above"
     " UNION ALL"
     " SELECT n.key, n.parent_key, n.depth FROM up JOIN node n ON n.key = up.parent_key"
-    " WHERE n.depth < up.depth AND n.depth > :above)"
+    " WHERE n.depth BETWEEN :above + 1 AND up.depth - 1)"
     f" SELECT {_COLUMNS} FROM up JOIN node n ON n.key = up.key"
 )
 

@@ -70,10 +70,11 @@ _SELECT_OWN: Final = (
     "WITH RECURSIVE ends (key) AS (SELECT head_key FROM session WHERE key = :session"
     " UNION SELECT node_key FROM tip WHERE session_key = :session),"
     " reach (key, parent_key) AS ("
-    " SELECT n.key, n.parent_key FROM ends JOIN node n ON n.key = ends.key WHERE n.parent_key IS NOT NULL"
+    " SELECT n.key, n.parent_key FROM ends JOIN node n ON n.key = ends.key"
     " UNION"
-    " SELECT n.key, n.parent_key FROM reach r JOIN node n ON n.key = r.parent_key WHERE n.parent_key IS NOT NULL)"
+    " SELECT n.key, n.parent_key FROM reach r JOIN node n ON n.key = r.parent_key)"
     " SELECT r.key, r.parent_key, (SELECT COUNT(*) FROM node c WHERE c.parent_key = r.key) FROM reach r"
+    " WHERE r.parent_key IS NOT NULL"
 )
 _SELECT_OTHER_ENDS: Final = (
     "SELECT head_key FROM session WHERE key <> :session UNION SELECT node_key FROM tip WHERE session_key <> :session"

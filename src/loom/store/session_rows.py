@@ -142,7 +142,7 @@ _UP: Final = (
     " SELECT key, parent_key, depth FROM node WHERE key = :node"
     " UNION ALL"
     " SELECT n.key, n.parent_key, n.depth FROM up JOIN node n ON n.key = up.parent_key"
-    " WHERE n.depth < up.depth AND n.depth >= :depth) "
+    " WHERE n.depth BETWEEN :depth AND up.depth - 1) "
 )
 _SELECT_ABOVE: Final = "".join((_UP, "SELECT 1 FROM up WHERE key = :above LIMIT 1"))
 _DELETE_PASSED: Final = "".join((_UP, "DELETE FROM tip WHERE session_key = :key AND node_key IN (SELECT key FROM up)"))
@@ -154,7 +154,7 @@ _REACH: Final = (
     " SELECT n.key, n.parent_key, n.depth FROM ends JOIN node n ON n.key = ends.key WHERE n.depth >= :depth"
     " UNION"
     " SELECT n.key, n.parent_key, n.depth FROM reach r JOIN node n ON n.key = r.parent_key"
-    " WHERE n.depth >= :depth AND n.depth < r.depth) "
+    " WHERE n.depth BETWEEN :depth AND r.depth - 1) "
 )
 _SELECT_FAMILIES: Final = "".join(
     (
@@ -178,7 +178,7 @@ _SELECT_DOOMED: Final = (
     " AND NOT EXISTS (SELECT 1 FROM node c WHERE c.parent_key = n.key)"
     " UNION ALL"
     " SELECT n.key, n.parent_key, n.depth FROM doomed d JOIN node n ON n.key = d.parent_key"
-    " WHERE n.depth < d.depth AND n.key NOT IN (SELECT key FROM kept)"
+    " WHERE n.depth < d.depth AND d.parent_key NOT IN (SELECT key FROM kept)"
     " AND NOT EXISTS (SELECT 1 FROM node c WHERE c.parent_key = n.key AND c.key <> d.key))"
     " SELECT d.key, m.digest, CASE WHEN n.role = 'tool' AND n.message LIKE :kept THEN n.message ELSE '' END"
     " FROM doomed d JOIN node n ON n.key = d.key LEFT JOIN node_media m ON m.node_key = d.key ORDER BY d.depth DESC"

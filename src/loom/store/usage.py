@@ -20,15 +20,17 @@ from loom.store.gateway import ANSWER_KEY
 
 # Walk up from the ends of each session until a message is older than the period: a parent is never younger.
 _SELECT: Final = (
-    "WITH RECURSIVE up (session_key, key) AS ("
+    "WITH RECURSIVE ends (session_key, key) AS ("
     " SELECT key, head_key FROM session WHERE updated_at >= :since AND (:session = '' OR id = :session)"
     " UNION SELECT t.session_key, t.node_key FROM tip t JOIN session s ON s.key = t.session_key"
-    " WHERE s.updated_at >= :since AND (:session = '' OR s.id = :session)"
-    " UNION SELECT u.session_key, n.parent_key FROM up u JOIN node n ON n.key = u.key"
-    " WHERE n.parent_key IS NOT NULL AND n.created_at >= :since)"
-    " SELECT n.key, s.id, s.title, n.{column}, n.created_at FROM up u JOIN node n ON n.key = u.key"
+    " WHERE s.updated_at >= :since AND (:session = '' OR s.id = :session)),"
+    " up (session_key, key, parent_key, role, created_at) AS ("
+    " SELECT e.session_key, n.key, n.parent_key, n.role, n.created_at FROM ends e JOIN node n ON n.key = e.key"
+    " UNION SELECT u.session_key, n.key, n.parent_key, n.role, n.created_at"
+    " FROM up u JOIN node n ON n.key = u.parent_key WHERE u.created_at >= :since)"
+    " SELECT u.key, s.id, s.title, n.{column}, u.created_at FROM up u JOIN node n ON n.key = u.key"
     " JOIN session s ON s.key = u.session_key"
-    " WHERE n.role = '{role}' AND n.created_at >= :since ORDER BY s.created_at, n.key"
+    " WHERE u.role = '{role}' AND u.created_at >= :since ORDER BY s.created_at, u.key"
 )
 _ANSWERS: Final = _SELECT.format(column="meta", role="assistant")
 _RESULTS: Final = _SELECT.format(column="message", role="tool")
