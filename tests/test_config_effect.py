@@ -8,8 +8,8 @@ from pathlib import Path
 
 from loom.config import load_config
 from loom.config.schema_tree import Shape, TableShape, shape
+from source_trees import FILES, ONE_PROCESS, nodes_of
 
-SOURCES = Path(__file__).parent.parent / "src" / "loom"
 READERS = ("effective.py", "approval.py", "loader.py")
 """Modules of the configuration that other rooms call; the others only describe and check the keys."""
 
@@ -27,10 +27,10 @@ def keys(at: Shape, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
 def names_read() -> set[str]:
     """Attributes that are read, and the names in calls such as `config.secret("media", "url")`."""
     found: set[str] = set()
-    for file in SOURCES.rglob("*.py"):
+    for file in FILES:
         if file.parent.name == "config" and file.name not in READERS:
             continue
-        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        for node in nodes_of(file):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 found.add(node.attr)
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and "secret" in node.func.attr:
@@ -38,6 +38,7 @@ def names_read() -> set[str]:
     return found
 
 
+@ONE_PROCESS
 def test_every_key_of_the_schema_is_read_somewhere() -> None:
     read = names_read()
     capabilities = {

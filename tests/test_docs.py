@@ -16,9 +16,9 @@ from typing import get_args
 import pytest
 
 from loom import errors, events
+from source_trees import FILES, ONE_PROCESS, nodes_of, tree_of
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = sorted((ROOT / "src" / "loom").rglob("*.py"))
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), *(ROOT / "tests").glob("*.md")])
 
 
@@ -174,8 +174,9 @@ def test_every_error_and_every_event_has_its_heading() -> None:
     assert {event.__name__.lower() for event in get_args(events.Event)} <= anchors(ROOT / "docs" / "events.md")
 
 
+@ONE_PROCESS
 def test_every_code_with_which_a_turn_may_end_is_explained() -> None:
-    constants = [node.value for file in SOURCES for node in ast.walk(tree_of(file)) if isinstance(node, ast.Constant)]
+    constants = [node.value for file in FILES for node in nodes_of(file) if isinstance(node, ast.Constant)]
     codes = {value for value in constants if isinstance(value, str) and re.fullmatch(r"turn\.[a-z_]+", value)}
     page = (ROOT / "docs" / "errors.md").read_text("utf-8")
     assert "turn.limit" in codes
@@ -210,19 +211,13 @@ def test_an_outdated_page_is_told_by_a_check_and_mended_without_one(tmp_path: Pa
 # The source ----------------------------------------------------------------------------------------------------------
 
 
-@cache
-def tree_of(file: Path) -> ast.Module:
-    return ast.parse(file.read_text("utf-8"))
-
-
+@ONE_PROCESS
 def test_no_class_has_a_name_that_says_nothing() -> None:
     """The glossary is normative: a name says what a thing is."""
     empty = ("Manager", "Handler", "Helper", "Helpers", "Processor", "Info", "Util", "Utils")
-    classes = [
-        (file, node.name) for file in SOURCES for node in ast.walk(tree_of(file)) if isinstance(node, ast.ClassDef)
-    ]
+    classes = [(file, node.name) for file in FILES for node in nodes_of(file) if isinstance(node, ast.ClassDef)]
     assert [f"{relative(file)}: {name}" for file, name in classes if name.endswith(empty)] == []
-    assert [relative(file) for file in SOURCES if file.stem.strip("_") in {"utils", "util", "helpers", "misc"}] == []
+    assert [relative(file) for file in FILES if file.stem.strip("_") in {"utils", "util", "helpers", "misc"}] == []
 
 
 def dangers(tree: ast.Module) -> Iterator[str]:
@@ -244,8 +239,9 @@ def dangers(tree: ast.Module) -> Iterator[str]:
                 pass
 
 
+@ONE_PROCESS
 def test_nothing_that_is_stored_can_become_code() -> None:
-    assert [f"{relative(file)}: {found}" for file in SOURCES for found in dangers(tree_of(file))] == []
+    assert [f"{relative(file)}: {found}" for file in FILES for found in dangers(tree_of(file))] == []
     hostile = "import pickle\nfrom yaml import unsafe_load\nimport yaml\nyaml.load(x)\neval(x)\n"
     assert sorted(dangers(ast.parse(hostile))) == ["eval", "pickle", "yaml.load", "yaml.unsafe_load"]
 

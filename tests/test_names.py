@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TypeGuard
 
+from source_trees import FILES, ONE_PROCESS, SOURCE, nodes_of, tree_of
+
 ROOT: Final = Path(__file__).resolve().parents[1]
-SOURCE: Final = ROOT / "src" / "loom"
+pytestmark = ONE_PROCESS
 
 SAME_MEANING: Final = {
     "Decoder": "one per wire module, all of the same protocol",
@@ -58,17 +60,17 @@ SAME_FUNCTION: Final = {
 
 def test_a_function_that_another_room_imports_has_one_definition() -> None:
     """Commands and route handlers are named by what a user calls; no other module imports them."""
-    trees = {_module(path): ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
+    modules_of = {_module(path): path for path in FILES}
     defined: dict[str, set[str]] = defaultdict(set)
-    for module, tree in trees.items():
-        for node in tree.body:
+    for module, path in modules_of.items():
+        for node in tree_of(path).body:
             is_handler = _is_command(node) or module.endswith("routes")
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not is_handler:
                 defined[node.name].add(module)
     imported = {
         (node.module, found.name)
-        for module, tree in trees.items()
-        for node in ast.walk(tree)
+        for module, path in modules_of.items()
+        for node in nodes_of(path)
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[:2] != module.split(".")[:2]
         for found in node.names
     }
@@ -86,7 +88,7 @@ def test_no_public_function_is_named_by_a_bare_participle_or_adjective() -> None
 
 def test_modules_are_no_gerunds() -> None:
     nouns = {"framing", "grounding", "sampling", "testing"}  # terms of the trade
-    names = {path.stem for path in SOURCE.rglob("*.py")}
+    names = {path.stem for path in FILES}
     assert sorted(name for name in names if "_" not in name and name.endswith("ing") and name not in nouns) == []
 
 
@@ -228,21 +230,19 @@ def test_docstrings_and_comments_speak_plainly() -> None:
 
 def _documentation() -> Iterator[tuple[str, str]]:
     """Docstrings of modules, classes, functions and fields, and comments."""
-    for path in sorted(SOURCE.rglob("*.py")):
-        text = path.read_text("utf-8")
-        tree = ast.parse(text)
-        helps = {id(node.body[0]) for node in ast.walk(tree) if _is_command(node)}
-        for node in ast.walk(tree):
+    for path in FILES:
+        helps = {id(node.body[0]) for node in nodes_of(path) if _is_command(node)}
+        for node in nodes_of(path):
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and id(node) not in helps:
                 yield f"{path.relative_to(ROOT)}:{node.lineno}", str(node.value.value)
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline):
             if token.type == tokenize.COMMENT:
                 yield f"{path.relative_to(ROOT)}:{token.start[0]}", token.string
 
 
 def _top_level() -> Iterator[tuple[str, ast.stmt]]:
-    for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.parse(path.read_text("utf-8")).body:
+    for path in FILES:
+        for node in tree_of(path).body:
             yield _module(path), node
 
 
@@ -263,8 +263,8 @@ def _type_names(node: ast.stmt) -> Iterator[str]:
 
 
 def _functions() -> Iterator[tuple[str, str]]:
-    for path in sorted(SOURCE.rglob("*.py")):
-        yield from _functions_in(ast.parse(path.read_text("utf-8")).body, f"{_module(path)}:")
+    for path in FILES:
+        yield from _functions_in(tree_of(path).body, f"{_module(path)}:")
 
 
 def _functions_in(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, str]]:
@@ -286,15 +286,14 @@ def _is_bare(name: str) -> bool:
 
 def _strings() -> Iterator[tuple[str, str]]:
     """String constants that are not documentation of the code: errors, notices, labels, and the help of commands."""
-    for path in sorted(SOURCE.rglob("*.py")):
+    for path in FILES:
         if path.relative_to(SOURCE).parts[0] not in USER_CODE:
             continue
-        tree = ast.parse(path.read_text("utf-8"))
-        helps = {id(node.body[0]) for node in ast.walk(tree) if _is_command(node)}
+        helps = {id(node.body[0]) for node in nodes_of(path) if _is_command(node)}
         documentation = {
-            id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and id(node) not in helps
+            id(node.value) for node in nodes_of(path) if isinstance(node, ast.Expr) and id(node) not in helps
         }
-        for node in ast.walk(tree):
+        for node in nodes_of(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
                 yield f"{path.relative_to(ROOT)}:{node.lineno}", node.value
 

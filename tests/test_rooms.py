@@ -5,14 +5,13 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from loom.testing import memory_runtime
+from source_trees import ONE_PROCESS, SOURCE, tree_of
 
-SOURCE: Final = Path(__file__).resolve().parents[1] / "src" / "loom"
 INTERFACES: Final = ("cli", "daemon", "tui", "acp", "client")
 STORES: Final = "stores"
 """The one attribute of `Runtime` through which the stores can be reached."""
@@ -25,11 +24,12 @@ ALLOWED: Final = {
 """Modules that may use a store of a runtime, and why."""
 
 
+@ONE_PROCESS
 def test_interfaces_reach_no_store_through_the_runtime() -> None:
     found: dict[str, set[str]] = defaultdict(set)
     for file in (file for room in INTERFACES for file in sorted((SOURCE / room).rglob("*.py"))):
         name = file.relative_to(SOURCE).as_posix()
-        found[name].update(_stores_in(ast.parse(file.read_text(encoding="utf-8"))))
+        found[name].update(_stores_in(tree_of(file)))
     used = {name: sorted(stores) for name, stores in found.items() if stores}
     assert {name: stores for name, stores in used.items() if name not in ALLOWED} == {}
     assert ALLOWED.keys() <= used.keys(), "an entry of a list that is no longer needed"
