@@ -33,7 +33,7 @@ def _recursive_statements() -> dict[str, str]:
         for name, value in vars(importlib.import_module(module.name)).items():
             is_walk = isinstance(value, str) and value.startswith("WITH RECURSIVE")
             if is_walk and not (value.endswith(") ") or "{column}" in value):  # those are parts of other statements
-                found[f"{module.name}.{name}"] = value.replace("{0}", "(1)")
+                found[f"{module.name}.{name}"] = value.replace("{0}", "(1)").replace("{1}", "(1)")
     return found
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Final, Literal, TypeAlias
 from weakref import WeakKeyDictionary
@@ -20,16 +21,17 @@ import msgspec
 from loom.content.blocks import clean_text
 from loom.errors import ContentError
 from loom.store.database import MAX_NUMBER, Database, Row, Transaction, checked_limit, rows_among
+from loom.store.message_sessions import MessageSessions
 from loom.store.search_index import SearchIndex, find_media, find_nodes, message_text, query_words, unindexed_messages
 
 MAX_WORDS: Final = 20
 MAX_WORD_CHARACTERS: Final = 200
 _MOST_CANDIDATES: Final = 200_000
 """The most candidates of a search. They come newest first, so a very common word is found in the newest messages."""
-_MOST_WALKED: Final = 4000
-"""The most messages whose sessions are looked up."""
+_MOST_OPENED: Final = 4000
+"""The most messages whose texts are compared."""
 _FIRST_BATCH: Final = 32
-_MOST_BATCH: Final = 256
+_MOST_BATCH: Final = 4096
 _FIRST_PAGE: Final = 256
 _MOST_MEDIA: Final = 200
 _READ_AT_ONCE: Final = 16
@@ -52,32 +54,6 @@ _SCAN: Final = "SELECT n.key FROM node n WHERE n.parent_key IS NOT NULL AND {0} 
 _SELECT_SHOWING: Final = "SELECT m.node_key FROM node_media m WHERE m.digest"
 _SELECT_NODES: Final = (
     "SELECT n.key, n.id, n.role, n.depth, n.message FROM node n WHERE n.parent_key IS NOT NULL AND n.key"
-)
-# Walk down from each message to the ends of the sessions that contain it. The walk stops at another message of the same
-# batch, which has its own walk, so that no part of a long conversation is walked twice.
-_WALK_DOWN: Final = (
-    "WITH RECURSIVE hit (key) AS (VALUES {0}),"
-    " down (top, key) AS (SELECT key, key FROM hit"
-    " UNION SELECT d.top, n.key FROM down d JOIN node n ON n.parent_key = d.key"
-    " WHERE d.top = d.key OR d.key NOT IN (SELECT key FROM hit)),"
-    " ends (session_key, key) AS (SELECT key, head_key FROM session UNION SELECT session_key, node_key FROM tip)"
-    " SELECT d.top, 1, e.session_key FROM down d JOIN ends e ON e.key = d.key"
-    " WHERE d.top = d.key OR d.key NOT IN (SELECT key FROM hit)"
-    " UNION SELECT d.top, 0, d.key FROM down d WHERE d.top <> d.key AND d.key IN (SELECT key FROM hit)"
-)
-# Every message of a session, its parent, and its number of children in all sessions.
-_SELECT_OWN: Final = (
-    "WITH RECURSIVE ends (key) AS (SELECT head_key FROM session WHERE key = :session"
-    " UNION SELECT node_key FROM tip WHERE session_key = :session),"
-    " reach (key, parent_key) AS ("
-    " SELECT n.key, n.parent_key FROM ends JOIN node n ON n.key = ends.key"
-    " UNION"
-    " SELECT n.key, n.parent_key FROM reach r JOIN node n ON n.key = r.parent_key)"
-    " SELECT r.key, r.parent_key, (SELECT COUNT(*) FROM node c WHERE c.parent_key = r.key) FROM reach r"
-    " WHERE r.parent_key IS NOT NULL"
-)
-_SELECT_OTHER_ENDS: Final = (
-    "SELECT head_key FROM session WHERE key <> :session UNION SELECT node_key FROM tip WHERE session_key <> :session"
 )
 _SELECT_SESSIONS: Final = "SELECT s.key, s.id, s.title, s.updated_at FROM session s WHERE s.key"
 _SELECT_TITLES: Final = (
@@ -154,23 +130,22 @@ def _find(tx: Transaction, words: Sequence[str], limit: int, per_session: int) -
     folded = [word.casefold() for word in words]
     by_session: defaultdict[str, list[_Hit]] = defaultdict(list)
     full: set[int] = set()
-    skipped: set[int] = set()
-    """Messages of sessions that have enough hits: a common word occurs in thousands of them."""
-    candidates = (key for key in _candidates(tx, words) if key not in skipped)
-    count, walked, size = 0, 0, _FIRST_BATCH
-    while count < limit and walked < _MOST_WALKED and (batch := list(islice(candidates, size))):
-        walked += len(batch)
-        full_before = set(full)
-        for session_key, hit in _hits(tx, batch, folded, full):
+    """Sessions that have enough hits: a common word occurs in thousands of their messages."""
+    candidates = _candidates(tx, words)
+    sessions = MessageSessions(tx)
+    count, opened, size = 0, 0, _FIRST_BATCH
+    while count < limit and opened < _MOST_OPENED and (batch := list(islice(candidates, size))):
+        sessions_of = {key: found for key, found in sessions.find(batch).items() if not found <= full}
+        opened += len(sessions_of)
+        for session_key, hit in _hits(tx, sessions_of, folded, full):
             hits = by_session[hit.found.session]
             hits.append(hit)
             count += 1
             if len(hits) >= per_session:
                 full.add(session_key)
-        size = min(size * 4, _MOST_BATCH)
-        if count < limit and full != full_before:
-            skipped.update(*(_own_nodes(tx, session_key) for session_key in full - full_before))
-            size = _FIRST_BATCH
+            if count >= limit:
+                break
+        size = min(size * 4, _MOST_BATCH) if len(sessions_of) < size else _FIRST_BATCH
     for hit in _titles(tx, words, folded):  # only if no message was found: a title often repeats the first message
         by_session.setdefault(hit.found.session, [hit])
     newest = sorted(by_session.values(), key=lambda hits: (hits[0].updated_at, hits[0].found.session), reverse=True)
@@ -209,7 +184,7 @@ def _all_candidates(tx: Transaction, words: Sequence[str]) -> Iterator[int]:
 def _in_messages(tx: Transaction, words: Sequence[str], *, exact: bool) -> Iterator[int]:
     """Yield messages from the index in growing pages. Prefixes start with a large page, because the database collects
     all their matches for each page."""
-    before, size = MAX_NUMBER, _FIRST_PAGE if exact else _MOST_WALKED
+    before, size = MAX_NUMBER, _FIRST_PAGE if exact else _MOST_OPENED
     while keys := find_nodes(tx, words, before=before, limit=size, exact=exact):
         yield from keys
         if len(keys) < size:
@@ -227,7 +202,7 @@ def _in_media(tx: Transaction, parts: Sequence[Sequence[str]]) -> Iterator[int]:
 def _scanned(tx: Transaction, words: Sequence[str], condition: str, last: int) -> Iterator[int]:
     """Yield messages that match without using the index: those not indexed, or all, for words without letters."""
     params: dict[str, object] = {f"w{at}": _pattern(word) for at, word in enumerate(words)}
-    params |= {"last": last, "most": _MOST_WALKED}
+    params |= {"last": last, "most": _MOST_OPENED}
     sql = _SCAN.format(condition, " AND ".join(_HAS_WORD.format(at) for at in range(len(words))))
     yield from (row[0] for row in tx.execute(sql, params))
 
@@ -235,11 +210,12 @@ def _scanned(tx: Transaction, words: Sequence[str], condition: str, last: int) -
 # Messages that contain the words, and their sessions
 
 
-def _hits(tx: Transaction, keys: Sequence[int], words: Sequence[str], full: set[int]) -> Iterator[tuple[int, _Hit]]:
+def _hits(
+    tx: Transaction, sessions_of: Mapping[int, AbstractSet[int]], words: Sequence[str], full: AbstractSet[int]
+) -> Iterator[tuple[int, _Hit]]:
     """Yield each matching message with each of its sessions, except sessions in `full`, to which the caller adds during
     the iteration. Texts are read only when needed: common words occur in thousands of messages of a few sessions."""
-    sessions_of = _sessions_of(tx, keys)
-    open_keys = [key for key in keys if not sessions_of[key] <= full]
+    open_keys = list(sessions_of)
     session_keys = {session for key in open_keys for session in sessions_of[key]} - full
     sessions = {row[0]: row[1:] for row in _rows_of(tx, _SELECT_SESSIONS, list(session_keys))}
     for first in range(0, len(open_keys), _READ_AT_ONCE):
@@ -276,39 +252,9 @@ def _rows_of(tx: Transaction, select: str, keys: Sequence[int]) -> list[Row]:
     return rows
 
 
-def _sessions_of(tx: Transaction, keys: Sequence[int]) -> dict[int, set[int]]:
-    """Return the sessions of each of these messages, as keys."""
-    sessions: dict[int, set[int]] = {key: set() for key in keys}
-    below: defaultdict[int, set[int]] = defaultdict(set)
-    values = ", ".join(f"(CAST({int(key)} AS BIGINT))" for key in keys)
-    for top, is_end, value in tx.execute(_WALK_DOWN.format(values)):
-        if is_end:
-            sessions[top].add(value)
-        else:
-            below[top].add(value)
-    for key in sorted(keys, reverse=True):  # descendants have higher keys
-        for other in below[key]:
-            sessions[key] |= sessions[other]
-    return sessions
-
-
-def _own_nodes(tx: Transaction, session_key: int) -> set[int]:
-    """Return the messages that belong to no other session, as keys."""
-    rows = tx.execute(_SELECT_OWN, {"session": session_key})
-    parents: dict[int, int] = {key: parent for key, parent, _ in rows}
-    children = Counter(parents.values())
-    shared = [key for key, _, count in rows if count > children[key]]
-    shared += (key for (key,) in tx.execute(_SELECT_OTHER_ENDS, {"session": session_key}) if key in parents)
-    for key in shared:
-        at: int | None = key
-        while at in parents:  # the messages above a shared one are shared, too
-            at = parents.pop(at)
-    return set(parents)
-
-
 def _titles(tx: Transaction, words: Sequence[str], folded: Sequence[str]) -> Iterator[_Hit]:
     params: dict[str, object] = {f"w{at}": _pattern(word) for at, word in enumerate(words)}
-    params["most"] = _MOST_WALKED
+    params["most"] = _MOST_OPENED
     sql = _SELECT_TITLES.format(" AND ".join(_TITLE_HAS_WORD.format(at) for at in range(len(words))))
     for session, stored, head, updated_at in tx.execute(sql, params):
         title = _text(stored)
