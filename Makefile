@@ -8,9 +8,9 @@ WORKERS ?= 4
 # The tests start hundreds of Python processes: with compiled modules each starts in half of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: lock release run check check-tests test test-again coverage lint bench docs clean packages
+.PHONY: lock release run check check-tests test all-tests test-again coverage lint style types test-types bench docs clean packages
 # What runs in about a minute and needs no other program.
-FAST := tests/content tests/$(if $(wildcard src/loom/compile),compile,context) tests/wire tests/agent tests/test_*.py
+FAST := tests/content tests/compile tests/wire tests/agent tests/test_*.py
 .DEFAULT_GOAL := run
 
 # Sets up and starts the daemon with the web client on the built-in model, and prints the link.
@@ -18,15 +18,18 @@ run: $(VENV)/.run
 	@$(BIN)/python web/make.py
 	@LOOM_MODEL=$${LOOM_MODEL:-loom/spark} $(BIN)/loom web
 
-# Lint, types and fast tests, without Debian packages.
-check: lint check-tests
+# Lint, types and fast tests, without Debian packages. Types are checked while the tests run.
+check: style
+	@$(MAKE) --no-print-directory -j 2 check-tests types
 
 check-tests: $(VENV)/.test
 	LOOM_TEST_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist loadgroup $(FAST)
 
-# Sets up everything that the tests need, then checks and tests.
-test: packages $(VENV)/.test lint
-	$(BIN)/pyright -p tests
+# Sets up everything that the tests need, then checks and tests. Types are checked while the tests run.
+test: packages style
+	@$(MAKE) --no-print-directory -j 2 all-tests test-types
+
+all-tests: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup || $(MAKE) --no-print-directory test-again
 
 # What failed runs once more, one test at a time. A test that passes only alone depends on load: mend it.
@@ -34,11 +37,18 @@ test-again:
 	@echo "Some tests failed. They run once more, one at a time."
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -rA -n 0
 
-lint: $(VENV)/.test
+lint: style types
+
+style: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
+
+types: $(VENV)/.test
 	$(BIN)/pyright --warnings
+
+test-types: types
+	$(BIN)/pyright -p tests --level error
 
 # One figure for all of src, subprocesses included. TESTS limits it: `make coverage TESTS=tests/wire`.
 coverage: $(VENV)/.test
