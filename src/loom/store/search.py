@@ -145,7 +145,7 @@ def _find(tx: Transaction, words: Sequence[str], limit: int, per_session: int) -
                 full.add(session_key)
             if count >= limit:
                 break
-        size = min(size * 4, _MOST_BATCH) if len(sessions_of) < size else _FIRST_BATCH
+        size = min(size * 4, _MOST_BATCH) if len(sessions_of) * 2 < len(batch) else _FIRST_BATCH
     for hit in _titles(tx, words, folded):  # only if no message was found: a title often repeats the first message
         by_session.setdefault(hit.found.session, [hit])
     newest = sorted(by_session.values(), key=lambda hits: (hits[0].updated_at, hits[0].found.session), reverse=True)
