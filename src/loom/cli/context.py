@@ -166,7 +166,7 @@ def table(found: CompileSource, requests: list[NextRequest], chosen: list[Model]
             ]
     lines.append(_line("  total ≈", [_total(receipt) for receipt in receipts]))
     if any(receipt.estimate is not None and receipt.estimate.cached_tokens for receipt in receipts):
-        lines.append(_line("  of them cached ≈", [_cached(receipt) for receipt in receipts]))
+        lines.append(_line("  of them cached ≈", [_cached_label(receipt) for receipt in receipts]))
     lines.append(
         _line(
             "  of at most",
@@ -212,7 +212,7 @@ def _total(receipt: Receipt) -> str:
     return f"{tokens_label(receipt.totals.tokens)}  {money_label(usd)}"
 
 
-def _cached(receipt: Receipt) -> str:
+def _cached_label(receipt: Receipt) -> str:
     cached = receipt.estimate.cached_tokens if receipt.estimate is not None else 0
     return tokens_label(cached) if cached else "-"
 

@@ -244,7 +244,7 @@ def in_network(link: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{address}:{parts.port}"))
 
 
-class _Token(msgspec.Struct):
+class _TokenAnswer(msgspec.Struct):
     token: str
 
 
@@ -265,7 +265,7 @@ async def _rotate_token() -> str:
     if link is None:
         raise NotFound("No daemon is running.", hint="Start one: loom serve")
     try:
-        return msgspec.json.decode(await link.ask("POST", "/v1/token/rotate", repeats=False), type=_Token).token
+        return msgspec.json.decode(await link.ask("POST", "/v1/token/rotate", repeats=False), type=_TokenAnswer).token
     finally:
         await link.close()
 

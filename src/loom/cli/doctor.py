@@ -104,7 +104,7 @@ async def _transcripts(names: tuple[str, ...], fix: bool, as_json: bool) -> int:
                 async with Runtime.open() as runtime:
                     await print_import(runtime, Path(name), as_json)
             else:
-                for found in await _looked_at(Path(name)):
+                for found in await _read_transcripts(Path(name)):
                     click.echo(_diagnosis_json(name, found) if as_json else _diagnosis(name, found))
                     code = code or (FAILED if found.repairs or not found.messages else 0)
         except LoomError as error:
@@ -113,7 +113,7 @@ async def _transcripts(names: tuple[str, ...], fix: bool, as_json: bool) -> int:
     return code
 
 
-async def _looked_at(file: Path) -> list[Transcript]:
+async def _read_transcripts(file: Path) -> list[Transcript]:
     """Read a transcript with a temporary media store, so that nothing is stored."""
     with tempfile.TemporaryDirectory(prefix="loom-") as folder:
         return await read_transcripts(file, open_media(Path(folder)), limits=load_config().media_limits())

@@ -221,7 +221,7 @@ def _print_usage_error(error: click.ClickException) -> int:
         error.show()
         return error.exit_code
     if isinstance(error, click.NoSuchOption):
-        near = _near(error.option_name, error.possibilities or ())
+        near = _similar_options(error.option_name, error.possibilities or ())
         error = click.NoSuchOption(error.option_name, error.message, near, error.ctx)
     words = " ".join(error.format_message().split())
     sentence = f"{words[:1].lower()}{words[1:]}"
@@ -231,7 +231,7 @@ def _print_usage_error(error: click.ClickException) -> int:
     return error.exit_code
 
 
-def _near(option: str, names: Iterable[str]) -> list[str]:
+def _similar_options(option: str, names: Iterable[str]) -> list[str]:
     """Return the options with a similar name. Click includes the dashes in its comparison, which makes all options
     similar."""
     import difflib

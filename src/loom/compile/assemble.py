@@ -317,7 +317,7 @@ class _Assembly:
                 is_last = is_turn_end and number == len(runs) - 1
                 is_legal = bool(parted) if places == "anywhere" else follows_user and is_last
                 if is_own and is_legal:
-                    parted.append(ShownMessage("system", tuple(map(_unlabelled, run))))
+                    parted.append(ShownMessage("system", tuple(map(_without_label, run))))
                     continue
                 if is_own:
                     self.repairs.append(SYSTEM_AS_TEXT)
@@ -332,7 +332,7 @@ def _is_system(block: ShownBlock) -> bool:
     return isinstance(block, TextBlock) and block.is_system
 
 
-def _unlabelled(block: ShownBlock) -> ShownBlock:
+def _without_label(block: ShownBlock) -> ShownBlock:
     if not isinstance(block, TextBlock):
         return block
     return TextBlock(block.text.removeprefix(f"[{SYSTEM_LABEL}] ") or block.text)

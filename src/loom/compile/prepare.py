@@ -86,7 +86,7 @@ def prepare(
     layout = Layout(path, target, overrides or {})
     costs = RequestCost(layout, _fixed_cost(request, layout), (calibration or Calibration()).ratio)
     allowed = budgets(model, policy)
-    before = _drawn_here(watermark or Watermark(), layout, path)
+    before = _valid_watermark(watermark or Watermark(), layout, path)
     by_age = advance_watermark(layout, before, policy)
     mark = trim(costs, by_age, allowed)
     mark, messages, repairs = _assemble_within(layout, before, mark)
@@ -107,7 +107,7 @@ def prepare(
             model=model,
             messages=tuple(messages),
             system=request.system,
-            tools=tuple(_renamed(tool, target) for tool in request.tools),
+            tools=tuple(_rename_tool(tool, target) for tool in request.tools),
             sampling=msgspec.structs.replace(sampling, tool_name=names.get(sampling.tool_name, sampling.tool_name)),
             tool_names={legal: name for name, legal in names.items() if legal != name},
             property_names={names[tool]: {legal: own for own, legal in of.items()} for tool, of in properties.items()},
@@ -132,7 +132,7 @@ def prepare(
     )
 
 
-def _renamed(tool: ToolSpec, target: RenderTarget) -> ToolSpec:
+def _rename_tool(tool: ToolSpec, target: RenderTarget) -> ToolSpec:
     name, properties = target.names[tool.name], target.properties.get(tool.name)
     if name == tool.name and properties is None:
         return tool
@@ -140,7 +140,7 @@ def _renamed(tool: ToolSpec, target: RenderTarget) -> ToolSpec:
     return msgspec.structs.replace(tool, name=name, parameters=schema)
 
 
-def _drawn_here(mark: Watermark, layout: Layout, path: Sequence[Placed]) -> Watermark:
+def _valid_watermark(mark: Watermark, layout: Layout, path: Sequence[Placed]) -> Watermark:
     """Return the watermark for this path. Borders are valid only on the path for which they were set. On another branch
     only the borders by age remain (the common part may be cached), and budgets are applied afresh."""
     length, policy = len(path), layout.target.policy

@@ -223,11 +223,11 @@ def _to(border: str, stop: int) -> TrimSteps:
 
 
 def _unpin(ladder: TrimSteps, end: int) -> TrimSteps:
-    def unpinned(mark: Watermark) -> Sequence[Watermark]:
+    def unpin(mark: Watermark) -> Sequence[Watermark]:
         mark = msgspec.structs.replace(mark, unpinned_before=end)
         return [mark, *ladder(mark)]
 
-    return unpinned
+    return unpin
 
 
 def _at(border: str, ends: Sequence[int]) -> TrimSteps:

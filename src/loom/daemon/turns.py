@@ -82,7 +82,7 @@ class Turns:
     async def start(self) -> None:
         self._dispatch.events.subscribe(self._on_events)
         self._bus.listeners.append(self._hear)
-        self._looker = asyncio.create_task(self._look_on())
+        self._looker = asyncio.create_task(self._poll())
 
     async def stop(self, seconds: float = 10.0) -> None:
         """Accept nothing new, and give running turns `seconds` to end. After that, turns with pending approvals stay
@@ -290,22 +290,22 @@ class Turns:
         if session_id in self._workers:
             self._workers[session_id].is_wanted = True
             return
-        task = asyncio.create_task(self._taken_up(session_id))
+        task = asyncio.create_task(self._resume(session_id))
         self._soon_begun.add(task)
         task.add_done_callback(self._soon_begun.discard)
 
-    async def _taken_up(self, session_id: str) -> None:
+    async def _resume(self, session_id: str) -> None:
         try:
             self._begin(await self._runtime.library.open(session_id))
         except LoomError as error:
             _log.warning("session %s could not be resumed: %s", session_id, error.code)
 
-    async def _look_on(self) -> None:
+    async def _poll(self) -> None:
         """Poll for sessions without a worker: posted to a daemon that died, or left in the middle of a turn."""
         while True:
             try:
                 for session_id in await self._unfinished_sessions():
-                    await self._taken_up(session_id)
+                    await self._resume(session_id)
             except LoomError as error:
                 _log.warning("pending work could not be read from the store: %s", error.code)
             await asyncio.sleep(LOOK_SECONDS)

@@ -75,7 +75,7 @@ async def live_state_of(stores: SessionStores, stored: StoredSession, head_id: s
     if "running" not in stored.settings:
         return LiveState()
     head = await stores.forest.node(head_id)
-    events = await _recent(stores, stored)
+    events = await _recent_events(stores, stored)
     if not events or events[0].type in ("turn_finished", "turn_failed"):
         return LiveState()
     turn, model, last_node = "", "", ""
@@ -120,7 +120,7 @@ def _decode_event(event: StoredEvent) -> object:
         return None
 
 
-async def _recent(stores: SessionStores, stored: StoredSession) -> list[StoredEvent]:
+async def _recent_events(stores: SessionStores, stored: StoredSession) -> list[StoredEvent]:
     """Return the events since the last stored message, or since the last start or end of a turn."""
     end = stored.last_seq
     reach = _FIRST_LOOK

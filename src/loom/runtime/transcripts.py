@@ -156,7 +156,7 @@ class TranscriptReader:
             # Pass the bytes on unchanged, unless they had to be repaired: parsing and writing would change the texts of
             # nodes.
             whole = data if not notices else msgspec.json.encode(value)
-            return [await self._own(whole, files, notices)]
+            return [await self._read_own(whole, files, notices)]
         conversations = conversations_of(value)
         if conversations:
             read = [await self._product(found, files) for found in conversations]
@@ -184,7 +184,7 @@ class TranscriptReader:
         found[0].notices = [*notices, *found[0].notices]
         return [await self._upgrade(raw) for raw in found]
 
-    async def _own(self, data: bytes, files: FileFinder, notices: Sequence[str]) -> Transcript:
+    async def _read_own(self, data: bytes, files: FileFinder, notices: Sequence[str]) -> Transcript:
         """Read an archive that `loom sessions export` wrote."""
         read = decode_archive(data)
         archive, problems = read.archive, [*notices, *read.notices]

@@ -352,12 +352,12 @@ def open_bucket(url: str, *, timeout_seconds: float) -> S3Blobs:
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     for option in given:
         if option not in OPTIONS:
-            raise _wrong(f"{option!r} is not an option; available: {', '.join(OPTIONS)}")
+            raise _invalid_url(f"{option!r} is not an option; available: {', '.join(OPTIONS)}")
     if _BUCKET.fullmatch(parts.netloc) is None:
-        raise _wrong("it names no bucket")
+        raise _invalid_url("it names no bucket")
     endpoint = given.get("endpoint", "")
     if "endpoint" in given and (urlsplit(endpoint).scheme not in ("http", "https") or not urlsplit(endpoint).hostname):
-        raise _wrong("endpoint must look like https://s3.example.com")
+        raise _invalid_url("endpoint must look like https://s3.example.com")
     try:
         from obstore.store import S3Store
     except ImportError:
@@ -385,7 +385,7 @@ def open_bucket(url: str, *, timeout_seconds: float) -> S3Blobs:
     )
 
 
-def _wrong(what: str) -> ConfigError:
+def _invalid_url(what: str) -> ConfigError:
     return ConfigError(
         f"The s3:// URL of the media store is not valid: {what}.",
         hint="Use s3://bucket/prefix?endpoint=https://s3.example.com&region=eu-central-1.",

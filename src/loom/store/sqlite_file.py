@@ -67,7 +67,7 @@ class SqliteTransaction:
 
     def execute(self, sql: str, params: Params = NO_PARAMS) -> list[Row]:
         try:
-            return self._cursor.execute(_spelled(sql), params).fetchall()
+            return self._cursor.execute(_to_sqlite(sql), params).fetchall()
         except sqlite3.OperationalError as error:
             if not str(error).startswith(_UNDECODABLE):
                 raise
@@ -79,12 +79,12 @@ class SqliteTransaction:
         """Read text that is no longer UTF-8, so that the caller can name the damaged row."""
         self._connection.text_factory = functools.partial(str, encoding="utf-8", errors="surrogateescape")
         try:
-            return self._cursor.execute(_spelled(sql), params).fetchall()
+            return self._cursor.execute(_to_sqlite(sql), params).fetchall()
         finally:
             self._connection.text_factory = str
 
     def executemany(self, sql: str, params: Sequence[Params]) -> int:
-        return self._cursor.executemany(_spelled(sql), params).rowcount
+        return self._cursor.executemany(_to_sqlite(sql), params).rowcount
 
     def lock(self, name: str) -> None:
         """Do nothing: SQLite has one writing transaction at a time."""
@@ -108,7 +108,7 @@ class SqliteTransaction:
 
 
 @functools.cache
-def _spelled(sql: str) -> str:
+def _to_sqlite(sql: str) -> str:
     """Translate a statement of the shared dialect for SQLite."""
     return _LOCK_WORDS.sub("", sql).replace("DATABASE_TIME", _DATABASE_TIME)
 

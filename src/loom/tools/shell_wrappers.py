@@ -255,7 +255,7 @@ def _env(words: Words) -> Inner:
     return _after(_PREFIXES["env"], words)
 
 
-def _joined(words: Words) -> Inner:
+def _watch(words: Words) -> Inner:
     """Read `watch`, which passes its words to a shell."""
     found = _after(_PREFIXES["watch"], words)
     return Inner(found.words, tuple(" ".join(inner) for inner in found.words if UNKNOWN not in " ".join(inner)))
@@ -448,11 +448,11 @@ def _git_alias(plain: Words, aliases: Mapping[str, str]) -> Inner:
         return ANYTHING
     if body.startswith("!"):
         return Inner(scripts=(" ".join([body[1:], *plain[2:]]),))
-    others = [f"-c alias.{name}={_quoted(text)}" for name, text in aliases.items() if name != plain[1]]
+    others = [f"-c alias.{name}={_quote(text)}" for name, text in aliases.items() if name != plain[1]]
     return Inner(scripts=(" ".join(["git", *others, body, *plain[2:]]),))
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
@@ -501,7 +501,7 @@ _SPECIAL: Final[Mapping[str, Callable[[Words], Inner]]] = {
     "find": _find,
     "fd": _find,
     "git": _git,
-    "watch": _joined,
+    "watch": _watch,
     "ssh": _ssh,
     ".": _source,
     "source": _source,

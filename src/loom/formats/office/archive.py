@@ -87,7 +87,7 @@ class Archive:
             members = directory.infolist()
         self._data = memoryview(data)
         self._check(members, len(data), limits)
-        self._members = {_plain(member.filename): member for member in members}
+        self._members = {_member_key(member.filename): member for member in members}
         if len(self._members) != len(members):
             raise self._unreadable("contains two files with the same name")
 
@@ -97,10 +97,10 @@ class Archive:
         return tuple(member.filename for member in self._members.values())
 
     def __contains__(self, member: str) -> bool:
-        return _plain(member) in self._members
+        return _member_key(member) in self._members
 
     def size_bytes(self, member: str) -> int:
-        return self._members[_plain(member)].file_size
+        return self._members[_member_key(member)].file_size
 
     def read(self, member: str) -> bytes:
         """Return the whole member. At most the size that its header declares is inflated."""
@@ -124,7 +124,7 @@ class Archive:
             raise self._too_large("takes too long to read")
 
     def _entry(self, member: str) -> zipfile.ZipInfo:
-        if (entry := self._members.get(_plain(member))) is None:
+        if (entry := self._members.get(_member_key(member))) is None:
             raise self._unreadable(f"lacks a part that it needs ({member[:80]})")
         return entry
 
@@ -192,5 +192,5 @@ def encrypted_error(name: str) -> Encrypted:
     )
 
 
-def _plain(member: str) -> str:
+def _member_key(member: str) -> str:
     return member.replace("\\", "/").lstrip("/").lower()

@@ -142,7 +142,7 @@ class OdfContent:
             "svg:desc": self._start_alt,
         }
         starts |= dict.fromkeys((*_SHAPES, "presentation:notes", "style:header", "style:footer"), self._start_shape)
-        return starts | dict.fromkeys(_LEFT_OUT, self._left_out)
+        return starts | dict.fromkeys(_LEFT_OUT, self._skip_element)
 
     def _ends(self) -> dict[str, OnEnd]:
         ends: dict[str, OnEnd] = {
@@ -170,7 +170,7 @@ class OdfContent:
     def _is(self, kind: str) -> OnStart:
         return lambda _attributes: self.kinds.add(kind)
 
-    def _left_out(self, _attributes: Attributes) -> None:
+    def _skip_element(self, _attributes: Attributes) -> None:
         self.xml.release()
         self.xml.skip(then=self._resume)
 

@@ -73,7 +73,7 @@ class Spreadsheet:
             # While calamine reads, check whether it leaves out something, or fails on a sheet that our reader can read.
             reading = beside.submit(self._read, job)
             careful = self._careful(numbers)
-            displayed = self._displayed(tuple(number for number in fast if number not in careful), job)
+            displayed = self._displayed_texts(tuple(number for number in fast if number not in careful), job)
         if careful or any(displayed):
             fast = tuple(number for number in fast if number not in careful)
         try:
@@ -87,7 +87,7 @@ class Spreadsheet:
         texts = dict.fromkeys(numbers, SheetText()) | dict(zip(fast, read, strict=True))
         return texts | self._read_carefully(msgspec.structs.replace(job, sheets=tuple(careful)))
 
-    def _displayed(self, numbers: tuple[int, ...], job: ReadSheets) -> tuple[tuple[PlacedText, ...], ...]:
+    def _displayed_texts(self, numbers: tuple[int, ...], job: ReadSheets) -> tuple[tuple[PlacedText, ...], ...]:
         """Return for each sheet the cells whose displayed text differs from their bare value."""
         if self._biff is not None:
             last = job.first_row + _ROWS_LOOKED_THROUGH + job.max_rows

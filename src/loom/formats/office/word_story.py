@@ -117,7 +117,7 @@ class StoryReader(RunReader):
 
     def _reader(self) -> XmlReader:
         fields, equations = self._fields, Equations(self._pieces)
-        left_out: dict[str, OnEnd] = dict.fromkeys(_LEFT_OUT, self._left_out)
+        left_out: dict[str, OnEnd] = dict.fromkeys(_LEFT_OUT, self._skip_element)
         return self._made_reader(
             self._starts() | fields.starts | equations.starts,
             self._opens() | fields.opens | equations.opens | left_out,
@@ -295,7 +295,7 @@ class StoryReader(RunReader):
             self._paragraph.pieces.append(f"({self._reading})")
             self._reading = ""
 
-    def _left_out(self) -> None:
+    def _skip_element(self) -> None:
         self._xml.skip()
 
     def _deletion(self) -> None:
