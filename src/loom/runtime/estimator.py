@@ -17,7 +17,7 @@ from loom.config import Config
 from loom.errors import LoomError
 from loom.estimates import BilledRequest, CheaperModel, DiscardedCache, Estimate
 from loom.models import Model, Usage
-from loom.prompt import Receipt, Rendition
+from loom.prompt import Rendition
 from loom.runtime.model_resolution import FIRST_CHOICES, lacks_key, resolve_model
 from loom.sampling import Sampling, keep_supported
 
@@ -208,13 +208,9 @@ def _loses_more(one: NextRequest, other: NextRequest) -> bool:
     belongs to the model that wrote it."""
     if one.prompt.tools and not other.prompt.tools:
         return True
-    ranks = _rendition_ranks(one.receipt)
+    ranks = {(row.message, row.block, row.inner): _RANKS.index(row.rendition) for row in one.receipt.rows}
     return any(
         _RANKS.index(row.rendition) < ranks.get((row.message, row.block, row.inner), 0)
         for row in other.receipt.rows
         if row.kind != "thinking"
     )
-
-
-def _rendition_ranks(receipt: Receipt) -> dict[tuple[int, int, int | None], int]:
-    return {(row.message, row.block, row.inner): _RANKS.index(row.rendition) for row in receipt.rows}

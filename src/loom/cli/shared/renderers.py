@@ -120,11 +120,11 @@ class TextRenderer:
                 await self.picture(event.image)
             case ToolStarted():
                 self.end_line()
-                self._beside(f"⚒ {call_label(event.call)}")
+                self._write_progress(f"⚒ {call_label(event.call)}")
             case ToolProgressed():
-                self._beside(f"  {one_line(event.text)}")
+                self._write_progress(f"  {one_line(event.text)}")
             case ToolFinished():
-                self._beside(f"{'✖' if event.result.is_error else '✔'} {result_label(event)}")
+                self._write_progress(f"{'✖' if event.result.is_error else '✔'} {result_label(event)}")
                 for block in event.result.blocks:
                     if isinstance(block, ImageBlock):
                         await self.picture(block)
@@ -186,7 +186,7 @@ class TextRenderer:
                 sys.stderr.write(self._thoughts.finish() + "\n")
             sys.stderr.flush()
 
-    def _beside(self, line: str) -> None:
+    def _write_progress(self, line: str) -> None:
         sys.stderr.write(self._ink.dim(line) + "\n")
         sys.stderr.flush()
 
@@ -479,7 +479,8 @@ def media_parts(receipt: Receipt) -> list[str]:
         pictures += row.kind == "image"
         if row.message == newest and len(named) < _MOST_NAMED:
             mark = "" if is_plain() else f"{GLYPHS[row.rendition]} "
-            named.append(f"{chip(row, pictures)} {mark}{row.rendition}{_tokens(row)}")
+            tokens = f" {tokens_label(row.tokens)}" if row.kind != "image" and row.tokens else ""
+            named.append(f"{chip(row, pictures)} {mark}{row.rendition}{tokens}")
         else:
             earlier[row.rendition] = earlier.get(row.rendition, 0) + 1
     if earlier:
@@ -491,10 +492,6 @@ def media_parts(receipt: Receipt) -> list[str]:
 def chip(row: ReceiptRow, number: int) -> str:
     """Return `[Image #1]` or `[report.pdf]`."""
     return f"[Image #{number}]" if row.kind == "image" else f"[{row.label.split(', ')[0]}]"
-
-
-def _tokens(row: ReceiptRow) -> str:
-    return f" {tokens_label(row.tokens)}" if row.kind != "image" and row.tokens else ""
 
 
 async def media_hints(runtime: Runtime, blocks: Sequence[ContentBlock], outcome: TurnOutcome) -> list[str]:
