@@ -75,7 +75,7 @@ def format_of(media_type: str) -> Format | None:
         where = _BY_CATEGORY.get(kind.category)
     if where is not None:
         return _load_format(where)
-    found = _installed_formats().by_type.get(media_type)
+    found = _plugin_formats().by_type.get(media_type)
     if found is None and media_type.startswith("text/"):
         return _load_format(_BY_CATEGORY["text"])
     return found
@@ -83,7 +83,7 @@ def format_of(media_type: str) -> Format | None:
 
 def detect(data: bytes, name: str) -> str | None:
     """Return the media type that an installed format recognizes, or None if none does."""
-    for found in _installed_formats().formats:
+    for found in _plugin_formats().formats:
         media_type = found.detect(data, name)
         if media_type is not None:
             return media_type
@@ -92,17 +92,17 @@ def detect(data: bytes, name: str) -> str | None:
 
 def installed_kinds() -> Mapping[str, FileKind]:
     """Return the media types that installed packages add."""
-    return _installed_formats().kinds
+    return _plugin_formats().kinds
 
 
 def installed_formats() -> tuple[InstalledFormat, ...]:
     """Return every entry point of the group, for a listing: those in use, and the others with the reason."""
-    return _installed_formats().listed
+    return _plugin_formats().listed
 
 
 def reload() -> None:
     """Search for installed formats again, for instance after a package was installed."""
-    _installed_formats.cache_clear()
+    _plugin_formats.cache_clear()
 
 
 @cache
@@ -113,7 +113,7 @@ def _load_format(where: str) -> Format:
 
 
 @cache
-def _installed_formats() -> _Installed:
+def _plugin_formats() -> _Installed:
     from importlib.metadata import entry_points  # imported late: takes 50 ms, and few files need an installed format
 
     return _collect(entry_points(group=GROUP))

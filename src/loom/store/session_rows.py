@@ -183,11 +183,6 @@ _SELECT_DOOMED: Final = (
     " SELECT d.key, m.digest, CASE WHEN n.role = 'tool' AND n.message LIKE :kept THEN n.message ELSE '' END"
     " FROM doomed d JOIN node n ON n.key = d.key LEFT JOIN node_media m ON m.node_key = d.key ORDER BY d.depth DESC"
 )
-SELECT_LOST: Final = (
-    "SELECT s.id FROM session s LEFT JOIN node n ON n.key = s.head_key WHERE n.key IS NULL"
-    " UNION SELECT s.id FROM session s JOIN tip t ON t.session_key = s.key"
-    " LEFT JOIN node n ON n.key = t.node_key WHERE n.key IS NULL"
-)
 SELECT_USE: Final = (
     "SELECT 1 FROM node_media WHERE digest = :digest UNION SELECT 1 FROM queued_media WHERE digest = :digest"
 )

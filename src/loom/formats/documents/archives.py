@@ -58,7 +58,7 @@ def _zip_names(entries: list[zipfile.ZipInfo]) -> list[str]:
         codec = "utf-8"
     except UnicodeDecodeError:
         found = find_encoding(raw)
-        codec = "cp437" if found is None or not found.codec.startswith(_EASTERN) else found.codec
+        codec = "cp437" if found is None or not found.startswith(_EASTERN) else found
     return [
         entry.filename
         if entry.flag_bits & _UTF8_FLAG

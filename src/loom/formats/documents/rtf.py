@@ -109,7 +109,6 @@ class _RtfReader:
         self._field = ""
         self._link_at = 0
         self._hexadecimal: list[bytes] = []
-        self._binary_left = 0
 
     def read(self, data: bytes) -> str:
         at = 0

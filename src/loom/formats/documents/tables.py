@@ -267,7 +267,7 @@ def _describe_keys(records: list[Any]) -> list[str]:
     sample = records[:_SAMPLED_RECORDS]
     for record in sample:
         if isinstance(record, dict):
-            for name, value in cast("dict[str, Any]", record).items():
+            for name, value in cast("dict[str, object]", record).items():
                 kinds.setdefault(str(name), Counter())[_KIND_NAMES.get(type(value), "object")] += 1
     lines: list[str] = []
     for name, counts in list(kinds.items())[:_MAX_COLUMNS]:
