@@ -198,7 +198,7 @@ async def open_library(options: MessageOptions, config: Config) -> OpenedLibrary
     the same settings, turns run there, so that its other clients see them."""
     from loom.cli.shared.daemon_lookup import may_use_daemon
     from loom.cli.shared.session_options import choose_tools, open_target, requested_model, stored_key, use_key
-    from loom.client import find
+    from loom.client import local_client
     from loom.runtime import Runtime
     from loom.runtime.attachments import attachment
     from loom.tui.app import OpenedLibrary
@@ -227,7 +227,9 @@ async def open_library(options: MessageOptions, config: Config) -> OpenedLibrary
             session = opened.id
             reference = (await opened.info()).model
         use_key(runtime, options, stored_key(runtime, options), reference)
-        daemon = await find(config) if may_use_daemon(runtime, options, runtime.models.resolve(reference)) else None
+        daemon = (
+            await local_client(config) if may_use_daemon(runtime, options, runtime.models.resolve(reference)) else None
+        )
         if daemon is not None:
             stack.push_async_callback(daemon.close)
         library = ChatLibrary(

@@ -411,9 +411,9 @@ def check_clipboard() -> Finding:
 
 
 async def check_daemon(config: Config) -> Finding:
-    from loom.client import find
+    from loom.client import local_client
 
-    found = await find(config)
+    found = await local_client(config)
     if found is None:
         return Finding("daemon", "open", "not running", "loom serve, or loom service install")
     await found.close()

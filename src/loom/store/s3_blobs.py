@@ -48,7 +48,7 @@ from loom.store.blobs import (
     damaged_blob,
     missing_blob,
 )
-from loom.store.directories import faults
+from loom.store.directories import translate_os_errors
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -330,11 +330,11 @@ class S3TempBlob:
         self._bucket = bucket
         self._lock = threading.Lock()
         self._size_bytes = 0
-        with faults("write"):
+        with translate_os_errors("write"):
             self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by discard
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
-        with self._lock, faults("write"):
+        with self._lock, translate_os_errors("write"):
             self._size_bytes += self._file.write(data)
 
     async def keep(self, key: str, checksum: Checksum) -> None:
