@@ -5,6 +5,7 @@ A later layer takes precedence over an earlier one, field by field: the model's 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
@@ -136,6 +137,18 @@ def _json_or_text(value: str) -> Any:
         return value
 
 
+_TYPE: Final = re.compile(r"`(\w+)(?: \| null)?`")
+_TYPE_NAMES: Final = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "a whole number",
+    "object": "an object",
+    "str": "text",
+}
+"""The types in errors of msgspec, in common words."""
+
+
 def _convert(values: dict[str, Any]) -> Sampling:
     unknown = next((name for name in values if name not in OPTION_NAMES), None)
     if unknown is not None:
@@ -149,8 +162,8 @@ def _convert(values: dict[str, Any]) -> Sampling:
         try:
             msgspec.convert({name: value}, Sampling)
         except msgspec.ValidationError as error:
-            problem = str(error).split(" - at ")[0]
-            raise ContentError(f"The option {name} cannot be {value!r}: {problem}") from None
+            problem = _TYPE.sub(lambda found: _TYPE_NAMES.get(found[1], found[1]), str(error).split(" - at ")[0])
+            raise ContentError(f"The option {name} cannot be {value!r}: {problem[:1].lower()}{problem[1:]}.") from None
     return msgspec.convert(values, Sampling)
 
 

@@ -122,7 +122,7 @@ async def print_table(
             click.echo(msgspec.json.encode({**msgspec.to_builtins(receipt), "rows": rows}))
         return
     turn = sum(placed.message.role == "user" for placed in found.path)
-    title = f'next request of "{one_line(found.title, 24)}" (turn {turn})' if found.title else "this request"
+    title = f'next request of "{one_line(found.title, 24)}" (after turn {turn})' if found.title else "this request"
     click.echo(table(found, requests, chosen, title=title, reasons=reasons))
     for line in (*_keys_needed(chosen, found.config), *estimate_lines(receipts)):
         click.echo(f"  {line}")
@@ -193,7 +193,7 @@ def _label(found: CompileSource, row: ReceiptRow, pictures: int) -> str:
     name = f"[Image #{pictures}] {row.label}" if row.kind == "image" else row.label
     if row.kind in ("document", "audio", "video"):
         pages = _pages(found, row)
-        name = f"[{row.label}; of it {pages}]" if pages else f"[{row.label}]"
+        name = f"[pages {pages} of {row.label}]" if pages else f"[{row.label}]"
     if row.kind == "thinking":
         name = f"(thinking) {row.label}"
     return f"{key_of(row):>6} {who:<6} {name}"
@@ -238,14 +238,14 @@ def _keys_needed(chosen: list[Model], config: Config) -> list[str]:
 )
 @click.option("--full", is_flag=True, help="Include all media, exactly as sent.")
 def wire_command(sources: tuple[str, ...], references: str, full: bool) -> int:
-    """Print the exact body for each model, offline and without a key: one JSON object a line.
+    """Print the exact body for each model, offline and without a key: one JSON object per line.
 
     Each has "file", "provider", "model", "receipt" and "request". With several files or models, one that cannot be
     compiled has "error" instead; the others are still printed.
 
     FILE is a conversation: Loom's own JSON, a request body or messages in the style of OpenAI, Anthropic, Gemini or
     Ollama, or a transcript of Claude Code, Codex or llm. Tools and options of a request body are used, and a body in
-    the protocol of the model goes out as it came. Default: the last session of this folder. Media are shown as digest
+    the protocol of the model stays unchanged. Default: the last session of this folder. Media are shown as digest
     and size unless --full. What was changed on the way is listed on stderr; `loom context` shows more.
     """
     return asyncio.run(_wire(sources or ("",), references, full))

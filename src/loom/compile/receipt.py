@@ -148,8 +148,8 @@ def lasting_notices(layout: Layout, mark: Watermark) -> Iterator[str]:
     for kind in lacking:
         yield f"{reference} does not support {kind}: those of earlier turns are sent as text"
     for rendition in aged:
-        how = "smaller" if rendition == "low" else "as text, and shown again on demand"
-        yield f"media of older turns are sent {how} to save tokens"
+        how = "smaller" if rendition == "low" else "as text; the model can request them again"
+        yield f"to save tokens, media of older turns are sent {how}"
 
 
 _KIND_NAMES: Final = {"image": "images", "document": "documents", "audio": "audio", "video": "video"}

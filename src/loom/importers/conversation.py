@@ -195,7 +195,7 @@ def _describe_shape(data: Any) -> str:
     match data:
         case dict():
             names = ", ".join(sorted(get_object(data))[:5])
-            return f"an object with {names[:120]}" if names else "an empty object"
+            return f"an object with the keys {names[:120]}" if names else "an empty object"
         case list():
             return "a list without messages"
         case str():

@@ -399,7 +399,7 @@ class LocalSession(SessionTurns):
         request = await self.next_request(model, sampling=sampling_of(options, thinking=thinking))
         found = request.prompt.model
         if found.wire not in WIRES:
-            raise ConfigError(f"{found.reference} runs inside Loom and has no wire.", hint="Choose another model.")
+            raise ConfigError(f"{found.reference} runs inside Loom: it sends no request.", hint="Choose another model.")
         body = elide_media(WIRES[found.wire].encode(request.prompt))
         return WireView(found.provider, found.name, body, request.receipt.notices)
 

@@ -132,9 +132,7 @@ def _fitting(lines: list[ListingLine], asked: str) -> tuple[list[str], list[str]
     shown = [
         _format_line(line, below if len(line.parts) == level else {}) for line in lines if len(line.parts) <= level
     ]
-    said = (
-        f"{count_text(files, 'file')} in all; down to level {level}: list a folder above by its path for what is in it"
-    )
+    said = f"{count_text(files, 'file')} in all, shown down to level {level}; list a folder by its path to see the rest"
     return shown, [said]
 
 

@@ -30,7 +30,7 @@ from loom.cli.shared.terminal import (
 from loom.content.blocks import ContentBlock, DocumentBlock, ImageBlock, TextBlock, ToolCall
 from loom.content.messages import text_of
 from loom.content.recipes import Fit
-from loom.errors import LoomError
+from loom.errors import LoomError, OutputInvalid
 from loom.estimates import discard_label
 from loom.events import (
     Cited,
@@ -389,6 +389,11 @@ class OutputRenderer(TextRenderer):
     def __init__(self, schema: OutputSchema, *, shows_reasoning: bool = True) -> None:
         super().__init__(streams=False, shows_reasoning=shows_reasoning)
         self._schema = schema
+
+    async def event(self, event: Event) -> None:
+        if isinstance(event, NoticeRaised) and event.code == OutputInvalid.code:
+            return  # `finish` raises it as an error
+        await super().event(event)
 
     async def finish(self, outcome: TurnOutcome) -> None:
         self._whole.clear()

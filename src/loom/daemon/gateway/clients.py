@@ -81,7 +81,9 @@ class GatewayClients:
         if spent < max_usd:
             return None
         left = midnight + _DAY_SECONDS - now
-        return make_fault(429, f"The key {client.name!r} has used its ${max_usd:g} of today.", retry_after=left)
+        return make_fault(
+            429, f"The key {client.name!r} has used its budget of ${max_usd:g} for today.", retry_after=left
+        )
 
     def reserve(self, client: GatewayClient, usd: float, asking: asyncio.Task[None]) -> None:
         """Count an expected price against the budget of a client until `asking` ends; by then its answer is stored."""
