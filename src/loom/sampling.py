@@ -179,7 +179,7 @@ def unsupported_options(model: Model, sampling: Sampling) -> tuple[str, ...]:
     return tuple(
         name
         for name in OPTION_NAMES
-        if getattr(sampling, name) != getattr(_DEFAULT, name) and not _takes(model, sampling, name)
+        if getattr(sampling, name) != getattr(_DEFAULT, name) and not _supports(model, sampling, name)
     )
 
 
@@ -194,7 +194,7 @@ def keep_supported(model: Model, sampling: Sampling) -> Sampling:
     return msgspec.structs.replace(sampling, **kept)
 
 
-def _takes(model: Model, sampling: Sampling, name: str) -> bool:
+def _supports(model: Model, sampling: Sampling, name: str) -> bool:
     if model.wire == "spark":
         return name in ("max_tokens", "tool_choice", "thinking", "output_schema")
     if name in _WARMTH and not model.sampling:

@@ -286,7 +286,7 @@ async def _answer(
         session.regenerate(options=asked.sampling)
         if blocks is None
         else session.stream(*blocks, options=asked.sampling),
-        _face(runtime, asked),
+        _choose_renderer(runtime, asked),
         said="" if blocks is None else "\n".join(text_of(block) for block in blocks),
         permission=asked.permission,
         notices=notices,
@@ -304,7 +304,7 @@ async def _answer(
     return outcome
 
 
-def _face(runtime: Runtime, asked: AskOptions) -> TurnRenderer:
+def _choose_renderer(runtime: Runtime, asked: AskOptions) -> TurnRenderer:
     if asked.sampling.output_schema is not None and asked.form == "text":
         return OutputRenderer(asked.sampling.output_schema, shows_reasoning=asked.shows_reasoning)
     if asked.extracts and asked.form == "text":

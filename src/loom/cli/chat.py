@@ -97,20 +97,20 @@ def _token(file: str) -> str:
     read."""
     if file:
         try:
-            return _sendable(Path(file).read_text(encoding="ascii"), file)
+            return _check_token(Path(file).read_text(encoding="ascii"), file)
         except (OSError, UnicodeDecodeError):
             raise ConfigError(
                 f"{file} cannot be read.", hint="Give the file that `loom token` was written to."
             ) from None
     token = os.environ.get("LOOM_TOKEN", "")
     if token.strip():
-        return _sendable(token, "LOOM_TOKEN")
+        return _check_token(token, "LOOM_TOKEN")
     if not sys.stdin.isatty():
         raise ConfigError("The daemon requires a token.", hint=_HOW_TO_GIVE_IT)
-    return _sendable(str(click.prompt("token (hidden)", hide_input=True, err=True)), "what was typed")
+    return _check_token(str(click.prompt("token (hidden)", hide_input=True, err=True)), "what was typed")
 
 
-def _sendable(written: str, where: str) -> str:
+def _check_token(written: str, where: str) -> str:
     """Return the token; raise `ConfigError` if it cannot be part of a header: such a request would fail as if the
     daemon did not respond."""
     token = written.strip()

@@ -322,7 +322,7 @@ async def show_request(runtime: Runtime, asked: AskOptions, said: MessageInput) 
         blocks, notices = limit_pages(found.blocks, runtime.config.documents.pages_per_read)
         print_warnings(runtime)
         print_notices([*found.notices, *notices])
-        before = await _before(runtime, asked, tools)
+        before = await _state_before(runtime, asked, tools)
         message = Message("user", tuple(blocks))
 
         async def compile_for(model: Model) -> NextRequest:
@@ -363,7 +363,7 @@ class _Before(msgspec.Struct, frozen=True):
     snapshot: Snapshot
 
 
-async def _before(runtime: Runtime, asked: AskOptions, tools: Sequence[str] | None) -> _Before:
+async def _state_before(runtime: Runtime, asked: AskOptions, tools: Sequence[str] | None) -> _Before:
     """Return the state before the message: the session's history, or only the system prompt of a new session."""
     if not asked.place.is_new:
         view = await target_session(runtime.library, asked.place)

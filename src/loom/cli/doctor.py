@@ -340,7 +340,7 @@ async def check_media(runtime: Runtime) -> list[Finding]:
 
 
 async def check_models(runtime: Runtime) -> list[Finding]:
-    found = [_answering(runtime, await runtime.models.default()), Finding("spark", "ok", "built in")]
+    found = [_check_default_model(runtime, await runtime.models.default()), Finding("spark", "ok", "built in")]
     for service in FIRST_CHOICES:
         if key_for(service, runtime.config):
             found.append(Finding(service, "ok", "has a key"))
@@ -354,7 +354,7 @@ async def check_models(runtime: Runtime) -> list[Finding]:
     return found if servers else [*found, Finding("ollama", "open", "not running", "https://ollama.com")]
 
 
-def _answering(runtime: Runtime, name: str) -> Finding:
+def _check_default_model(runtime: Runtime, name: str) -> Finding:
     """Return whether the default model exists and has a key."""
     try:
         service = service_without_key(runtime.models.resolve(name), runtime.config)

@@ -65,7 +65,9 @@ async def _list(count: int, here: bool, as_json: bool, chosen: Mapping[str, Any]
             if shown >= count:
                 break
             shown += 1
-            click.echo(msgspec.json.encode({"id": session.id, **_about(session)}) if as_json else _row(number, session))
+            click.echo(
+                msgspec.json.encode({"id": session.id, **_session_facts(session)}) if as_json else _row(number, session)
+            )
     if not shown and not as_json:
         click.echo('No sessions yet. Start one: loom "hello"', err=True)
 
@@ -225,7 +227,7 @@ async def _search(words: str, count: int, index: bool, as_json: bool) -> None:
             session = numbers[hit.session][1]
             facts = msgspec.to_builtins(hit)
             facts["media"] = facts.pop("media") or ""
-            click.echo(msgspec.json.encode({**facts, **_about(session)}))
+            click.echo(msgspec.json.encode({**facts, **_session_facts(session)}))
     else:
         _show_found(found, numbers, count)
         if indexed.left:
@@ -337,7 +339,7 @@ def _write(file: Path, data: bytes) -> None:
         raise ConfigError(f"{file} cannot be written: {error.strerror}.", hint="Choose another path.") from None
 
 
-def _about(session: SessionView) -> dict[str, Any]:
+def _session_facts(session: SessionView) -> dict[str, Any]:
     return {
         "title": session.title,
         "model": session.model,

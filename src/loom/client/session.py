@@ -523,17 +523,17 @@ class _Turns:
         self._queued = queued
         async with aclosing(events):
             async for self.seen, event in events:
-                for found in self._within(event) if self.turn else self._before(event):
+                for found in self._events_in_turn(event) if self.turn else self._events_before_turn(event):
                     yield found
                 if self.are_over:
                     return
 
-    def _within(self, event: Event) -> list[Event | None]:
+    def _events_in_turn(self, event: Event) -> list[Event | None]:
         if isinstance(event, TurnFinished | TurnFailed) and event.turn == self.turn:
             self.turn, self._left = "", self._left - 1
         return [event]
 
-    def _before(self, event: Event) -> list[Event | None]:
+    def _events_before_turn(self, event: Event) -> list[Event | None]:
         match event:
             case TurnStarted() if event.message == self._queued:
                 self.turn, self.have_begun = event.turn, True
@@ -552,9 +552,9 @@ class _Turns:
             case MessageQueued():
                 return []
             case _:
-                return self._others()
+                return self._announce_message()
 
-    def _others(self) -> list[Event | None]:
+    def _announce_message(self) -> list[Event | None]:
         if self._is_announced or self._message is None:
             return []
         self._is_announced = True

@@ -112,7 +112,7 @@ def prepare(
             tool_names={legal: name for name, legal in names.items() if legal != name},
             property_names={names[tool]: {legal: own for own, legal in of.items()} for tool, of in properties.items()},
             body=body if is_own_body else None,
-            stable_messages=_stable(messages),
+            stable_messages=_count_sent(messages),
         ),
         receipt=Receipt(
             model=model.reference,
@@ -127,7 +127,7 @@ def prepare(
         watermark=msgspec.structs.replace(
             _remember_request(mark, path, layout, messages, stored_overrides), told=tuple(told)[-_MAX_TOLD:]
         ),
-        needs=_needs(layout, mark, by_age),
+        needs=_list_needs(layout, mark, by_age),
         undescribed=_find_undescribed(layout, mark) if known.describes else (),
     )
 
@@ -309,7 +309,7 @@ def _lacks_thinking(messages: Sequence[ShownMessage], model: Model) -> bool:
 # What is still lacking ---------------------------------------------------------------------------------------------
 
 
-def _needs(layout: Layout, mark: Watermark, by_age: Watermark) -> tuple[Need, ...]:
+def _list_needs(layout: Layout, mark: Watermark, by_age: Watermark) -> tuple[Need, ...]:
     """Return what the chosen renditions lack, and what they would lack without trimming: an upper bound may have
     exceeded a budget that the exact size fits."""
     measures = [*layout.render_costs(mark), *(layout.render_costs(by_age) if mark != by_age else ())]
@@ -335,7 +335,7 @@ def _find_undescribed(layout: Layout, mark: Watermark) -> tuple[Media, ...]:
     return tuple(found.values())
 
 
-def _stable(messages: Sequence[ShownMessage]) -> int:
+def _count_sent(messages: Sequence[ShownMessage]) -> int:
     """Return how many messages the last request had: all before the newest assistant message."""
     for at in range(len(messages) - 1, -1, -1):
         if messages[at].role == "assistant":

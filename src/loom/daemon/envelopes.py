@@ -136,16 +136,16 @@ class Composer:
                 kind, (data, pictures) = TOOL_CALL, await self._tool_call(finished)
             case ImageAdded() as added:
                 shown = await self._picture(added.image)
-                data = _with(stored.data, msgspec.to_builtins(shown))
+                data = _append_fields(stored.data, msgspec.to_builtins(shown))
                 pictures = (added.image.media,)
             case MessageStored() as message:
                 node = facts.get(message.node, NodeFacts(None))
                 self._model = node.model or self._model  # for the price of its step
-                data = _with(stored.data, {"parent": node.parent})
+                data = _append_fields(stored.data, {"parent": node.parent})
             case StepStarted(model=model):
                 self._model = model
             case StepFinished() as step:
-                data = _with(stored.data, {"usd": await asyncio.to_thread(self._cost, step)})
+                data = _append_fields(stored.data, {"usd": await asyncio.to_thread(self._cost, step)})
             case _:
                 pass
         return EncodedEnvelope(stored.seq, stored.seq, kind, self._json(stored.seq, kind, data), pictures)
@@ -238,6 +238,6 @@ def _join(run: Sequence[StoredEvent]) -> bytes:
     )
 
 
-def _with(data: bytes, more: dict[str, Any]) -> bytes:
+def _append_fields(data: bytes, more: dict[str, Any]) -> bytes:
     """Return a JSON object with fields appended."""
     return data[:-1] + b"," + msgspec.json.encode(more)[1:]

@@ -128,7 +128,7 @@ async def serve_app(
             server = _DrainingServer(_uvicorn(app, log_level, tls), app, lambda: on_listening(listening))
             asyncio.get_running_loop().set_exception_handler(AcceptFailures().handle)
             with _publish_address(config, url, str(tls[0].absolute()) if tls else ""):
-                async with _rotating(app):
+                async with _rotate_on_sighup(app):
                     await server.serve([listener])
 
 
@@ -336,7 +336,7 @@ def find_daemon(config: Config) -> RunningDaemon | None:
 
 
 @asynccontextmanager
-async def _rotating(app: App) -> AsyncGenerator[None]:
+async def _rotate_on_sighup(app: App) -> AsyncGenerator[None]:
     """Create a new token on SIGHUP."""
     tasks: set[asyncio.Task[str]] = set()
 

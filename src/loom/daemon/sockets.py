@@ -211,7 +211,7 @@ class Sockets:
         for task in list(seat.watches.values()) if seat else ():
             if task is not asyncio.current_task():
                 task.cancel()
-        await self._rest()
+        await self._unsubscribe_if_idle()
 
     async def _join(self, sid: str, *given: object) -> dict[str, Any]:
         seat = self._seats.get(sid)
@@ -254,10 +254,10 @@ class Sockets:
         if seat := self._seats.get(sid):
             seat.is_listening = seat.is_listening and not wanted.sessions
             self._end(seat, wanted.session)
-            await self._rest()
+            await self._unsubscribe_if_idle()
         return {"ok": True}
 
-    async def _rest(self) -> None:
+    async def _unsubscribe_if_idle(self) -> None:
         """Unsubscribe from the list when its last reader left."""
         if not any(seat.is_listening for seat in self._seats.values()):
             await self._roll.stop()

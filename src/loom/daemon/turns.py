@@ -81,7 +81,7 @@ class Turns:
 
     async def start(self) -> None:
         self._dispatch.events.subscribe(self._on_events)
-        self._bus.listeners.append(self._hear)
+        self._bus.listeners.append(self._on_bus_message)
         self._looker = asyncio.create_task(self._poll())
 
     async def stop(self, seconds: float = 10.0) -> None:
@@ -106,7 +106,7 @@ class Turns:
                 )
             await asyncio.gather(*tasks, return_exceptions=True)
         self._dispatch.events.unsubscribe(self._on_events)
-        self._bus.listeners.remove(self._hear)
+        self._bus.listeners.remove(self._on_bus_message)
 
     # Requests ----------------------------------------------------------------------------------------------
 
@@ -277,16 +277,16 @@ class Turns:
     def _on_events(self, session_id: str, seq: int, _: Sequence[tuple[str, bytes]]) -> None:
         self._bus.publish(BusMessage("events", session_id, seq))
 
-    def _hear(self, told: BusMessage) -> None:
+    def _on_bus_message(self, told: BusMessage) -> None:
         match told.what:
             case "work":
-                self._soon(told.session)
+                self._schedule(told.session)
             case "request":
                 self._runtime.nudge(told.session)
             case _:
                 pass
 
-    def _soon(self, session_id: str) -> None:
+    def _schedule(self, session_id: str) -> None:
         if session_id in self._workers:
             self._workers[session_id].is_wanted = True
             return

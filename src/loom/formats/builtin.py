@@ -68,7 +68,7 @@ class TextFormat(BuiltinFormat):
 
                 return render_svg(data, recipe, limits)
             case Ocr() if media.media_type == SVG and not recipe.page:
-                return read_words(self.render(data, media, _upright(), limits), limits)
+                return read_words(self.render(data, media, _ocr_recipe(), limits), limits)
             case Fit() | Low() | Crop() | Thumb() | Ocr():
                 raise cannot(media, "shown as an image")
             case _:
@@ -90,7 +90,7 @@ class ImageFormat(BuiltinFormat):
             case Fit() | Low() | Crop() | Thumb():
                 return render_image(data, media.media_type, recipe, limits)
             case Ocr() if not recipe.page:
-                return read_words(render_image(data, media.media_type, _upright(), limits), limits)
+                return read_words(render_image(data, media.media_type, _ocr_recipe(), limits), limits)
             case _:
                 raise cannot(media, "read as a document")
 
@@ -186,7 +186,7 @@ def cannot(media: Media, done: str) -> Unsupported:
     )
 
 
-def _upright() -> Fit:
+def _ocr_recipe() -> Fit:
     return Fit(max_side_px=_OCR_SIDE_PX, max_encoded_bytes=_OCR_ENCODED_BYTES, formats=_OCR_FORMATS)
 
 

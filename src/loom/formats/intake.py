@@ -69,7 +69,7 @@ def accept(
     Raise a `MediaError`, or a `ContentError` if `pages` is invalid or outside the document.
     """
     data, changed = _unlock(data, name, limits, password)
-    data, converted = _playable(data, name, limits)
+    data, converted = _convert_audio(data, name, limits)
     inspection, kept = _inspect(data, name, limits, recipes)
     notices = converted or inspection.notices  # the notice about the conversion replaces the one about the extension
     inspection = msgspec.structs.replace(inspection, notices=(*changed, *notices))
@@ -105,7 +105,7 @@ def _unlock(data: bytes, name: str, limits: IntakeLimits, password: str) -> tupl
     return unlocked, (f"{clean_name(name) or 'The PDF'} was unlocked: a copy without the password is kept",)
 
 
-def _playable(data: bytes, name: str, limits: IntakeLimits) -> tuple[bytes, tuple[str, ...]]:
+def _convert_audio(data: bytes, name: str, limits: IntakeLimits) -> tuple[bytes, tuple[str, ...]]:
     """Return audio of a type that no model accepts as MP3, if ffmpeg is installed."""
     kind = sniff(data, name).media_type
     if kind not in _CONVERTED_SOUND or len(data) > limits.max_audio_bytes:

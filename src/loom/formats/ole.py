@@ -95,21 +95,21 @@ class OleFile:
         seen: set[int] = set()
         while next_difat < _FREE and next_difat not in seen:
             seen.add(next_difat)
-            block = self._at(next_difat)
+            block = self._sector_bytes(next_difat)
             numbers = struct.unpack(f"<{len(block) // 4}I", block)
             places.extend(numbers[:-1])
             next_difat = numbers[-1]
-        raw = b"".join(self._at(place) for place in places if place < _FREE)
+        raw = b"".join(self._sector_bytes(place) for place in places if place < _FREE)
         return struct.unpack(f"<{len(raw) // 4}I", raw[: len(raw) // 4 * 4])
 
-    def _at(self, sector: int) -> bytes:
+    def _sector_bytes(self, sector: int) -> bytes:
         start = (sector + 1) * self._sector
         if start >= len(self._data):
             raise OleError("the container is cut off")
         return self._data[start : start + self._sector].ljust(self._sector, b"\0")
 
     def _chain(self, sector: int) -> bytes:
-        return b"".join([self._at(place) for place in _follow_chain(sector, self._table)])
+        return b"".join([self._sector_bytes(place) for place in _follow_chain(sector, self._table)])
 
     def _mini_chain(self, sector: int) -> bytes:
         size = self._mini_sector

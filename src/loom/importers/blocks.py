@@ -151,7 +151,12 @@ def _decode_own(block: dict[str, Any]) -> FoundBlock | None:
     """Decode a block in today's format within an older message; return None if it is not one."""
     kind = block.get("type")
     fields = _OWN_FIELDS.get(kind) if isinstance(kind, str) else None
-    if fields is None or not fields.issuperset(block) or not _differs(block) or not are_encoded_blocks([block]):
+    if (
+        fields is None
+        or not fields.issuperset(block)
+        or not _is_format_specific(block)
+        or not are_encoded_blocks([block])
+    ):
         return None
     role = "tool" if kind == "tool_result" else "assistant"
     try:
@@ -161,7 +166,7 @@ def _decode_own(block: dict[str, Any]) -> FoundBlock | None:
     return found_block(message.blocks[0])
 
 
-def _differs(block: dict[str, Any]) -> bool:
+def _is_format_specific(block: dict[str, Any]) -> bool:
     """Return whether a block differs from the same block in other formats. Plain text does not, unless it has opaque
     data or citations in Loom's format, which have no type."""
     if block["type"] != "text" or "opaque" in block:

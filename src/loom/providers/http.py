@@ -206,14 +206,14 @@ async def _decode_stream(response: httpx2.Response, decoder: WireDecoder) -> Asy
             stopped = stopped or isinstance(event, Stopped)
             yield event
         if stopped:
-            for event in await _farewell(chunks, decoder):
+            for event in await _drain_stream(chunks, decoder):
                 yield event
             return
     for event in decoder.finish():
         yield event
 
 
-async def _farewell(chunks: AsyncIterator[bytes], decoder: WireDecoder) -> list[DecoderEvent]:
+async def _drain_stream(chunks: AsyncIterator[bytes], decoder: WireDecoder) -> list[DecoderEvent]:
     """Return the events after the end of an answer. Reading the rest of the stream, for at most a second, lets the
     connection be reused. Errors are ignored: the answer is complete."""
     events: list[DecoderEvent] = []

@@ -337,10 +337,10 @@ def is_same(sent: Message, stored: Message) -> bool:
     """Return whether a client's message is the stored one, apart from parts that clients do not keep."""
     if sent.role != stored.role:
         return False
-    return sent == stored or (sent.role == "assistant" and _visible(sent) == _visible(stored))
+    return sent == stored or (sent.role == "assistant" and _visible_parts(sent) == _visible_parts(stored))
 
 
-def _visible(message: Message) -> tuple[object, ...]:
+def _visible_parts(message: Message) -> tuple[object, ...]:
     """Return the text and the calls of a message, in order. Neighbouring texts are joined, because protocols join and
     split them. The line about a reduction is removed."""
     found: list[object] = []

@@ -44,7 +44,7 @@ def estimate_request(request: NextRequest, price: RequestPrice, *, now: float | 
             billed_tokens=mark.billed_tokens,
             cached_tokens=mark.cached_tokens,
         )
-        if mark.billed_tokens and _continues(mark, request.input.path)
+        if mark.billed_tokens and _is_continuation(mark, request.input.path)
         else None,
     )
 
@@ -174,7 +174,7 @@ def _warm_tokens(mark: Watermark, path: Sequence[Placed], model: Model, now: flo
     """Return how many tokens of the last request to `model` its provider still has cached; 0 if that request was for
     another path."""
     rule = model.cache
-    if rule.mode == "none" or not _continues(mark, path):
+    if rule.mode == "none" or not _is_continuation(mark, path):
         return 0
     is_long = keep_supported(model, _sent_options(mark)).cache == "1h"
     if now - mark.billed_at > (_LONG_SECONDS if is_long else rule.seconds):
@@ -188,7 +188,7 @@ def _sent_options(mark: Watermark) -> Sampling:
     return msgspec.json.decode(mark.sent_options or "{}", type=Sampling)
 
 
-def _continues(mark: Watermark, path: Sequence[Placed]) -> bool:
+def _is_continuation(mark: Watermark, path: Sequence[Placed]) -> bool:
     """Return whether `path` continues that of the last request to the model."""
     return 0 < mark.sent_messages <= len(path) and path[mark.sent_messages - 1].id == mark.sent_node
 

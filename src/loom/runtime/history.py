@@ -126,14 +126,14 @@ async def _recent_events(stores: SessionStores, stored: StoredSession) -> list[S
     reach = _FIRST_LOOK
     while True:
         start = max(0, end - reach)
-        found = await _between(stores, stored.id, start, end)
+        found = await _events_between(stores, stored.id, start, end)
         at = max((at for at, event in enumerate(found) if event.type in _MARKS), default=-1)
         if at >= 0 or start == 0:
             return found[max(at, 0) :]
         reach *= 4
 
 
-async def _between(stores: SessionStores, session_id: str, start: int, end: int) -> list[StoredEvent]:
+async def _events_between(stores: SessionStores, session_id: str, start: int, end: int) -> list[StoredEvent]:
     found: list[StoredEvent] = []
     while start < end:
         page = await stores.events.after(session_id, start, min(_PAGE, end - start))

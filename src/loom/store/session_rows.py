@@ -365,13 +365,13 @@ def repair_session(tx: Transaction, session_id: str, now: float) -> None:
     except Corrupt:
         fence, holder, held_until = int(now), "", 0.0  # higher than any real fence, so that old leases are refused
     values: dict[str, object] = {
-        "title": one_line(_readable(title, "")),
-        "model": clean_text(_readable(model, "")),
-        "workspace": clean_text(_readable(workspace, "")),
-        "archived": _readable(archived, 0),
-        "last_seq": max(_readable(last_seq, 0), _readable(written, 0)),
-        "rev": _readable(rev, 1),
-        "created_at": _readable(created_at, now),
+        "title": one_line(_value_or(title, "")),
+        "model": clean_text(_value_or(model, "")),
+        "workspace": clean_text(_value_or(workspace, "")),
+        "archived": _value_or(archived, 0),
+        "last_seq": max(_value_or(last_seq, 0), _value_or(written, 0)),
+        "rev": _value_or(rev, 1),
+        "created_at": _value_or(created_at, now),
         "fence": fence,
         "holder": holder,
         "held_until": held_until,
@@ -381,7 +381,7 @@ def repair_session(tx: Transaction, session_id: str, now: float) -> None:
     set_head(tx, key, head, now)
 
 
-def _readable(value: object, instead: T) -> T:
+def _value_or(value: object, instead: T) -> T:
     return value if isinstance(value, type(instead)) else instead
 
 

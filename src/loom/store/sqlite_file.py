@@ -183,7 +183,7 @@ def _is_frozen(path: Path) -> bool:
     """Return whether SQLite can read the database only as an immutable file: its folder is read-only, and the index of
     the write-ahead log, which SQLite needs to read normally, does not exist. Raise `ReadOnly` if there is a log without
     its index, because the messages in it would be ignored."""
-    if _may(path.parent, os.W_OK) or not _may(path, os.R_OK):
+    if _has_access(path.parent, os.W_OK) or not _has_access(path, os.R_OK):
         return False
     log, index = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
     if log.exists() and log.stat().st_size and not index.exists():
@@ -195,7 +195,7 @@ def _is_frozen(path: Path) -> bool:
     return not index.exists()
 
 
-def _may(path: Path, mode: int) -> bool:
+def _has_access(path: Path, mode: int) -> bool:
     return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
 
 
@@ -289,7 +289,7 @@ def translate_error(error: sqlite3.Error, path: Path | None) -> Exception:
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
             return _read_only(label)
         case sqlite3.SQLITE_CANTOPEN:
-            if path is not None and not _may(path.parent, os.W_OK):
+            if path is not None and not _has_access(path.parent, os.W_OK):
                 return _read_only(label)
             return Unreachable(f"{label} cannot be opened.", hint="Check that the file exists and is readable.")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:

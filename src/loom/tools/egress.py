@@ -130,7 +130,7 @@ class Egress(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(ipaddress.ip_address(address) for address in found)
 
     def _is_allowed(self, host: str, port: int, address: Address) -> bool:
-        return is_public(address) or any(_permits(rule, host, port, address) for rule in self.allow)
+        return is_public(address) or any(_rule_matches(rule, host, port, address) for rule in self.allow)
 
 
 async def resolve_host(host: str, port: int) -> list[str]:
@@ -234,7 +234,7 @@ def _literal(host: str) -> Address | None:
         return None
 
 
-def _permits(rule: str, host: str, port: int, address: Address) -> bool:
+def _rule_matches(rule: str, host: str, port: int, address: Address) -> bool:
     if "/" in rule:
         network = ipaddress.ip_network(rule, strict=False)
         return _embedded_ipv4(address) in network

@@ -59,9 +59,9 @@ def passages(text: str, old: str, new: str, *, every: bool, newline: str, name: 
     `every`."""
     found = _match_exact(text, old, new)
     if not found and newline == "\r\n":
-        found = _match_exact(text, _with(old, newline), _with(new, newline))
+        found = _match_exact(text, _with_newlines(old, newline), _with_newlines(new, newline))
     if not found:
-        found = _tolerant(text, old, _with(new, newline))
+        found = _match_lines(text, old, _with_newlines(new, newline))
     if not found:
         found = _match_alike(text, old, new, newline)
     if not found:
@@ -85,7 +85,7 @@ def replace_passages(text: str, found: tuple[Passage, ...]) -> str:
     return "".join([*parts, text[at:]])
 
 
-def _with(text: str, newline: str) -> str:
+def _with_newlines(text: str, newline: str) -> str:
     return text.replace("\r\n", "\n").replace("\n", newline)
 
 
@@ -98,7 +98,7 @@ def _match_exact(text: str, old: str, new: str) -> tuple[Passage, ...]:
     return tuple(found)
 
 
-def _tolerant(text: str, old: str, new: str) -> tuple[Passage, ...]:
+def _match_lines(text: str, old: str, new: str) -> tuple[Passage, ...]:
     """Return whole lines with the same words. Blank lines around `old` are ignored."""
     wanted = _lines(old)
     while wanted and not wanted[-1].words:
@@ -132,7 +132,7 @@ def _match_alike(text: str, old: str, new: str, newline: str) -> tuple[Passage, 
     plain = _unescape(old)
     if plain != old:
         found = _match_exact(text, plain, _unescape(new)) or _match_exact(
-            text, _with(plain, newline), _with(_unescape(new), newline)
+            text, _with_newlines(plain, newline), _with_newlines(_unescape(new), newline)
         )
         if found:
             return found

@@ -78,7 +78,7 @@ class OpenConversation:
                 async for _, event in events:
                     yield event
         finally:
-            await self._leave()
+            await self._stop_work()
 
     def work(self) -> None:
         """Run the queued messages, unless a daemon does."""
@@ -96,7 +96,7 @@ class OpenConversation:
         except LoomError as error:
             self._on_error(error)
 
-    async def _leave(self) -> None:
+    async def _stop_work(self) -> None:
         """Stop working here; the turn stays open for the next process to continue."""
         await self.session.leave()
         if self._working is not None:

@@ -515,7 +515,7 @@ async def media_hints(runtime: Runtime, blocks: Sequence[ContentBlock], outcome:
         if isinstance(block, ImageBlock) and block.media.digest in as_text and not sentences:
             sentences.append(
                 f'{model} is a text-only model; image sent as text: "{text_of(block)}".'
-                f" To have images described: --describe-with {_seeing(runtime)}"
+                f" To have images described: --describe-with {_vision_model(runtime)}"
             )
         if isinstance(block, DocumentBlock) and block.media.digest in as_text and await _is_scan(runtime, block):
             name = block.media.name or "the document"
@@ -526,7 +526,7 @@ async def media_hints(runtime: Runtime, blocks: Sequence[ContentBlock], outcome:
     return sentences
 
 
-def _seeing(runtime: Runtime) -> str:
+def _vision_model(runtime: Runtime) -> str:
     """Return the name of an available model that supports images, or `MODEL` if there is none."""
     config = runtime.config
     services = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items() if key_for(platform, config)]

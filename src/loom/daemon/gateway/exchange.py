@@ -292,7 +292,7 @@ class Exchange:
                 await self.finish_storing()
                 yield self._start(writer) + (first or b"")
                 self._first_sent.set()
-                async for data in self._rest(asking, queue):
+                async for data in self._remaining_chunks(asking, queue):
                     yield data
                 yield await self._finish(asking, writer)
                 return
@@ -383,7 +383,9 @@ class Exchange:
             await asyncio.wait([asking])
         return first
 
-    async def _rest(self, asking: asyncio.Task[None], queue: asyncio.Queue[bytes | None]) -> AsyncGenerator[bytes]:
+    async def _remaining_chunks(
+        self, asking: asyncio.Task[None], queue: asyncio.Queue[bytes | None]
+    ) -> AsyncGenerator[bytes]:
         while True:
             try:
                 async with asyncio.timeout(KEEP_ALIVE_SECONDS):

@@ -91,7 +91,7 @@ def read_compressed(data: bytes, context: ReadContext) -> ReadDocument:
     if sniff(expanded, name).category != "text":
         return listed
     text = read_long_text(expanded, ReadContext(name, context.limits))
-    head = f"[compressed file: {_visible(name)}, {size_label(len(expanded))} unpacked]"
+    head = f"[compressed file: {_printable_name(name)}, {size_label(len(expanded))} unpacked]"
     sections = [f"{head}\n{text.sections[0]}", *text.sections[1:]]
     return msgspec.structs.replace(text, sections=sections, is_paged=len(sections) > 1, members=listed.members)
 
@@ -133,7 +133,7 @@ def _decompress(data: bytes, context: ReadContext) -> bytes:
     most = context.limits.max_expanded_bytes
     source = io.BytesIO(data)
     try:
-        with _decompressing(source, data[:6]) as opened:
+        with _open_compressed(source, data[:6]) as opened:
             found = opened.read(most + 1)
     except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
         raise Unreadable(f"is a damaged archive ({error})") from None
@@ -142,7 +142,7 @@ def _decompress(data: bytes, context: ReadContext) -> bytes:
     return found
 
 
-def _decompressing(source: IO[bytes], magic: bytes) -> bz2.BZ2File | lzma.LZMAFile | gzip.GzipFile:
+def _open_compressed(source: IO[bytes], magic: bytes) -> bz2.BZ2File | lzma.LZMAFile | gzip.GzipFile:
     if magic.startswith(b"BZh"):
         return bz2.BZ2File(source)
     return lzma.LZMAFile(source) if magic.startswith(b"\xfd7zXZ") else gzip.GzipFile(fileobj=source)
@@ -159,7 +159,7 @@ def _listing(
     total = sum(size for _, size in sizes)
     count = "1 file" if len(sizes) == 1 else f"{len(sizes):,} files"
     lines = [f"[{label}: {count}, {size_label(total)} unpacked]"]
-    lines += [f"{_visible(name)}  ({size_label(size)})" for name, size in sizes[:MAX_LISTED]]
+    lines += [f"{_printable_name(name)}  ({size_label(size)})" for name, size in sizes[:MAX_LISTED]]
     if len(sizes) > MAX_LISTED:
         lines.append(f"[and {len(sizes) - MAX_LISTED:,} more files]")
     if sizes:
@@ -167,5 +167,5 @@ def _listing(
     return ReadDocument(sections=["\n".join(lines)], members=members, notices=notices)
 
 
-def _visible(name: str) -> str:
+def _printable_name(name: str) -> str:
     return "".join(character if character.isprintable() else "\ufffd" for character in name)[:500]

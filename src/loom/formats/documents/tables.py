@@ -107,7 +107,7 @@ def _row_count(database: sqlite3.Connection, table: str) -> int | None:
 def _table_rows(database: sqlite3.Connection, table: str, start: int, total: int) -> str:
     head = f"[table {table}, rows {start + 1:,}–{min(start + ROWS_PER_PAGE, total):,} of {total:,}]"
     try:
-        database.text_factory = _lenient
+        database.text_factory = _decode_text
         found = database.execute(
             f"SELECT * FROM {_quote_name(table)} LIMIT {ROWS_PER_PAGE} OFFSET {start}"  # noqa: S608 - quoted
         )
@@ -118,7 +118,7 @@ def _table_rows(database: sqlite3.Connection, table: str, start: int, total: int
     return "\n".join([head, *text_marks.table([names, *rows])])
 
 
-def _lenient(raw: bytes) -> str:
+def _decode_text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 

@@ -326,18 +326,22 @@ def _digits_at(whole: str, left: int, place: str, *, is_first: bool, has_thousan
         taken = whole[: max(0, at + 1)]
         if not taken:
             return " " if place == "?" else ""
-        return "".join(_one(digit, len(whole) - n - 1, has_thousands=has_thousands) for n, digit in enumerate(taken))
+        return "".join(
+            _group_digit(digit, len(whole) - n - 1, has_thousands=has_thousands) for n, digit in enumerate(taken)
+        )
     if at < 0:
         return " " if place == "?" else ""
-    return _one(whole[at], left, has_thousands=has_thousands)
+    return _group_digit(whole[at], left, has_thousands=has_thousands)
 
 
-def _one(digit: str, behind: int, *, has_thousands: bool) -> str:
+def _group_digit(digit: str, behind: int, *, has_thousands: bool) -> str:
     return f"{digit}," if has_thousands and behind and behind % 3 == 0 else digit
 
 
 def _group_digits(whole: str, *, has_thousands: bool) -> str:
-    return "".join(_one(digit, len(whole) - n - 1, has_thousands=has_thousands) for n, digit in enumerate(whole))
+    return "".join(
+        _group_digit(digit, len(whole) - n - 1, has_thousands=has_thousands) for n, digit in enumerate(whole)
+    )
 
 
 def _trim_zeros(parts: tuple[_Part, ...], decimals: str) -> str:
@@ -426,13 +430,13 @@ def _display_date(value: float, section: _Section, *, is_1904: bool) -> str:
                 out.append(sign + str(int(total // unit)).zfill(len(part.text)))
                 sign = ""
             case "ampm":
-                out.append(_half(part.text, moment.hour))
+                out.append(_day_half(part.text, moment.hour))
             case _:
                 out.append(part.text)
     return "".join(out).strip()
 
 
-def _half(form: str, hour: int) -> str:
+def _day_half(form: str, hour: int) -> str:
     is_short = len(form) == 3
     said = ("P" if hour >= 12 else "A") if is_short else ("PM" if hour >= 12 else "AM")
     return said.lower() if form[0] == "a" else said

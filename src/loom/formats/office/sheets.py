@@ -72,7 +72,7 @@ class Spreadsheet:
         with ThreadPoolExecutor(1) as beside:
             # While calamine reads, check whether it leaves out something, or fails on a sheet that our reader can read.
             reading = beside.submit(self._read, job)
-            careful = self._careful(numbers)
+            careful = self._incomplete_sheets(numbers)
             displayed = self._displayed_texts(tuple(number for number in fast if number not in careful), job)
         if careful or any(displayed):
             fast = tuple(number for number in fast if number not in careful)
@@ -107,7 +107,7 @@ class Spreadsheet:
     def _read(self, job: ReadSheets) -> list[SheetText]:
         return msgspec.msgpack.decode(self._call_worker(job), type=list[SheetText]) if job.sheets else []
 
-    def _careful(self, numbers: tuple[int, ...]) -> dict[int, None]:
+    def _incomplete_sheets(self, numbers: tuple[int, ...]) -> dict[int, None]:
         """Return the sheets that calamine would read incompletely."""
         if self._package is None or not self._parts:
             return {}

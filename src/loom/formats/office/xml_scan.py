@@ -119,13 +119,13 @@ class Scan:
     ) -> None:
         self._closings = {name.encode(): f"/{name}".encode() for name in (*ends, *words, *skipped)}
         followed = frozenset((*ends, *words, *skipped))
-        self._pattern = _stops(followed, frozenset((*starts, *opens)) - followed, frozenset(telling.items()))
+        self._pattern = _tag_pattern(followed, frozenset((*starts, *opens)) - followed, frozenset(telling.items()))
         self._calls: dict[bytes, tuple[_TokenKind, Callable[..., None], bytes | None]] = {
-            **dict.fromkeys(self._closings.values(), ("end", _nothing, None)),
+            **dict.fromkeys(self._closings.values(), ("end", _ignore_tag, None)),
             **{f"/{name}".encode(): ("end", call, None) for name, call in ends.items()},
         }
         kinds: tuple[tuple[_TokenKind, Mapping[str, Callable[..., None]]], ...] = (
-            ("open", dict.fromkeys(followed, _nothing)),
+            ("open", dict.fromkeys(followed, _ignore_tag)),
             ("start", starts),
             ("open", opens),
             ("words", words),
@@ -205,7 +205,7 @@ class Scan:
             self._then()
 
 
-def _nothing() -> None:
+def _ignore_tag() -> None:
     """Do nothing: the handler of tags that are followed but not requested."""
 
 
@@ -229,7 +229,9 @@ def _blocks(data: bytes) -> Iterator[bytes]:
 
 
 @cache
-def _stops(followed: frozenset[str], others: frozenset[str], telling: frozenset[tuple[str, str]]) -> re.Pattern[bytes]:
+def _tag_pattern(
+    followed: frozenset[str], others: frozenset[str], telling: frozenset[tuple[str, str]]
+) -> re.Pattern[bytes]:
     """Return a pattern for tags, each with the text after it and the tag that closes it immediately. It reads every
     character once, for any input."""
     attributes = r"""([^<>"']*+(?:(?:"[^"<]*+"|'[^'<]*+')[^<>"']*+){0,200}+)"""
