@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Final, Literal, TypeAlias, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 from msgspec import Meta
 
 from loom.errors import ContentError
-from loom.models import Model, ThinkingLevel
+from loom.models import THINKING_LEVELS, Model, ThinkingLevel
 
 MAX_SCHEMA_BYTES: Final = 200_000
 CacheMode: TypeAlias = Literal["", "off", "1h"]
@@ -148,6 +148,13 @@ _TYPE_NAMES: Final = {
 }
 """The types in errors of msgspec, in common words."""
 
+_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "cache": tuple(filter(None, get_args(CacheMode))),
+    "thinking": tuple(filter(None, THINKING_LEVELS)),
+    "tool_choice": ("auto", "none", "any"),
+}
+"""The values of options that are one of a few words."""
+
 
 def _convert(values: dict[str, Any]) -> Sampling:
     unknown = next((name for name in values if name not in OPTION_NAMES), None)
@@ -163,6 +170,8 @@ def _convert(values: dict[str, Any]) -> Sampling:
             msgspec.convert({name: value}, Sampling)
         except msgspec.ValidationError as error:
             problem = _TYPE.sub(lambda found: _TYPE_NAMES.get(found[1], found[1]), str(error).split(" - at ")[0])
+            if (choices := _CHOICES.get(name)) and isinstance(value, str):
+                problem = f"expected {', '.join(choices[:-1])} or {choices[-1]}"
             raise ContentError(f"The option {name} cannot be {value!r}: {problem[:1].lower()}{problem[1:]}.") from None
     return msgspec.convert(values, Sampling)
 

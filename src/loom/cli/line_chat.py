@@ -159,7 +159,7 @@ class Chat(ABC):
             "todos": SlashCommand("", "show the agent's todo list", self._todos),
             "processes": SlashCommand("", "show the agent's background processes", self._processes),
             "undo": SlashCommand("[STEP]", "undo the file changes of the last step, or of STEP and later", self._undo),
-            "help": SlashCommand("", "this", self._help),
+            "help": SlashCommand("", "show this list", self._help),
             "quit": SlashCommand("", "exit (also Ctrl+D). Continue later with -c", self._help),
         }
 
