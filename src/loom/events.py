@@ -144,7 +144,7 @@ class MediaArrived(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes
 
 
-ModelEvent: TypeAlias = (
+BlockEvent: TypeAlias = (
     TextDelta
     | TextSealed
     | Cited
@@ -155,9 +155,10 @@ ModelEvent: TypeAlias = (
     | CallFinished
     | ImageAdded
     | BlockAdded
-    | UsageReported
-    | Stopped
 )
+"""Events about the blocks of an answer."""
+
+ModelEvent: TypeAlias = BlockEvent | UsageReported | Stopped
 
 
 _MODEL_EVENTS = get_args(ModelEvent)

@@ -5,14 +5,15 @@ A later layer takes precedence over an earlier one, field by field: the model's 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Final, Literal, TypeAlias, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 from msgspec import Meta
 
 from loom.errors import ContentError
-from loom.models import Model, ThinkingLevel
+from loom.models import THINKING_LEVELS, Model, ThinkingLevel
 
 MAX_SCHEMA_BYTES: Final = 200_000
 CacheMode: TypeAlias = Literal["", "off", "1h"]
@@ -136,6 +137,25 @@ def _json_or_text(value: str) -> Any:
         return value
 
 
+_TYPE: Final = re.compile(r"`(\w+)(?: \| null)?`")
+_TYPE_NAMES: Final = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "a whole number",
+    "object": "an object",
+    "str": "text",
+}
+"""The types in errors of msgspec, in common words."""
+
+_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "cache": tuple(filter(None, get_args(CacheMode))),
+    "thinking": tuple(filter(None, THINKING_LEVELS)),
+    "tool_choice": ("auto", "none", "any"),
+}
+"""The values of options that are one of a few words."""
+
+
 def _convert(values: dict[str, Any]) -> Sampling:
     unknown = next((name for name in values if name not in OPTION_NAMES), None)
     if unknown is not None:
@@ -149,8 +169,10 @@ def _convert(values: dict[str, Any]) -> Sampling:
         try:
             msgspec.convert({name: value}, Sampling)
         except msgspec.ValidationError as error:
-            problem = str(error).split(" - at ")[0]
-            raise ContentError(f"The option {name} cannot be {value!r}: {problem}") from None
+            problem = _TYPE.sub(lambda found: _TYPE_NAMES.get(found[1], found[1]), str(error).split(" - at ")[0])
+            if (choices := _CHOICES.get(name)) and isinstance(value, str):
+                problem = f"expected {', '.join(choices[:-1])} or {choices[-1]}"
+            raise ContentError(f"The option {name} cannot be {value!r}: {problem[:1].lower()}{problem[1:]}.") from None
     return msgspec.convert(values, Sampling)
 
 
@@ -166,7 +188,7 @@ def unsupported_options(model: Model, sampling: Sampling) -> tuple[str, ...]:
     return tuple(
         name
         for name in OPTION_NAMES
-        if getattr(sampling, name) != getattr(_DEFAULT, name) and not _takes(model, sampling, name)
+        if getattr(sampling, name) != getattr(_DEFAULT, name) and not _supports(model, sampling, name)
     )
 
 
@@ -181,7 +203,7 @@ def keep_supported(model: Model, sampling: Sampling) -> Sampling:
     return msgspec.structs.replace(sampling, **kept)
 
 
-def _takes(model: Model, sampling: Sampling, name: str) -> bool:
+def _supports(model: Model, sampling: Sampling, name: str) -> bool:
     if model.wire == "spark":
         return name in ("max_tokens", "tool_choice", "thinking", "output_schema")
     if name in _WARMTH and not model.sampling:

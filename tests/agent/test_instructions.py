@@ -70,7 +70,7 @@ def test_a_picture_a_secret_and_a_link_that_leads_out_are_left_out_and_said(proj
     found = read_instructions(project, None)
     assert (found.files, found.notices) == (
         (),
-        ("AGENTS.md leads out of the project or may contain secrets, and was not read as instructions",),
+        ("AGENTS.md is outside the project or may contain secrets; it was not read as instructions",),
     )
 
 

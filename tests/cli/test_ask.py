@@ -214,7 +214,7 @@ def test_pages_of_what_is_piped_in_are_chosen_like_those_of_a_file(tmp_path: Pat
 
     assert "sending 1-20, more with -a -#21-30]" in first.err
     assert "(page 21)" in chosen.out and "(page 1)" not in chosen.out and chosen.err == ""
-    assert "; of it 21-22]" in loom("context").out
+    assert "[pages 21-22 of " in loom("context").out
 
 
 def test_a_run_that_only_plans_changes_nothing_and_the_model_is_told(tmp_path: Path):
@@ -346,7 +346,7 @@ def test_a_switch_to_another_model_says_what_it_will_be_shown(tmp_path: Path):
     assert "[openai-compatible/scripted · media 1" in switched.err
     assert "1 thinking blocks of another model left out" in switched.err
     assert "≈ $0]" in switched.err
-    assert aged.err == "loom: media of older turns are sent as text, and shown again on demand to save tokens\n"
+    assert aged.err == "loom: to save tokens, media of older turns are sent as text; the model can request them again\n"
     assert stayed.err == "", "each is said once"
 
 

@@ -83,7 +83,7 @@ def test_a_newcomer_gets_through_them_offline(tmp_path: Path, installed: Path):
 
     context = newcomer.types("context", "-m", "spark,claude-opus-5")
     picture = next(line for line in context.out.splitlines() if "[Image #1] login.png" in line)
-    document = next(line for line in context.out.splitlines() if "[report.pdf" in line)
+    document = next(line for line in context.out.splitlines() if "of report.pdf" in line)
     assert context.code == 0
     assert picture.count("● full") + picture.count("◐ low") == 2
     assert document.count("○ text") == 2, "the next turn is the second after it"

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from daemon.running import TOKEN, Served, daemon, served, until, until_true
-from loom.client import Client, find
+from loom.client import Client, local_client
 from loom.config import load_config
 from loom.content.blocks import DocumentBlock, ImageBlock, TextBlock
 from loom.content.inputs import document, image
@@ -287,9 +287,9 @@ async def test_a_caller_does_not_notice_that_the_connection_was_lost() -> None:
 
 async def test_the_daemon_of_this_machine_is_found_and_one_that_died_is_not(tmp_path: Path) -> None:
     config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path / "home")})
-    assert await find(config) is None
+    assert await local_client(config) is None
     with daemon(tmp_path / "home") as house:
-        client = await find(config)
+        client = await local_client(config)
         assert client is not None
         async with client:
             assert client.url == house.url
@@ -300,4 +300,4 @@ async def test_the_daemon_of_this_machine_is_found_and_one_that_died_is_not(tmp_
             assert (await session.info()).model == "spark"
             assert fork.id != session.id
         house.kill()
-        assert await find(config) is None
+        assert await local_client(config) is None

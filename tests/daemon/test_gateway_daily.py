@@ -118,7 +118,7 @@ async def test_a_budget_counts_real_prices_and_says_so_when_it_is_used_up() -> N
             spent += float(answer.headers["x-loom-cost-usd"])
         else:
             pytest.fail("the budget did not end")
-        assert "$0.0002 of today" in answer.json()["error"]["message"]
+        assert "$0.0002 for today" in answer.json()["error"]["message"]
         assert int(answer.headers["retry-after"]) <= 86_400
         from loom.models import Usage
 

@@ -18,7 +18,7 @@ import pytest
 from daemon.asking import api_of
 from daemon.running import DaemonProcess, served
 from daemon.running import daemon as running
-from loom.client import find
+from loom.client import local_client
 from loom.config import load_config
 from loom.daemon import rate_limits
 from loom.daemon.auth import Auth
@@ -209,7 +209,7 @@ def test_with_a_certificate_it_serves_https_and_own_clients_find_it(
             httpx2.get(house.url.replace("https", "http") + "/healthz")
 
         async def ask() -> str:
-            client = await find(load_config(environ={"LOOM_HOME": str(house.home)}))
+            client = await local_client(load_config(environ={"LOOM_HOME": str(house.home)}))
             assert client is not None
             async with client:
                 return await client.version()

@@ -114,7 +114,7 @@ async def test_what_is_not_configured_or_no_recording_is_said() -> None:
     async with world(audio={}) as (runtime, _, _):
         with pytest.raises(ConfigError, match="No transcriber is configured"):
             await runtime.speech.transcribe(sample("tone.m4a"))
-        with pytest.raises(ConfigError, match="No speech is configured"):
+        with pytest.raises(ConfigError, match="No text-to-speech model is configured"):
             await runtime.speech.speak("x")
     async with world() as (runtime, _, _):
         with pytest.raises(Unsupported, match=r"a\.txt is not a recording"):

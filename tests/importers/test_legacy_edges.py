@@ -49,10 +49,10 @@ def nested(levels: int) -> Any:
         (3, "a number or a boolean"),
         ("[]", "a string"),
         ({}, "an empty object"),
-        ({"a": 1, "b": 2}, "an object with a, b"),
+        ({"a": 1, "b": 2}, "an object with the keys a, b"),
         ([1, "x"], "a list without messages"),
-        ({"messages": "hi"}, "an object with messages"),
-        ({"messages": None}, "an object with messages"),
+        ({"messages": "hi"}, "an object with the keys messages"),
+        ({"messages": None}, "an object with the keys messages"),
     ],
 )
 def test_what_is_no_conversation_is_refused_and_named(data: Any, described: str) -> None:

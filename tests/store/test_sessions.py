@@ -405,10 +405,8 @@ async def test_sessions_that_keep_a_node_which_is_gone_are_found(sessions: Sessi
     headless, torn, sound = [await sessions.create(system=name) for name in ("a", "b", "c")]
     (said,) = await sessions.append_to_head(torn.id, [user("hi")])
     await sessions.move_head(torn.id, said.id, torn.root_id)
-    assert await sessions.list_damaged() == ()
     for node_id in (headless.head_id, said.id):
         await database.write(lambda tx, gone=node_id: tx.execute("DELETE FROM node WHERE id = :id", {"id": gone}))
-    assert set(await sessions.list_damaged()) == {headless.id, torn.id}
     damaged = {session.id for session in await sessions.list() if session.damage}
     assert damaged == {headless.id}
     with pytest.raises(Corrupt):

@@ -54,7 +54,7 @@ async def test_a_large_tree_is_shown_by_levels_and_says_how_to_go_on(tmp_path: P
     listed = await said(LIST, Context(tmp_path))
     assert "pkg07/  (40 files)" in listed
     assert "m1.py" not in listed
-    assert "1,200 files in all; down to level 1" in listed
+    assert "1,200 files in all, shown down to level 1" in listed
     assert "m39.py" in await said(LIST, Context(tmp_path), path="pkg07")
 
 

@@ -183,7 +183,7 @@ async def test_what_may_not_be_opened_is_refused_before_a_browser_starts(
     async def never(*_: object) -> None:
         raise AssertionError("a browser was started")
 
-    monkeypatch.setattr(module, "_driven", never)
+    monkeypatch.setattr(module, "_run_browser", never)
     context = Context(workspace, allow=True)
     with pytest.raises(LoomError):
         await SHOOT.run(context, {"url": url})

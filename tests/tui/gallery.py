@@ -118,7 +118,7 @@ async def context(screen: Driven, folder: Path) -> None:
 async def sessions(screen: Driven, folder: Path) -> None:
     await _ask_about_picture(screen, folder)
     for title in ("Geometry script, chapter 1", "Refactor the uploader", "Receipt OCR"):
-        await screen.library.new(title=title, model="loom/spark")
+        await screen.library.create(title=title, model="loom/spark")
     await screen.press("ctrl+s")
     await screen.wait_for("Refactor the uploader")
 

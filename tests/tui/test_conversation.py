@@ -240,7 +240,7 @@ async def test_a_conversation_of_many_messages_opens_at_its_end_and_scrolls_back
     async with driven(tmp_path, answers=[]) as screen:
         from loom.content.messages import assistant, user
 
-        conversation = await screen.library.new(title="long", model="fake")
+        conversation = await screen.library.create(title="long", model="fake")
         roles = (("question", user), ("answer", assistant))
         messages = [make(f"{name} {n}") for n in range(100) for name, make in roles]
         await screen.runtime.stores.sessions.append_to_head(conversation.id, messages)

@@ -29,13 +29,13 @@ _TAG: Final = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 _OWN: Final = ("type", "text")
 
 
-class _Kind(msgspec.Struct, frozen=True):
+class _CustomKind(msgspec.Struct, frozen=True):
     tag: str
     fallback: Callable[[Any], str]
     image: Callable[[Any], bytes | Path] | None
 
 
-_kinds: dict[type, _Kind] = {}
+_kinds: dict[type, _CustomKind] = {}
 
 
 def register_block(
@@ -53,7 +53,7 @@ def register_block(
         raise ContentError(f"Invalid block tag {chosen!r}: use lower-case letters, and no built-in name")
     if any(known is not kind and found.tag == chosen for known, found in _kinds.items()):
         raise ContentError(f"Another block has the tag {chosen!r}: choose a different one")
-    _kinds[kind] = _Kind(chosen, fallback, image)
+    _kinds[kind] = _CustomKind(chosen, fallback, image)
     return expand_custom_blocks
 
 
@@ -71,7 +71,7 @@ def expand_custom_blocks(content: object) -> Content:
     return cast("Content", content)
 
 
-def _blocks(value: Any, kind: _Kind) -> list[Content]:
+def _blocks(value: Any, kind: _CustomKind) -> list[Content]:
     text = clean_text(kind.fallback(value)).strip()
     if not text:
         raise ContentError(f"The fallback of {kind.tag} returned no text")

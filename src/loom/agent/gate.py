@@ -68,9 +68,9 @@ def is_string_rule(approve: Approve | StringRule) -> bool:
         signature = inspect.signature(approve)
     except (TypeError, ValueError):  # a callable without a signature: the new form
         return False
-    if _takes(signature, 1):
+    if _accepts_arguments(signature, 1):
         return False
-    if not _takes(signature, 2):
+    if not _accepts_arguments(signature, 2):
         raise ConfigError("approve must take one ApprovalRequest.", hint="def approve(request): return loom.Allow()")
     warnings.warn(
         "approve(tool, action) is deprecated: take one ApprovalRequest and return Allow(), Deny(reason) or Ask()",
@@ -80,7 +80,7 @@ def is_string_rule(approve: Approve | StringRule) -> bool:
     return True
 
 
-def _takes(signature: inspect.Signature, count: int) -> bool:
+def _accepts_arguments(signature: inspect.Signature, count: int) -> bool:
     try:
         signature.bind(*range(count))
     except TypeError:

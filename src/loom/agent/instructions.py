@@ -102,7 +102,7 @@ def _read(root: Path, path: Path) -> tuple[str, str]:
     try:
         with open_file(root, str(path)) as opened:
             if not opened.inside or opened.sensitive:
-                return "", f"{name} leads out of the project or may contain secrets, and was not read as instructions"
+                return "", f"{name} is outside the project or may contain secrets; it was not read as instructions"
             data = opened.file.read(MAX_BYTES * 4)
             size = opened.size_bytes
     except MediaError as error:

@@ -86,21 +86,17 @@ def _rewrite_history(request: RequestInput, prepared: Prepared, error: ProviderE
     """Compile messages that were sent unchanged. As a last resort, send old calls and their results as text: a server
     may require fields with them that this conversation lacks, and would refuse it on every turn."""
     reference, limits, path = request.model.reference, request.limits, request.full_path
+    why = _provider_message(error)
     calls = [at for at, placed in enumerate(path) if placed.message.calls]
     if any(message.form is not None for message in prepared.prompt.messages):
         limits = msgspec.structs.replace(limits, takes_forms=False)
-        notice = (
-            f"{reference} refused the messages as they came ({_provider_message(error)}); they are compiled instead"
-        )
+        notice = f"{reference} refused the messages in their original form ({why}); they are compiled instead"
     elif prepared.prompt.body is not None:
         limits = msgspec.structs.replace(limits, takes_body=False)
-        notice = f"{reference} refused the request as it came ({_provider_message(error)}); it is compiled instead"
+        notice = f"{reference} refused the request in its original form ({why}); it is compiled instead"
     elif calls and calls[-1] >= limits.calls_as_text_before and request.model.capabilities.tools and limits.takes_tools:
         limits = msgspec.structs.replace(limits, calls_as_text_before=len(path))
-        notice = (
-            f"{reference} refused the history ({_provider_message(error)}); "
-            "its tool calls and results are sent as text from now on"
-        )
+        notice = f"{reference} refused the history ({why}); its tool calls and results are sent as text from now on"
     else:
         return None
     return Recovery(request=msgspec.structs.replace(request, limits=limits), notice=notice)

@@ -440,7 +440,7 @@ class SessionTurns:
     async def go(self, node: str) -> None:
         """Move the head to any node of the session. An unfinished turn is closed first."""
         await self._record.check_kept(node)
-        async with self._exclusive():
+        async with self._hold_lease():
             await self._close_turn_that_was_left()
             await self._record.commit(SessionChange(move_to=node), lambda _: Completion())
 
@@ -470,7 +470,7 @@ class SessionTurns:
         A file that something else has changed since is left alone; the report names it. Raise `Conflict` while a turn
         runs, `NotFound` if there is nothing to undo.
         """
-        async with self._exclusive():
+        async with self._hold_lease():
             await self._close_turn_that_was_left()
             snapshot = await self._record.snapshot()
             undone: list[str] = list(snapshot.settings.get(UNDONE, ()))
@@ -636,10 +636,10 @@ class SessionTurns:
 
         async def job(show: Show) -> None:
             if self._lock.lock.locked():
-                raise _is_running()
+                raise _running_error()
             async with self._lock.lock:
                 if not await self._record.acquire():
-                    raise _is_running()
+                    raise _running_error()
                 async with self._heartbeat():
                     await self._continue_left_turn(await self._snapshot_for_turn(), show)
 
@@ -648,7 +648,7 @@ class SessionTurns:
     async def close_cut_turn(self) -> None:
         """Close a turn that another process left unfinished, instead of continuing it. Raise `Conflict` while a turn
         runs."""
-        async with self._exclusive():
+        async with self._hold_lease():
             await self._close_turn_that_was_left()
 
     async def _close_turn_that_was_left(self) -> None:
@@ -665,13 +665,13 @@ class SessionTurns:
             seconds = min(seconds * 2, _LONGEST_WAIT_SECONDS)
 
     @asynccontextmanager
-    async def _exclusive(self) -> AsyncGenerator[None]:
+    async def _hold_lease(self) -> AsyncGenerator[None]:
         """Hold the lease for a change while no turn runs; raise `Conflict` if one does."""
         if self._lock.lock.locked():
-            raise _is_running()
+            raise _running_error()
         async with self._lock.lock:
             if not await self._record.acquire():
-                raise _is_running()
+                raise _running_error()
             try:
                 with self._record.wait_for_store():
                     yield
@@ -736,7 +736,7 @@ def join_answers(messages: Sequence[Message]) -> Message:
     return messages[0] if len(messages) == 1 else Message("assistant", tuple(blocks))
 
 
-def _is_running() -> Conflict:
+def _running_error() -> Conflict:
     return Conflict("a turn of this session is running", hint="Wait until it is over, or cancel it.")
 
 

@@ -188,7 +188,7 @@ class _AnswerReader:
         self.has_begun = False
 
     async def read(self, stream: AsyncIterator[DecoderEvent]) -> None:
-        async with _closing(stream) as events:
+        async with _closing_connection(stream) as events:
             while (event := await _next_event(events)) is not None:
                 self.has_begun = self.has_begun or not isinstance(event, UsageReported | RetryScheduled)
                 await self._add(event)
@@ -287,7 +287,7 @@ async def _next_event(events: AsyncIterator[DecoderEvent]) -> DecoderEvent | Non
 
 
 @asynccontextmanager
-async def _closing(events: AsyncIterator[DecoderEvent]) -> AsyncGenerator[AsyncIterator[DecoderEvent]]:
+async def _closing_connection(events: AsyncIterator[DecoderEvent]) -> AsyncGenerator[AsyncIterator[DecoderEvent]]:
     """Close the connection however the step ends."""
     try:
         yield events

@@ -243,14 +243,14 @@ class TrackedFiles:
         notices += [f"{why}; sent as text" for why in missing if why]
         for name, read in reads.items():
             known = self.view.get(name)
-            text = change_text(visible_name(name), await self._before(known, standing), read.text, read.why)
+            text = change_text(visible_name(name), await self._visible_text(known, standing), read.text, read.why)
             if len(text.encode()) > room:
                 notices.append(f"{visible_name(name)} is shown in the next turn: too much text for one turn")
                 continue
             room -= len(text.encode())
             if text:
                 texts.append(text)
-                await self._saw(name, read.text)
+                await self._record_seen(name, read.text)
                 if read.text is not None:
                     self.records.note(read.path, read.data, read.text)
             if read.notice and (name in named or read.notice not in self._told):
@@ -258,7 +258,7 @@ class TrackedFiles:
             self._told.add(read.notice)
         return FileNews(tuple(texts), tuple(dict.fromkeys(notices)))
 
-    async def _before(self, known: SeenFile | None, standing: Collection[str]) -> str | None:
+    async def _visible_text(self, known: SeenFile | None, standing: Collection[str]) -> str | None:
         """Return the text of the file that the model still sees; None if it sees none."""
         if known is None or not known.digest or (known.node != IN_ROOT and known.node not in standing):
             return None
@@ -277,9 +277,9 @@ class TrackedFiles:
             return
         read = await asyncio.to_thread(read_tracked, workspace, name, is_own=self.view[name].is_own)
         if read.text is not None and (call.name in _WRITES or _is_whole(call, read.text, cap_bytes)):
-            await self._saw(name, read.text)
+            await self._record_seen(name, read.text)
 
-    async def _saw(self, name: str, text: str | None) -> None:
+    async def _record_seen(self, name: str, text: str | None) -> None:
         self._fresh[name] = "" if text is None else await self._media.put(text.encode()) if text else _EMPTY
 
     def mark_stored(self, node: str) -> None:

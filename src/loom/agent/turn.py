@@ -212,7 +212,7 @@ class Turn:
             await self.sink.flush()
             await self._run_end_hooks()
         except HandOver:
-            await self._leave(None)
+            await self._hand_over(None)
         except LoomError as error:
             await self._fail(error)
             await self._run_end_hooks()
@@ -287,13 +287,13 @@ class Turn:
                 self.sink.show_unstored(turn_failed(self.id, lease_lost()))
             case "hand-over":
                 partial = self._answer.result if self._answer is not None else None
-                await self._leave(words_of(partial.message) if partial is not None else None)
+                await self._hand_over(words_of(partial.message) if partial is not None else None)
             case "cancel" | "":
                 await (self.close if self.has_started else self.emit_end)(turn_cancelled(self.id))
             case _:
                 assert_never(self.stop_reason)
 
-    async def _leave(self, words: Message | None) -> None:
+    async def _hand_over(self, words: Message | None) -> None:
         """Leave the turn to another process, and store `words`, the part of an answer that arrived."""
         if self.has_started:
             self.checkpoint = msgspec.structs.replace(self.checkpoint, is_handed_over=True)

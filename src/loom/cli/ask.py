@@ -128,7 +128,9 @@ class AskOptions(MessageOptions, frozen=True, kw_only=True):
 @click.option("--dry-run", is_flag=True, help="Show the request instead of sending it; media as digest and size.")
 @click.option("--full", is_flag=True, help="With --dry-run: include all media, exactly as sent.")
 @click.option("--no-stream", is_flag=True, help="Print the answer when it is complete.")
-@click.option("--save", default="", metavar="NAME", help="Save this as a template for -t without asking.")
+@click.option(
+    "--save", default="", metavar="NAME", help="Save the prompt and options as a template for -t; send nothing."
+)
 @click.option("-p", "--print", "printing", is_flag=True, hidden=True)
 def ask_command(words: tuple[str, ...], attached: tuple[str, ...], images: tuple[str, ...], **given: Any) -> int:
     """Ask a model. `loom "QUESTION" FILE...` is the same.
@@ -284,7 +286,7 @@ async def _answer(
         session.regenerate(options=asked.sampling)
         if blocks is None
         else session.stream(*blocks, options=asked.sampling),
-        _face(runtime, asked),
+        _choose_renderer(runtime, asked),
         said="" if blocks is None else "\n".join(text_of(block) for block in blocks),
         permission=asked.permission,
         notices=notices,
@@ -302,7 +304,7 @@ async def _answer(
     return outcome
 
 
-def _face(runtime: Runtime, asked: AskOptions) -> TurnRenderer:
+def _choose_renderer(runtime: Runtime, asked: AskOptions) -> TurnRenderer:
     if asked.sampling.output_schema is not None and asked.form == "text":
         return OutputRenderer(asked.sampling.output_schema, shows_reasoning=asked.shows_reasoning)
     if asked.extracts and asked.form == "text":

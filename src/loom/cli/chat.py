@@ -97,20 +97,20 @@ def _token(file: str) -> str:
     read."""
     if file:
         try:
-            return _sendable(Path(file).read_text(encoding="ascii"), file)
+            return _check_token(Path(file).read_text(encoding="ascii"), file)
         except (OSError, UnicodeDecodeError):
             raise ConfigError(
                 f"{file} cannot be read.", hint="Give the file that `loom token` was written to."
             ) from None
     token = os.environ.get("LOOM_TOKEN", "")
     if token.strip():
-        return _sendable(token, "LOOM_TOKEN")
+        return _check_token(token, "LOOM_TOKEN")
     if not sys.stdin.isatty():
         raise ConfigError("The daemon requires a token.", hint=_HOW_TO_GIVE_IT)
-    return _sendable(str(click.prompt("token (hidden)", hide_input=True, err=True)), "what was typed")
+    return _check_token(str(click.prompt("token (hidden)", hide_input=True, err=True)), "what was typed")
 
 
-def _sendable(written: str, where: str) -> str:
+def _check_token(written: str, where: str) -> str:
     """Return the token; raise `ConfigError` if it cannot be part of a header: such a request would fail as if the
     daemon did not respond."""
     token = written.strip()
@@ -198,7 +198,7 @@ async def open_library(options: MessageOptions, config: Config) -> OpenedLibrary
     the same settings, turns run there, so that its other clients see them."""
     from loom.cli.shared.daemon_lookup import may_use_daemon
     from loom.cli.shared.session_options import choose_tools, open_target, requested_model, stored_key, use_key
-    from loom.client import find
+    from loom.client import local_client
     from loom.runtime import Runtime
     from loom.runtime.attachments import attachment
     from loom.tui.app import OpenedLibrary
@@ -227,7 +227,9 @@ async def open_library(options: MessageOptions, config: Config) -> OpenedLibrary
             session = opened.id
             reference = (await opened.info()).model
         use_key(runtime, options, stored_key(runtime, options), reference)
-        daemon = await find(config) if may_use_daemon(runtime, options, runtime.models.resolve(reference)) else None
+        daemon = (
+            await local_client(config) if may_use_daemon(runtime, options, runtime.models.resolve(reference)) else None
+        )
         if daemon is not None:
             stack.push_async_callback(daemon.close)
         library = ChatLibrary(

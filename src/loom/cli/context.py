@@ -122,7 +122,7 @@ async def print_table(
             click.echo(msgspec.json.encode({**msgspec.to_builtins(receipt), "rows": rows}))
         return
     turn = sum(placed.message.role == "user" for placed in found.path)
-    title = f'next request of "{one_line(found.title, 24)}" (turn {turn})' if found.title else "this request"
+    title = f'next request of "{one_line(found.title, 24)}" (after turn {turn})' if found.title else "this request"
     click.echo(table(found, requests, chosen, title=title, reasons=reasons))
     for line in (*_keys_needed(chosen, found.config), *estimate_lines(receipts)):
         click.echo(f"  {line}")
@@ -166,7 +166,7 @@ def table(found: CompileSource, requests: list[NextRequest], chosen: list[Model]
             ]
     lines.append(_line("  total ≈", [_total(receipt) for receipt in receipts]))
     if any(receipt.estimate is not None and receipt.estimate.cached_tokens for receipt in receipts):
-        lines.append(_line("  of them cached ≈", [_cached(receipt) for receipt in receipts]))
+        lines.append(_line("  of them cached ≈", [_cached_label(receipt) for receipt in receipts]))
     lines.append(
         _line(
             "  of at most",
@@ -193,7 +193,7 @@ def _label(found: CompileSource, row: ReceiptRow, pictures: int) -> str:
     name = f"[Image #{pictures}] {row.label}" if row.kind == "image" else row.label
     if row.kind in ("document", "audio", "video"):
         pages = _pages(found, row)
-        name = f"[{row.label}; of it {pages}]" if pages else f"[{row.label}]"
+        name = f"[pages {pages} of {row.label}]" if pages else f"[{row.label}]"
     if row.kind == "thinking":
         name = f"(thinking) {row.label}"
     return f"{key_of(row):>6} {who:<6} {name}"
@@ -212,7 +212,7 @@ def _total(receipt: Receipt) -> str:
     return f"{tokens_label(receipt.totals.tokens)}  {money_label(usd)}"
 
 
-def _cached(receipt: Receipt) -> str:
+def _cached_label(receipt: Receipt) -> str:
     cached = receipt.estimate.cached_tokens if receipt.estimate is not None else 0
     return tokens_label(cached) if cached else "-"
 
@@ -238,14 +238,14 @@ def _keys_needed(chosen: list[Model], config: Config) -> list[str]:
 )
 @click.option("--full", is_flag=True, help="Include all media, exactly as sent.")
 def wire_command(sources: tuple[str, ...], references: str, full: bool) -> int:
-    """Print the exact body for each model, offline and without a key: one JSON object a line.
+    """Print the exact body for each model, offline and without a key: one JSON object per line.
 
     Each has "file", "provider", "model", "receipt" and "request". With several files or models, one that cannot be
     compiled has "error" instead; the others are still printed.
 
     FILE is a conversation: Loom's own JSON, a request body or messages in the style of OpenAI, Anthropic, Gemini or
     Ollama, or a transcript of Claude Code, Codex or llm. Tools and options of a request body are used, and a body in
-    the protocol of the model goes out as it came. Default: the last session of this folder. Media are shown as digest
+    the protocol of the model stays unchanged. Default: the last session of this folder. Media are shown as digest
     and size unless --full. What was changed on the way is listed on stderr; `loom context` shows more.
     """
     return asyncio.run(_wire(sources or ("",), references, full))
@@ -322,7 +322,7 @@ async def show_request(runtime: Runtime, asked: AskOptions, said: MessageInput) 
         blocks, notices = limit_pages(found.blocks, runtime.config.documents.pages_per_read)
         print_warnings(runtime)
         print_notices([*found.notices, *notices])
-        before = await _before(runtime, asked, tools)
+        before = await _state_before(runtime, asked, tools)
         message = Message("user", tuple(blocks))
 
         async def compile_for(model: Model) -> NextRequest:
@@ -363,7 +363,7 @@ class _Before(msgspec.Struct, frozen=True):
     snapshot: Snapshot
 
 
-async def _before(runtime: Runtime, asked: AskOptions, tools: Sequence[str] | None) -> _Before:
+async def _state_before(runtime: Runtime, asked: AskOptions, tools: Sequence[str] | None) -> _Before:
     """Return the state before the message: the session's history, or only the system prompt of a new session."""
     if not asked.place.is_new:
         view = await target_session(runtime.library, asked.place)

@@ -25,7 +25,7 @@ from loom.cli.shared.attachments import read_password
 from loom.cli.shared.daemon_lookup import running_daemon
 from loom.cli.shared.exit_codes import FAILED, OK
 from loom.cli.shared.terminal import print_line
-from loom.client import find
+from loom.client import local_client
 from loom.config import Config, load_config
 from loom.config.files import display_path, home_folder
 from loom.config.toml_files import write_user_file
@@ -130,7 +130,7 @@ async def _daemon_status(config: Config) -> DaemonStatus:
     """Return the status that the daemon itself reports: the pid in its file may belong to another program by now."""
     from loom.daemon.serve import find_daemon
 
-    here, link = find_daemon(config), await find(config)
+    here, link = find_daemon(config), await local_client(config)
     if link is None:
         return DaemonStatus(running=False)
     async with link:
@@ -244,7 +244,7 @@ def in_network(link: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{address}:{parts.port}"))
 
 
-class _Token(msgspec.Struct):
+class _TokenAnswer(msgspec.Struct):
     token: str
 
 
@@ -265,7 +265,7 @@ async def _rotate_token() -> str:
     if link is None:
         raise NotFound("No daemon is running.", hint="Start one: loom serve")
     try:
-        return msgspec.json.decode(await link.ask("POST", "/v1/token/rotate", repeats=False), type=_Token).token
+        return msgspec.json.decode(await link.ask("POST", "/v1/token/rotate", repeats=False), type=_TokenAnswer).token
     finally:
         await link.close()
 

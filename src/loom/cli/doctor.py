@@ -104,7 +104,7 @@ async def _transcripts(names: tuple[str, ...], fix: bool, as_json: bool) -> int:
                 async with Runtime.open() as runtime:
                     await print_import(runtime, Path(name), as_json)
             else:
-                for found in await _looked_at(Path(name)):
+                for found in await _read_transcripts(Path(name)):
                     click.echo(_diagnosis_json(name, found) if as_json else _diagnosis(name, found))
                     code = code or (FAILED if found.repairs or not found.messages else 0)
         except LoomError as error:
@@ -113,7 +113,7 @@ async def _transcripts(names: tuple[str, ...], fix: bool, as_json: bool) -> int:
     return code
 
 
-async def _looked_at(file: Path) -> list[Transcript]:
+async def _read_transcripts(file: Path) -> list[Transcript]:
     """Read a transcript with a temporary media store, so that nothing is stored."""
     with tempfile.TemporaryDirectory(prefix="loom-") as folder:
         return await read_transcripts(file, open_media(Path(folder)), limits=load_config().media_limits())
@@ -340,7 +340,7 @@ async def check_media(runtime: Runtime) -> list[Finding]:
 
 
 async def check_models(runtime: Runtime) -> list[Finding]:
-    found = [_answering(runtime, await runtime.models.default()), Finding("spark", "ok", "built in")]
+    found = [_check_default_model(runtime, await runtime.models.default()), Finding("spark", "ok", "built in")]
     for service in FIRST_CHOICES:
         if key_for(service, runtime.config):
             found.append(Finding(service, "ok", "has a key"))
@@ -354,7 +354,7 @@ async def check_models(runtime: Runtime) -> list[Finding]:
     return found if servers else [*found, Finding("ollama", "open", "not running", "https://ollama.com")]
 
 
-def _answering(runtime: Runtime, name: str) -> Finding:
+def _check_default_model(runtime: Runtime, name: str) -> Finding:
     """Return whether the default model exists and has a key."""
     try:
         service = service_without_key(runtime.models.resolve(name), runtime.config)
@@ -411,9 +411,9 @@ def check_clipboard() -> Finding:
 
 
 async def check_daemon(config: Config) -> Finding:
-    from loom.client import find
+    from loom.client import local_client
 
-    found = await find(config)
+    found = await local_client(config)
     if found is None:
         return Finding("daemon", "open", "not running", "loom serve, or loom service install")
     await found.close()

@@ -99,9 +99,9 @@ def list_(as_json: bool) -> None:
             row = {"service": service, "key": mask(value) if value else None, "origin": origin if value else None}
             click.echo(msgspec.json.encode(row))
         elif value:
-            click.echo(f"✔ {safe_text(service):<12} {mask(value):<10} {origin}")
+            click.echo(f"✔ {safe_text(service):<16} {mask(value):<10} {origin}")
         else:
-            click.echo(f"○ {safe_text(service):<12} no key     → loom keys set {safe_text(service)}, or {variable}")
+            click.echo(f"○ {safe_text(service):<16} no key     → loom keys set {safe_text(service)}, or {variable}")
 
 
 @keys_command.command("path")

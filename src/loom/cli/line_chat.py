@@ -159,7 +159,7 @@ class Chat(ABC):
             "todos": SlashCommand("", "show the agent's todo list", self._todos),
             "processes": SlashCommand("", "show the agent's background processes", self._processes),
             "undo": SlashCommand("[STEP]", "undo the file changes of the last step, or of STEP and later", self._undo),
-            "help": SlashCommand("", "this", self._help),
+            "help": SlashCommand("", "show this list", self._help),
             "quit": SlashCommand("", "exit (also Ctrl+D). Continue later with -c", self._help),
         }
 
@@ -288,25 +288,25 @@ class Chat(ABC):
         self._attachments += found.attachments
 
     async def _fork(self, _: str) -> None:
-        self._session = await self._begun("nothing to fork").fork()
+        self._session = await self._require_session("nothing to fork").fork()
         click.echo(f"now in {self._session.id}; the old session is unchanged")
 
     async def _todos(self, _: str) -> None:
-        click.echo(todo_lines(await self._begun("no todo list").todos()) or "The todo list is empty.")
+        click.echo(todo_lines(await self._require_session("no todo list").todos()) or "The todo list is empty.")
 
     async def _undo(self, step: str) -> None:
         if step and not step.isdecimal():
             raise LoomError("Not a step number.", hint="Example: /undo 3")
-        report = await self._begun("nothing to undo").undo(int(step) if step else None)
+        report = await self._require_session("nothing to undo").undo(int(step) if step else None)
         for line in report.files:
             click.echo(safe_text(line))
 
     async def _processes(self, _: str) -> None:
-        found = await self._begun("no processes").processes()
+        found = await self._require_session("no processes").processes()
         click.echo("\n".join(safe_text(process_line(process)) for process in found) or "No background processes.")
 
     async def _compact(self, _: str) -> None:
-        session = self._begun("nothing to summarize")
+        session = self._require_session("nothing to summarize")
         before, head = len(await session.path()), await session.head()
         if before:
             (planned,) = (await session.plan_table(compact=True)).models.values()
@@ -319,7 +319,7 @@ class Chat(ABC):
         if outcome.error is None:
             click.echo(f"{before} messages summarized into one; all of them stay as a branch")
 
-    def _begun(self, otherwise: str) -> Session:
+    def _require_session(self, otherwise: str) -> Session:
         if self._session is None:
             raise LoomError(f"The conversation is empty: {otherwise}.")
         return self._session
@@ -354,12 +354,14 @@ class LocalChat(Chat):
     def _own_commands(self) -> dict[str, SlashCommand]:
         """Return the user's commands. A built-in command of the same name takes precedence, except /think."""
         return {
-            found.name: SlashCommand("[TEXT]", found.description or "your own command", partial(self._own, found.name))
+            found.name: SlashCommand(
+                "[TEXT]", found.description or "your own command", partial(self._send_command, found.name)
+            )
             for found in list_commands(self._runtime, Path.cwd())
             if found.name not in ("model", "attach", "paste", "fork")
         }
 
-    async def _own(self, name: str, arguments: str) -> None:
+    async def _send_command(self, name: str, arguments: str) -> None:
         """Send the command as a message; the session expands it."""
         await self._send(MessageInput(f"/{name} {arguments}".strip(), tuple(self._attachments)))
         self._attachments = []
@@ -441,7 +443,7 @@ class LocalChat(Chat):
         return self._runtime.models.resolve(self._model_name).reference
 
     def _own_session(self, otherwise: str) -> LocalSession:
-        session = self._begun(otherwise)
+        session = self._require_session(otherwise)
         assert isinstance(session, LocalSession)
         return session
 
@@ -498,7 +500,7 @@ def split_attachments(line: str) -> tuple[str, list[Attachment]]:
         pass
     found: list[Attachment] = []
 
-    def taken(match: re.Match[str]) -> str:
+    def attach_mention(match: re.Match[str]) -> str:
         name = match[1] or match[2]
         for written in dict.fromkeys((name, name.rstrip(_PUNCTUATION))):
             if tracked_name(Path.cwd(), written) is not None and _is_text_name(written.rstrip(_PUNCTUATION)):
@@ -511,7 +513,7 @@ def split_attachments(line: str) -> tuple[str, list[Attachment]]:
                 return name
         return match[0]
 
-    return _MENTION.sub(taken, line), found
+    return _MENTION.sub(attach_mention, line), found
 
 
 def _is_text_name(name: str) -> bool:

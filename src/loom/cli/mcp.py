@@ -199,7 +199,7 @@ def login(name: str, no_browser: bool) -> None:
 
 async def _login(name: str, no_browser: bool) -> int:
     async def open_page(url: str) -> None:
-        click.echo(f"Open this address and agree there:\n{url}", err=True)
+        click.echo(f"Open this URL and grant access:\n{url}", err=True)
         if not no_browser:
             await asyncio.to_thread(webbrowser.open, url)
 
@@ -269,7 +269,7 @@ def _project_servers(config: Config) -> ProjectServers:
 )
 @click.option("--allow-outside", is_flag=True, help="Also read files outside that folder, except files with secrets.")
 def mcp_serve_command(workspace: Path, allow_outside: bool) -> None:
-    """Serve read_file and look to an MCP client (an editor, a desktop assistant), which starts this command itself."""
+    """Serve the tools read_file and look to an MCP client, such as an editor, which starts this command itself."""
     from loom.config import load_config
     from loom.tools.mcp.serve import ServeOptions, serve_stdio
 

@@ -123,7 +123,7 @@ def _for_people(found: dict[str, Any], error: str) -> str:
 @click.command("transcribe")
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def transcribe_command(files: tuple[Path, ...]) -> int:
-    """Print a transcript of recordings and videos, by `audio.transcriber` or `audio.transcribe_command`."""
+    """Print a transcript of recordings and videos, made with `audio.transcriber` or `audio.transcribe_command`."""
     return asyncio.run(_transcribe(files))
 
 
@@ -131,7 +131,7 @@ def transcribe_command(files: tuple[Path, ...]) -> int:
 @click.argument("text", required=False, default="")
 @click.option("-o", "--output", required=True, metavar="FILE", help="The audio file to write; - is standard output.")
 def speak_command(text: str, output: str) -> int:
-    """Speak TEXT, or standard input, into an audio file, by `audio.speaker` or `audio.speak_command`."""
+    """Convert TEXT, or standard input, to speech with `audio.speaker` or `audio.speak_command`."""
     words = text or ("" if sys.stdin.isatty() else sys.stdin.read())
     if not words.strip():
         raise ContentError("No text to speak.", hint='Give a text: loom speak "Hello" -o hello.mp3')

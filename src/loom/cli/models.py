@@ -129,10 +129,10 @@ def _model_row(runtime: Runtime, name: str, default: str) -> ModelRow:
     model = runtime.models.resolve(name)
     service = service_without_key(model, runtime.config)
     note = f"no key: loom keys set {service}" if service else ""
-    return ModelRow(name, model, _means(runtime, default, model), note)
+    return ModelRow(name, model, _refers_to(runtime, default, model), note)
 
 
-def _means(runtime: Runtime, name: str, model: Model) -> bool:
+def _refers_to(runtime: Runtime, name: str, model: Model) -> bool:
     """Return whether a name, which may be unknown, refers to this model: `spark` is `loom/spark`."""
     try:
         return runtime.models.resolve(name) == model

@@ -31,8 +31,8 @@ COMMANDS: Final = {
     "prompt": "Show the system prompt of a new session.",
     "read": "Show how Loom reads files: blocks, text, errors.",
     "transcribe": "Transcribe recordings and videos.",
-    "speak": "Speak a text into an audio file.",
-    "models": "List models, what they accept, and how Loom knows.",
+    "speak": "Convert text to speech.",
+    "models": "List models and what they accept.",
     "usage": "Show the tokens and the cost of answers.",
     "keys": "Manage API keys.",
     "config": "Show where each setting comes from.",
@@ -43,7 +43,7 @@ COMMANDS: Final = {
     "restore": "Restore a backup.",
     "sweep": "Delete media that no conversation refers to.",
     "mcp": "Use the tools of MCP servers.",
-    "mcp-serve": "Serve read_file and look to an MCP client.",
+    "mcp-serve": "Serve the tools read_file and look to an MCP client.",
     "serve": "Run the daemon: the web client, the HTTP API, live events.",
     "status": "Show whether the daemon is running.",
     "stop": "Stop the daemon.",
@@ -142,10 +142,12 @@ def _refuse_typing_error(args: list[str]) -> None:
     if len(args) > 1 or not word.isalpha() or Path(word).exists():
         return
     if hint := _OTHER_WORDS.get(word.lower()):
-        raise click.UsageError(f"Unknown command {word!r}. {hint}. To ask it: loom ask {word}")
+        raise click.UsageError(f"Unknown command {word!r}. {hint}. To send it as a question: loom ask {word}")
     close = difflib.get_close_matches(word, COMMANDS, n=1, cutoff=_NEAR)
     if close:
-        raise click.UsageError(f"Unknown command {word!r}. Did you mean `loom {close[0]}`? To ask it: loom ask {word}")
+        raise click.UsageError(
+            f"Unknown command {word!r}. Did you mean `loom {close[0]}`? To send it as a question: loom ask {word}"
+        )
 
 
 def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
@@ -221,7 +223,7 @@ def _print_usage_error(error: click.ClickException) -> int:
         error.show()
         return error.exit_code
     if isinstance(error, click.NoSuchOption):
-        near = _near(error.option_name, error.possibilities or ())
+        near = _similar_options(error.option_name, error.possibilities or ())
         error = click.NoSuchOption(error.option_name, error.message, near, error.ctx)
     words = " ".join(error.format_message().split())
     sentence = f"{words[:1].lower()}{words[1:]}"
@@ -231,7 +233,7 @@ def _print_usage_error(error: click.ClickException) -> int:
     return error.exit_code
 
 
-def _near(option: str, names: Iterable[str]) -> list[str]:
+def _similar_options(option: str, names: Iterable[str]) -> list[str]:
     """Return the options with a similar name. Click includes the dashes in its comparison, which makes all options
     similar."""
     import difflib

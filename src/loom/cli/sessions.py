@@ -19,7 +19,7 @@ from loom.cli.shared.options import complete_sessions
 from loom.cli.shared.questions import confirm
 from loom.cli.shared.session_options import find_or_last
 from loom.cli.shared.terminal import ProgressLine, is_plain, one_line, print_line, safe_text, width
-from loom.client import find as find_daemon
+from loom.client import local_client
 from loom.content.media import size_label
 from loom.errors import ConfigError, Full, ReadOnly
 from loom.formats import ocr
@@ -37,7 +37,9 @@ _MARKS: Final = {"text": " ", "document": "▤", "picture": "▣"}
 
 
 @click.group("sessions", invoke_without_command=True)
-@click.option("-n", "--number", "count", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
+@click.option(
+    "-n", "--number", "count", type=click.IntRange(min=1), default=20, show_default=True, help="How many to list."
+)
 @click.option("--here", is_flag=True, help="Only sessions of this folder.")
 @click.option("--folder", metavar="NAME", help="Only sessions in this folder of the session list.")
 @click.option("--tag", default="", metavar="NAME", help="Only sessions with this tag.")
@@ -63,7 +65,9 @@ async def _list(count: int, here: bool, as_json: bool, chosen: Mapping[str, Any]
             if shown >= count:
                 break
             shown += 1
-            click.echo(msgspec.json.encode({"id": session.id, **_about(session)}) if as_json else _row(number, session))
+            click.echo(
+                msgspec.json.encode({"id": session.id, **_session_facts(session)}) if as_json else _row(number, session)
+            )
     if not shown and not as_json:
         click.echo('No sessions yet. Start one: loom "hello"', err=True)
 
@@ -196,7 +200,7 @@ async def _share(wanted: str, days: float, listed: bool, revoke: str | None) -> 
                 click.echo(f"{link.id}  made {_day(link.created_at)}, {until}")
             return
         made = await runtime.library.share(found.id, days=days)
-        daemon = await find_daemon(runtime.config)
+        daemon = await local_client(runtime.config)
         address = ""
         if daemon is not None:
             async with daemon:
@@ -223,7 +227,7 @@ async def _search(words: str, count: int, index: bool, as_json: bool) -> None:
             session = numbers[hit.session][1]
             facts = msgspec.to_builtins(hit)
             facts["media"] = facts.pop("media") or ""
-            click.echo(msgspec.json.encode({**facts, **_about(session)}))
+            click.echo(msgspec.json.encode({**facts, **_session_facts(session)}))
     else:
         _show_found(found, numbers, count)
         if indexed.left:
@@ -335,7 +339,7 @@ def _write(file: Path, data: bytes) -> None:
         raise ConfigError(f"{file} cannot be written: {error.strerror}.", hint="Choose another path.") from None
 
 
-def _about(session: SessionView) -> dict[str, Any]:
+def _session_facts(session: SessionView) -> dict[str, Any]:
     return {
         "title": session.title,
         "model": session.model,

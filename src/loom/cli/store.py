@@ -20,12 +20,12 @@ from loom.tools.number_text import count_text
 
 @click.command("backup")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def backup_command(folder: Path, as_json: bool) -> None:
     """Copy all conversations and their media into FOLDER. You can keep using Loom meanwhile.
 
     A second backup into the same folder copies only media that are new, and replaces the older copy of the
-    conversations once the new one has been checked. `loom restore FOLDER` puts it back.
+    conversations once the new one has been checked. `loom restore FOLDER` restores it.
     """
     report = asyncio.run(_back_up(folder.absolute()))
     click.echo(msgspec.json.encode(report) if as_json else describe_report(report, f"Saved in {folder}"))
@@ -59,9 +59,9 @@ def store_file(config: Config) -> Path | None:
 
 async def refuse_while_in_use(config: Config) -> None:
     """Raise `Conflict` while a daemon uses the store."""
-    from loom.client import find
+    from loom.client import local_client
 
-    daemon = await find(config)
+    daemon = await local_client(config)
     if daemon is not None:
         await daemon.close()
         raise Conflict(f"A daemon uses this store ({daemon.url}).", hint="Stop it first.")
@@ -70,9 +70,9 @@ async def refuse_while_in_use(config: Config) -> None:
 @click.command("restore")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--replace", is_flag=True, help="Move the current conversations to a file next to the new one.")
-@click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def restore_command(folder: Path, replace: bool, as_json: bool) -> None:
-    """Put the conversations and media of a backup in FOLDER back in place.
+    """Restore the conversations and media of the backup in FOLDER.
 
     A store that contains conversations is not changed without --replace. A PostgreSQL store must be empty.
     """

@@ -23,7 +23,7 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.group("trust", invoke_without_command=True)
 @click.pass_context
 def trust_command(ctx: click.Context) -> None:
-    """Decide which folders may instruct the model and configure Loom; alone, list the decisions.
+    """Decide which folders may instruct the model and configure Loom. Without a command, list the decisions.
 
     A decision applies to one folder and its current AGENTS.md, settings, skills, commands and .mcp.json: when one of
     them changes, Loom asks again. Folders in the setting `trusted_folders` are always trusted, with their subfolders.

@@ -87,7 +87,7 @@ _SHORTEST_ID = 4
 @click.argument("names", nargs=-1, required=True, metavar="ID...")
 @click.option("--always", is_flag=True, help="Approve the same action for the rest of this session.")
 @click.option("--deny", "reason", metavar="REASON", help="Deny with a reason, which the model reads.")
-@click.option("--values", default="", metavar="NAME=VALUE,...", help="Answer with the values that are asked for.")
+@click.option("--values", default="", metavar="NAME=VALUE,...", help="The values that a form asks for.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as one JSON object.")
 def approve_command(names: tuple[str, ...], always: bool, reason: str | None, values: str, as_json: bool) -> int:
     """Approve a pending tool call once. `loom approvals` lists the ids; a prefix is enough.

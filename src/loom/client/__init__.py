@@ -1,6 +1,6 @@
 """Client: sessions of a daemon, with the interface of local ones.
 
-client = await find(load_config())          # the daemon of this machine, where one runs
+client = await local_client(load_config())  # the daemon of this machine, where one runs
 session = await client.session()
 async for event in session.stream("what is wrong here?", Path("error.png")): ...
 """
@@ -62,7 +62,7 @@ from loom.message_types import (
 )
 from loom.session import MediaBytes
 
-__all__ = ["Client", "RemoteLibrary", "RemoteSession", "find"]
+__all__ = ["Client", "RemoteLibrary", "RemoteSession", "local_client"]
 
 _FIND_SECONDS: Final = 2.0
 T = TypeVar("T")
@@ -269,7 +269,7 @@ Client = RemoteLibrary
 """The old name of `RemoteLibrary`."""
 
 
-async def find(config: Config) -> RemoteLibrary | None:
+async def local_client(config: Config) -> RemoteLibrary | None:
     """Return a client of the local daemon for this configuration; None if none is running."""
     running = await asyncio.to_thread(_running, config)
     if running is None:

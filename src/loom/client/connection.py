@@ -70,14 +70,14 @@ class DaemonConnection:
         be retried."""
         content = msgspec.json.encode(json) if json is not None else body
         kind = {"content-type": "application/json"} if json is not None else {}
-        waiting = _Waiting(self._patience if repeats else 0.0)
+        waiting = _Backoff(self._patience if repeats else 0.0)
         while True:
             try:
                 response = await self._client().request(
                     method, path, content=content, params=params, headers={**kind, **(headers or {})}
                 )
             except self._connection_errors() as error:
-                await waiting.pause(self._away(error))
+                await waiting.pause(self._unreachable_error(error))
                 continue
             if response.is_success:
                 return response.content
@@ -89,13 +89,13 @@ class DaemonConnection:
     async def open(self, path: str, params: Mapping[str, str | int]) -> tuple[str, int, AsyncGenerator[bytes]]:
         """Return the content type, the length and the blocks of a response that is read as it arrives."""
         client = self._client()
-        waiting = _Waiting(self._patience)
+        waiting = _Backoff(self._patience)
         while True:
             try:
                 response = await client.send(client.build_request("GET", path, params=dict(params)), stream=True)
                 break
             except self._connection_errors() as error:
-                await waiting.pause(self._away(error))
+                await waiting.pause(self._unreachable_error(error))
         if not response.is_success:
             raise _error(await response.aread(), response.status_code)
 
@@ -104,7 +104,7 @@ class DaemonConnection:
                 async for block in response.aiter_raw():
                     yield block
             except self._connection_errors() as error:
-                raise self._away(error) from error
+                raise self._unreachable_error(error) from error
             finally:
                 await response.aclose()
 
@@ -114,7 +114,7 @@ class DaemonConnection:
     async def events(self, session_id: str, after: int) -> AsyncGenerator[tuple[int, Event]]:
         """Yield events without end, each once and in order; reconnect when the connection is lost."""
         last = after
-        waiting = _Waiting(self._patience)
+        waiting = _Backoff(self._patience)
         while True:
             try:
                 async with self._stream(session_id, last) as response:
@@ -127,9 +127,9 @@ class DaemonConnection:
                             if event is not None and envelope.seq > last:
                                 last = envelope.seq
                                 yield last, event
-                problem: LoomError = self._away(None)
+                problem: LoomError = self._unreachable_error(None)
             except self._connection_errors() as error:
-                problem = self._away(error)
+                problem = self._unreachable_error(error)
             await waiting.pause(problem)
 
     @asynccontextmanager
@@ -163,7 +163,7 @@ class DaemonConnection:
 
         return (httpx2.TransportError, httpx2.StreamError, _Later)
 
-    def _away(self, error: Exception | None) -> LoomError:
+    def _unreachable_error(self, error: Exception | None) -> LoomError:
         if isinstance(error, _Later):
             return error.error
         return Unreachable(
@@ -185,7 +185,7 @@ def _trust(certificate: str) -> ssl.SSLContext:
     return context
 
 
-class _Waiting:
+class _Backoff:
     """Backoff with a deadline."""
 
     def __init__(self, seconds: float) -> None:

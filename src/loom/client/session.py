@@ -142,16 +142,16 @@ class RemoteSession:
         found = await upload(self._link, content, self._limits)
         key = key or secrets.token_hex(16)
         posted = await self._post("messages", {"blocks": found.blocks, **body}, key)
-        return _queued(posted, key, Message("user", found.blocks), (*found.notices, *posted.notices))
+        return _queued_message(posted, key, Message("user", found.blocks), (*found.notices, *posted.notices))
 
     async def post_again(self, node: str | None = None, *, key: str = "", **how: Unpack[AnswerKeywords]) -> Queued:
         key = key or secrets.token_hex(16)
         body = {"node": node, **_option_fields(options_of(**how, parent=node, tools=self._tools))}
-        return _queued(await self._post("regenerate", body, key), key)
+        return _queued_message(await self._post("regenerate", body, key), key)
 
     async def post_compact(self, *, key: str = "", model: str = "") -> Queued:
         key = key or secrets.token_hex(16)
-        return _queued(await self._post("compact", {"model": model}, key), key)
+        return _queued_message(await self._post("compact", {"model": model}, key), key)
 
     async def work(self) -> AsyncGenerator[Event]:
         """Yield nothing: the daemon runs queued messages."""
@@ -172,7 +172,7 @@ class RemoteSession:
 
     async def resume(self) -> AsyncGenerator[Event]:
         """Yield the pending approvals of a turn, then its events to the end. Closing it early cancels the turn."""
-        now = await self._now()
+        now = await self._read_current()
         if now.running is None or not now.approvals:
             return
         known = {asked.approval for asked in now.approvals}
@@ -465,9 +465,9 @@ class RemoteSession:
 
     async def approvals(self) -> tuple[ApprovalRequested, ...]:
         """Return the pending approvals."""
-        return (await self._now()).approvals
+        return (await self._read_current()).approvals
 
-    async def _now(self) -> History:
+    async def _read_current(self) -> History:
         """Return the last message and the state of the session."""
         return await self.history(limit=1)
 
@@ -523,17 +523,17 @@ class _Turns:
         self._queued = queued
         async with aclosing(events):
             async for self.seen, event in events:
-                for found in self._within(event) if self.turn else self._before(event):
+                for found in self._events_in_turn(event) if self.turn else self._events_before_turn(event):
                     yield found
                 if self.are_over:
                     return
 
-    def _within(self, event: Event) -> list[Event | None]:
+    def _events_in_turn(self, event: Event) -> list[Event | None]:
         if isinstance(event, TurnFinished | TurnFailed) and event.turn == self.turn:
             self.turn, self._left = "", self._left - 1
         return [event]
 
-    def _before(self, event: Event) -> list[Event | None]:
+    def _events_before_turn(self, event: Event) -> list[Event | None]:
         match event:
             case TurnStarted() if event.message == self._queued:
                 self.turn, self.have_begun = event.turn, True
@@ -552,9 +552,9 @@ class _Turns:
             case MessageQueued():
                 return []
             case _:
-                return self._others()
+                return self._announce_message()
 
-    def _others(self) -> list[Event | None]:
+    def _announce_message(self) -> list[Event | None]:
         if self._is_announced or self._message is None:
             return []
         self._is_announced = True
@@ -566,7 +566,9 @@ def _first_seq(posted: PostedMessage) -> int:
     return int(posted.events.rpartition("=")[2])
 
 
-def _queued(posted: PostedMessage, key: str, message: Message | None = None, notices: tuple[str, ...] = ()) -> Queued:
+def _queued_message(
+    posted: PostedMessage, key: str, message: Message | None = None, notices: tuple[str, ...] = ()
+) -> Queued:
     return Queued(
         id=posted.message,
         key=key,

@@ -20,7 +20,7 @@ def advance_watermark(layout: Layout, mark: Watermark, policy: Policy) -> Waterm
     wanted = every_turn(layout, mark, policy)
     if wanted == mark or policy.aging == "every-turn":
         return wanted
-    return wanted if _pays(layout, mark, wanted, layout.target.model.cache) else mark
+    return wanted if _is_worth_moving(layout, mark, wanted, layout.target.model.cache) else mark
 
 
 def every_turn(layout: Layout, mark: Watermark, policy: Policy) -> Watermark:
@@ -39,7 +39,7 @@ def _older_than(layout: Layout, turns: int) -> int:
     return layout.turns[-turns - 1] if turns < len(layout.turns) else 0
 
 
-def _pays(layout: Layout, before: Watermark, after: Watermark, cache: CacheRule) -> bool:
+def _is_worth_moving(layout: Layout, before: Watermark, after: Watermark, cache: CacheRule) -> bool:
     saved, behind, rewritten = 0, 0, False
     for old, new in zip(layout.render_costs(before), layout.render_costs(after), strict=True):
         saved += old.tokens - new.tokens

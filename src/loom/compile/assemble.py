@@ -174,11 +174,11 @@ class _Assembly:
     ) -> tuple[list[TextBlock | ShownMedia], list[ShownBlock]]:
         blocks: list[TextBlock | ShownMedia] = []
         moved: list[ShownBlock] = []
-        for item in self._at(message, position):
+        for item in self._items_at(message, position):
             measure = self._measure(item)
             kept = [shown for shown in measure.shown if isinstance(shown, TextBlock | ShownMedia)]
             if measure.hoisted:
-                blocks.append(TextBlock(f"[{_what(kept)} of this result follows after the results]"))
+                blocks.append(TextBlock(f"[{_media_noun(kept)} of this result follows after the results]"))
                 moved += [TextBlock(f"[from the result of {self.layout.target.tool_name(call.name)}]"), *kept]
             else:
                 blocks += kept
@@ -191,7 +191,7 @@ class _Assembly:
         for at, block in enumerate(self.layout.messages[position].blocks):
             if (position, at) in answered:
                 continue
-            parts = [part for item in self._at(position, at) for part in self._measure(item).shown]
+            parts = [part for item in self._items_at(position, at) for part in self._measure(item).shown]
             if isinstance(block, ToolResult) and parts:
                 name = self.layout.target.tool_name(block.name or "a tool")
                 if called:
@@ -201,7 +201,7 @@ class _Assembly:
             shown += parts
         self._add("user", shown)
 
-    def _at(self, message: int, position: int) -> list[PlacedBlock]:
+    def _items_at(self, message: int, position: int) -> list[PlacedBlock]:
         return [item for item in self.layout.by_message[message] if item.position == position]
 
     def _measure(self, item: PlacedBlock) -> Measure:
@@ -226,7 +226,7 @@ class _Assembly:
         for item in items:
             measure = self._measure(item)
             if measure.hoisted:
-                blocks.append(TextBlock(f"[{_what(measure.shown)}, shown after this message]"))
+                blocks.append(TextBlock(f"[{_media_noun(measure.shown)}, shown after this message]"))
                 moved += [TextBlock("[made by the assistant]"), *measure.shown]
                 continue
             blocks += [self._fit_block(shown, item) for shown in measure.shown]
@@ -261,11 +261,11 @@ class _Assembly:
                     arguments=target.call_arguments(shown.name, shown.arguments),
                 )
             case TextBlock() if shown.citations:
-                return TextBlock(shown.text, tuple(filter(self._holds, shown.citations)), shown.opaque)
+                return TextBlock(shown.text, tuple(filter(self._is_valid_citation, shown.citations)), shown.opaque)
             case _:
                 return shown
 
-    def _holds(self, citation: Citation) -> bool:
+    def _is_valid_citation(self, citation: Citation) -> bool:
         """Return whether a citation is still valid. It counts the documents before it, so all of them must still be
         shown; a citation from an imported file may have any index."""
         data: Any = citation.opaque.data if citation.opaque else {}
@@ -317,7 +317,7 @@ class _Assembly:
                 is_last = is_turn_end and number == len(runs) - 1
                 is_legal = bool(parted) if places == "anywhere" else follows_user and is_last
                 if is_own and is_legal:
-                    parted.append(ShownMessage("system", tuple(map(_unlabelled, run))))
+                    parted.append(ShownMessage("system", tuple(map(_without_label, run))))
                     continue
                 if is_own:
                     self.repairs.append(SYSTEM_AS_TEXT)
@@ -332,12 +332,12 @@ def _is_system(block: ShownBlock) -> bool:
     return isinstance(block, TextBlock) and block.is_system
 
 
-def _unlabelled(block: ShownBlock) -> ShownBlock:
+def _without_label(block: ShownBlock) -> ShownBlock:
     if not isinstance(block, TextBlock):
         return block
     return TextBlock(block.text.removeprefix(f"[{SYSTEM_LABEL}] ") or block.text)
 
 
-def _what(blocks: Sequence[ShownBlock]) -> str:
+def _media_noun(blocks: Sequence[ShownBlock]) -> str:
     media = [block for block in blocks if isinstance(block, ShownMedia)]
     return f"the {media[0].kind} {media[0].name}".rstrip() if media else "a part"

@@ -19,7 +19,7 @@ def tool_name(name: str, model: Model) -> str:
     legal = _NAME.sub("_", name) or "tool"
     if model.tool_name_start == "letter" and not (legal[0].isalpha() or legal[0] == "_"):
         legal = f"_{legal}"
-    return _coded(legal, name, model) if len(legal) > model.max_tool_name else legal
+    return _name_with_code(legal, name, model) if len(legal) > model.max_tool_name else legal
 
 
 def declared_names(names: Iterable[str], model: Model) -> dict[str, str]:
@@ -31,12 +31,12 @@ def declared_names(names: Iterable[str], model: Model) -> dict[str, str]:
         if name in found:
             continue
         legal = tool_name(name, model)
-        found[name] = _coded(legal, name, model) if legal in used else legal
+        found[name] = _name_with_code(legal, name, model) if legal in used else legal
         used.add(found[name])
     return found
 
 
-def _coded(legal: str, name: str, model: Model) -> str:
+def _name_with_code(legal: str, name: str, model: Model) -> str:
     """Return a name that is cut to make room for a code of the whole one."""
     code = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_CODE_CHARS]
     return f"{legal[: model.max_tool_name - _CODE_CHARS - 1]}_{code}"

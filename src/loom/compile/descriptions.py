@@ -139,11 +139,11 @@ class Describer:
                 rendered = Rendered(data=text.encode(), media_type="text/plain")
                 await self._cache.put(media.digest, Describe(by=author), rendered)
             except TimeoutError:
-                return self._rest(author, "", f"no answer within {_SECONDS:g} seconds")
+                return self._back_off(author, "", f"no answer within {_SECONDS:g} seconds")
             except LoomError as error:
                 is_about_image = isinstance(error, MediaRefused | WireError)
                 problem = error.message.removeprefix(f"{author}: ")
-                return self._rest(author, media.digest if is_about_image else "", problem)
+                return self._back_off(author, media.digest if is_about_image else "", problem)
             return _Outcome(usage=usage, description=Description(text, author))
 
     async def _ask(self, media: Media, model: Model) -> tuple[str, Usage]:
@@ -171,7 +171,7 @@ class Describer:
                 await events.aclose()
         return fold
 
-    def _rest(self, author: str, digest: str, problem: str) -> _Outcome:
+    def _back_off(self, author: str, digest: str, problem: str) -> _Outcome:
         now = self._clock()
         self._resting = {key: until for key, until in self._resting.items() if until > now}
         self._resting[author, digest] = now + _REST_SECONDS

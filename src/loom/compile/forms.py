@@ -38,7 +38,7 @@ def unchanged_messages(layout: Layout, mark: Watermark) -> dict[int, tuple[Any, 
         if at not in kept or (not is_whole and _cites_documents(members)):
             continue
         found |= dict.fromkeys(range(at, at + form.messages), ())
-        found[at] = _filled(form, members)
+        found[at] = _fill(form, members)
     layout.unchanged[mark] = found
     return found
 
@@ -179,7 +179,7 @@ def _cites_documents(messages: Sequence[Message]) -> bool:
     )
 
 
-def _filled(form: WireForm, members: Sequence[Message]) -> tuple[Any, ...]:
+def _fill(form: WireForm, members: Sequence[Message]) -> tuple[Any, ...]:
     if form.is_plain:
         return tuple(form.items)
     media = {found.digest: found for message in members for found in media_of(message)}

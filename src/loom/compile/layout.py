@@ -181,12 +181,12 @@ class Layout:
             return omit("repair", "nothing follows it")
         if rule.place == "before" and not all(isinstance(other.block, TextBlock | ToolCall) for other in others):
             return omit("repair", "other content of its message is moved")
-        late = kept[0].position > others[0].position or self._joins(at)
+        late = kept[0].position > others[0].position or self._may_join(at)
         if rule.place == "first" and late:
             return omit("repair", "its message does not begin with it")
         return None
 
-    def _joins(self, at: int) -> bool:
+    def _may_join(self, at: int) -> bool:
         """Return whether an assistant message may be joined with an earlier one: no user message and no answered call
         is between them."""
         before = at - 1

@@ -65,7 +65,7 @@ def page_images(target: RenderTarget) -> int:
     """Return how many pages of one document may be sent as images: no more than a whole request may hold."""
     each = cost.image_tokens(cost.PAGE_WIDTH_PX, cost.PAGE_HEIGHT_PX, target.model.tokens)
     counts = (target.policy.page_images, target.model.limits.max_images, target.policy.max_images)
-    return min(count for count in (_affordable(each, target), *counts) if count is not None)
+    return min(count for count in (_count_that_fits(each, target), *counts) if count is not None)
 
 
 def video_frames(target: RenderTarget) -> int:
@@ -73,7 +73,7 @@ def video_frames(target: RenderTarget) -> int:
     side = target.policy.frame_side_px
     each = cost.image_tokens(side, side * 9 // 16, target.model.tokens)
     counts = (target.policy.video_frames, target.model.limits.max_images, target.policy.max_images)
-    return min(count for count in (_affordable(each, target), *counts) if count is not None)
+    return min(count for count in (_count_that_fits(each, target), *counts) if count is not None)
 
 
 def video_frame(at_seconds: float, target: RenderTarget, *, is_low: bool) -> Frame:
@@ -87,7 +87,7 @@ def native_pages(pages: int, target: RenderTarget) -> int:
     """Return how many pages of one document are sent: as many as fit."""
     each = cost.page_tokens(target.model.tokens) + PAGE_TEXT_TOKENS
     counts = (target.model.limits.max_pages, target.policy.max_pages)
-    allowed = min(count for count in (_affordable(each, target), *counts) if count is not None)
+    allowed = min(count for count in (_count_that_fits(each, target), *counts) if count is not None)
     return min(pages, allowed)
 
 
@@ -101,7 +101,7 @@ def slice_bytes(media: Media, pages: int) -> int:
     return min(media.size_bytes, media.size_bytes * pages // max(media.pages or 1, 1) + _SLICE_BYTES)
 
 
-def _affordable(tokens_each: int, target: RenderTarget) -> int:
+def _count_that_fits(tokens_each: int, target: RenderTarget) -> int:
     """Return how many fit into half of the window; the other half is for the conversation."""
     window = target.model.limits.context_tokens
     window = window if target.policy.max_tokens is None else min(window, target.policy.max_tokens)

@@ -49,10 +49,10 @@ def overflow(costs: RequestCost, before: Watermark, mark: Watermark, allowed: To
     cuts = [f"{cut} (-{_label(field, count)})" for cut, count in saved.items() if count > 0]
     reference = costs.layout.target.model.reference
     why = f"the window of {reference} is full" if field == "tokens" else f"{reference} cannot take more in one request"
-    yield f"{_more(field, wanted, allowed)} {_UNITS[field]}: {why}. Reduced to fit: {' · '.join(cuts)}"
+    yield f"{_compare_totals(field, wanted, allowed)} {_UNITS[field]}: {why}. Reduced to fit: {' · '.join(cuts)}"
 
 
-def _more(field: str, wanted: Totals, allowed: Totals) -> str:
+def _compare_totals(field: str, wanted: Totals, allowed: Totals) -> str:
     """Return `41k > 32k`, or the exact numbers if their short forms are equal."""
     numbers: list[int] = [getattr(wanted, field), getattr(allowed, field)]
     labels = [_label(field, number) for number in numbers]

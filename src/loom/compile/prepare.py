@@ -86,7 +86,7 @@ def prepare(
     layout = Layout(path, target, overrides or {})
     costs = RequestCost(layout, _fixed_cost(request, layout), (calibration or Calibration()).ratio)
     allowed = budgets(model, policy)
-    before = _drawn_here(watermark or Watermark(), layout, path)
+    before = _valid_watermark(watermark or Watermark(), layout, path)
     by_age = advance_watermark(layout, before, policy)
     mark = trim(costs, by_age, allowed)
     mark, messages, repairs = _assemble_within(layout, before, mark)
@@ -107,12 +107,12 @@ def prepare(
             model=model,
             messages=tuple(messages),
             system=request.system,
-            tools=tuple(_renamed(tool, target) for tool in request.tools),
+            tools=tuple(_rename_tool(tool, target) for tool in request.tools),
             sampling=msgspec.structs.replace(sampling, tool_name=names.get(sampling.tool_name, sampling.tool_name)),
             tool_names={legal: name for name, legal in names.items() if legal != name},
             property_names={names[tool]: {legal: own for own, legal in of.items()} for tool, of in properties.items()},
             body=body if is_own_body else None,
-            stable_messages=_stable(messages),
+            stable_messages=_count_sent(messages),
         ),
         receipt=Receipt(
             model=model.reference,
@@ -127,12 +127,12 @@ def prepare(
         watermark=msgspec.structs.replace(
             _remember_request(mark, path, layout, messages, stored_overrides), told=tuple(told)[-_MAX_TOLD:]
         ),
-        needs=_needs(layout, mark, by_age),
+        needs=_list_needs(layout, mark, by_age),
         undescribed=_find_undescribed(layout, mark) if known.describes else (),
     )
 
 
-def _renamed(tool: ToolSpec, target: RenderTarget) -> ToolSpec:
+def _rename_tool(tool: ToolSpec, target: RenderTarget) -> ToolSpec:
     name, properties = target.names[tool.name], target.properties.get(tool.name)
     if name == tool.name and properties is None:
         return tool
@@ -140,7 +140,7 @@ def _renamed(tool: ToolSpec, target: RenderTarget) -> ToolSpec:
     return msgspec.structs.replace(tool, name=name, parameters=schema)
 
 
-def _drawn_here(mark: Watermark, layout: Layout, path: Sequence[Placed]) -> Watermark:
+def _valid_watermark(mark: Watermark, layout: Layout, path: Sequence[Placed]) -> Watermark:
     """Return the watermark for this path. Borders are valid only on the path for which they were set. On another branch
     only the borders by age remain (the common part may be cached), and budgets are applied afresh."""
     length, policy = len(path), layout.target.policy
@@ -309,7 +309,7 @@ def _lacks_thinking(messages: Sequence[ShownMessage], model: Model) -> bool:
 # What is still lacking ---------------------------------------------------------------------------------------------
 
 
-def _needs(layout: Layout, mark: Watermark, by_age: Watermark) -> tuple[Need, ...]:
+def _list_needs(layout: Layout, mark: Watermark, by_age: Watermark) -> tuple[Need, ...]:
     """Return what the chosen renditions lack, and what they would lack without trimming: an upper bound may have
     exceeded a budget that the exact size fits."""
     measures = [*layout.render_costs(mark), *(layout.render_costs(by_age) if mark != by_age else ())]
@@ -335,7 +335,7 @@ def _find_undescribed(layout: Layout, mark: Watermark) -> tuple[Media, ...]:
     return tuple(found.values())
 
 
-def _stable(messages: Sequence[ShownMessage]) -> int:
+def _count_sent(messages: Sequence[ShownMessage]) -> int:
     """Return how many messages the last request had: all before the newest assistant message."""
     for at in range(len(messages) - 1, -1, -1):
         if messages[at].role == "assistant":

@@ -153,9 +153,9 @@ class KeyRenamer:
         if not self._held:
             return char
         self._held.append(char)
-        return self._renamed(self.finish()) if is_end else ""
+        return self._model_key(self.finish()) if is_end else ""
 
-    def _renamed(self, key: str) -> str:
+    def _model_key(self, key: str) -> str:
         try:
             own = self._names.get(msgspec.json.decode(key, type=str))
         except msgspec.DecodeError:

@@ -42,7 +42,7 @@ def rows(
 def _row(item: PlacedBlock, measure: Measure, layout: Layout, mark: Watermark, ratio: float) -> ReceiptRow:
     block = item.block
     media = block.media if isinstance(block, MEDIA) else None
-    reason, detail = _why(item, measure, layout, mark)
+    reason, detail = _find_reason(item, measure, layout, mark)
     return ReceiptRow(
         message=item.message,
         block=item.position,
@@ -65,7 +65,7 @@ def _beginning(text: str) -> str:
     return " ".join(text[:_LOOKED_AT_CHARS].lstrip()[: 2 * _LABEL_CHARS].split())[:_LABEL_CHARS]
 
 
-def _why(item: PlacedBlock, measure: Measure, layout: Layout, mark: Watermark) -> tuple[Reason, str]:
+def _find_reason(item: PlacedBlock, measure: Measure, layout: Layout, mark: Watermark) -> tuple[Reason, str]:
     """Return the model's reason if there is one, otherwise that of the override, the age or the budget."""
     if measure.reason or (item.is_plain and measure.rendition == "full"):
         return measure.reason, measure.detail
@@ -123,7 +123,7 @@ def losses(layout: Layout, mark: Watermark) -> Iterator[str]:
         block = item.block
         if item.message < layout.turns[-1] or not isinstance(block, MEDIA):
             continue
-        if _why(item, measure, layout, mark)[0] in ("capability", "missing", "quarantine", "limit", "budget"):
+        if _find_reason(item, measure, layout, mark)[0] in ("capability", "missing", "quarantine", "limit", "budget"):
             name = block.media.name or block.media.media_type
             is_part = measure.rendition == "full" and bool(measure.detail)
             unseen.append(f"{name}, {measure.detail}" if is_part else f"{name} as {measure.rendition}")
@@ -140,7 +140,7 @@ def lasting_notices(layout: Layout, mark: Watermark) -> Iterator[str]:
     for item, measure in zip(layout.items, layout.render_costs(mark), strict=True):
         if not item.is_media or item.message >= layout.turns[-1]:
             continue
-        reason = _why(item, measure, layout, mark)[0]
+        reason = _find_reason(item, measure, layout, mark)[0]
         if reason == "capability" and measure.rendition == "text":
             lacking[_KIND_NAMES[_KINDS[type(item.block)]]] = None
         elif reason == "age":
@@ -148,8 +148,8 @@ def lasting_notices(layout: Layout, mark: Watermark) -> Iterator[str]:
     for kind in lacking:
         yield f"{reference} does not support {kind}: those of earlier turns are sent as text"
     for rendition in aged:
-        how = "smaller" if rendition == "low" else "as text, and shown again on demand"
-        yield f"media of older turns are sent {how} to save tokens"
+        how = "smaller" if rendition == "low" else "as text; the model can request them again"
+        yield f"to save tokens, media of older turns are sent {how}"
 
 
 _KIND_NAMES: Final = {"image": "images", "document": "documents", "audio": "audio", "video": "video"}

@@ -81,8 +81,8 @@ class LearnedLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     def limit_policy(self, policy: Policy) -> Policy:
         return msgspec.structs.replace(
             policy,
-            max_bytes=_smaller(policy.max_bytes, self.max_bytes),
-            max_tokens=_smaller(policy.max_tokens, self.max_tokens),
+            max_bytes=_min_known(policy.max_bytes, self.max_bytes),
+            max_tokens=_min_known(policy.max_tokens, self.max_tokens),
         )
 
     def limit_model(self, model: Model) -> Model:
@@ -311,7 +311,7 @@ def _is_compaction_due(request: NextRequest, threshold: float | None) -> bool:
     return is_cut or receipt.totals.tokens >= threshold * receipt.budgets.tokens
 
 
-def _smaller(*values: int | None) -> int | None:
+def _min_known(*values: int | None) -> int | None:
     return min((value for value in values if value is not None), default=None)
 
 

@@ -88,7 +88,7 @@ class Settler:
         request. The receipt has a notice about them.
         """
         digests = request.digests
-        job = _Job(request, mode, WorkingSet.of(self._facts, digests))
+        job = _SettleState(request, mode, WorkingSet.of(self._facts, digests))
         if patience_seconds is not None:
             job.deadline = self._clock() + patience_seconds
         describer = self._describer() if digests else None
@@ -133,7 +133,7 @@ class Settler:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
 
-    async def _wait(self, job: _Job, name: tuple[str, ...], make: Callable[[], Awaitable[T]]) -> T | None:
+    async def _wait(self, job: _SettleState, name: tuple[str, ...], make: Callable[[], Awaitable[T]]) -> T | None:
         """Return the result of `make`, or None at the request's deadline; the work then continues in the background."""
         if job.deadline is None:
             return await make()
@@ -158,7 +158,7 @@ class Settler:
 
     # Renditions ------------------------------------------------------------------------------------------------------
 
-    async def _check_missing(self, job: _Job, digests: Collection[str]) -> None:
+    async def _check_missing(self, job: _SettleState, digests: Collection[str]) -> None:
         """Check whether missing bytes are available again: attached again, or in a store that is back."""
         for digest in digests:
             if await self._is_readable(digest):
@@ -186,7 +186,7 @@ class Settler:
             _log.warning("the media store cannot be read (%s); media are sent as text for now", error.code)
         self._away_until = self._clock() + _AWAY_SECONDS
 
-    async def _make_all(self, job: _Job, needs: Sequence[Need]) -> bool:
+    async def _make_all(self, job: _SettleState, needs: Sequence[Need]) -> bool:
         """Render what is missing; return whether more is known than before. An estimate that lacks many renditions
         leaves them to the background, so that a preview of hundreds of photographs does not wait until all are
         decoded."""
@@ -218,7 +218,7 @@ class Settler:
             with suppress(LoomError):  # the request that needs it reports the error
                 await self._renditions.get_quick(need.digest, need.media_type, need.recipe)
 
-    async def _make(self, job: _Job, need: Need, entry: Any = None) -> None:
+    async def _make(self, job: _SettleState, need: Need, entry: Any = None) -> None:
         """Render one rendition and record the outcome. `entry` is its cache entry, if it was just read."""
         digest, key = need.digest, recipe_key(need.recipe)
         facts = job.working.facts.setdefault(digest, self._facts.put(digest))
@@ -253,7 +253,7 @@ class Settler:
             facts.failed[key] = error.message
         self._facts.resize(digest)
 
-    async def _write_down(self, job: _Job, need: Need, facts: MediaFacts) -> None:
+    async def _write_down(self, job: _SettleState, need: Need, facts: MediaFacts) -> None:
         """Transcribe a recording. A service that is unavailable is tried again with the next request."""
         digest, key = need.digest, recipe_key(need.recipe)
         try:
@@ -273,7 +273,7 @@ class Settler:
 
     # Descriptions ----------------------------------------------------------------------------------------------------
 
-    async def _describe(self, job: _Job, describer: Describer, images: Sequence[Media]) -> None:
+    async def _describe(self, job: _SettleState, describer: Describer, images: Sequence[Media]) -> None:
         """Load existing descriptions; request the others if this request is sent."""
         author = job.working.author
         lacking: list[Media] = []
@@ -302,7 +302,7 @@ class Settler:
     # Finish ----------------------------------------------------------------------------------------------------------
 
 
-class _Job:
+class _SettleState:
     """The state of one request while it is settled."""
 
     def __init__(self, request: RequestInput, mode: SettleMode, working: WorkingSet) -> None:
@@ -332,7 +332,7 @@ class _Job:
         self.away.add(digest)
 
 
-def _start_describing(job: _Job, describer: Describer) -> None:
+def _start_describing(job: _SettleState, describer: Describer) -> None:
     author, problem = describer.author()
     if problem:
         job.notices.append(problem)
@@ -349,7 +349,7 @@ async def _prepare(request: RequestInput, working: WorkingSet) -> Prepared:
     return prepared
 
 
-def _with_notices(job: _Job, prepared: Prepared) -> Prepared:
+def _with_notices(job: _SettleState, prepared: Prepared) -> Prepared:
     """Return what was prepared, with notices about what the work on the request found out."""
     notices = [*job.notices]
     if job.away:

@@ -51,9 +51,9 @@ def text(block: TextBlock, rendition: Rendition, place: BlockPosition, target: R
         if model.capabilities.citations
         and citation.opaque
         and citation.opaque.provider == model.opaque_owner
-        and _whole(citation.opaque.data, ("type",))
+        and _has_any(citation.opaque.data, ("type",))
     )
-    own = _own(block.opaque, target)
+    own = _own_opaque(block.opaque, target)
     measure = measure_shown("full", TextBlock(block.text, citations, own), block.text, target)
     return _with_owed(measure, own, *(citation.opaque for citation in citations))
 
@@ -65,7 +65,7 @@ def thinking(block: ThinkingBlock, target: RenderTarget, cap: int) -> Measure:
     if opaque is None or not target.owns(opaque):
         made_by = f"made by {opaque.provider}/{opaque.model}" if opaque else "its model is not known"
         return omit("other-model", made_by)
-    if not _whole(opaque.data, rule.keys):
+    if not _has_any(opaque.data, rule.keys):
         return omit("repair", "the provider data that belongs to it is incomplete")
     if opaque.data.get("field") == "content":
         return omit("capability", "it was part of the text, where the server does not accept it")
@@ -75,11 +75,11 @@ def thinking(block: ThinkingBlock, target: RenderTarget, cap: int) -> Measure:
     return _with_owed(measure_shown("full", block, weight, target), opaque)
 
 
-def _own(opaque: Opaque | None, target: RenderTarget) -> Opaque | None:
-    return opaque if opaque is not None and target.owns(opaque) and _whole(opaque.data, ()) else None
+def _own_opaque(opaque: Opaque | None, target: RenderTarget) -> Opaque | None:
+    return opaque if opaque is not None and target.owns(opaque) and _has_any(opaque.data, ()) else None
 
 
-def _whole(data: Any, keys: tuple[str, ...]) -> bool:
+def _has_any(data: Any, keys: tuple[str, ...]) -> bool:
     if not isinstance(data, dict):
         return False
     held = cast("dict[str, Any]", data)
@@ -89,7 +89,7 @@ def _whole(data: Any, keys: tuple[str, ...]) -> bool:
 def call(block: ToolCall, target: RenderTarget, cap: int) -> Measure:
     if not target.model.capabilities.tools:
         return as_text(text_of(block), "capability", "the model has no tools", target, cap)
-    own = _own(block.opaque, target)
+    own = _own_opaque(block.opaque, target)
     written = msgspec.json.encode(block.arguments).decode()
     shown = ToolCall(block.id, block.name, block.arguments, None, own)
     if is_cut(written, cap):

@@ -50,14 +50,14 @@ def budgets(model: Model, policy: Policy) -> Totals:
     limits = model.limits
     window = limits.context_tokens - min(limits.max_output_tokens, limits.context_tokens // _OUTPUT_SHARE)
     return Totals(
-        tokens=_least(policy.max_tokens, window),
-        wire_bytes=_least(policy.max_bytes, limits.max_request_bytes),
-        images=_least(policy.max_images, limits.max_images, policy.max_images_per_session),
-        pages=_least(policy.max_pages, limits.max_pages),
+        tokens=_min_known(policy.max_tokens, window),
+        wire_bytes=_min_known(policy.max_bytes, limits.max_request_bytes),
+        images=_min_known(policy.max_images, limits.max_images, policy.max_images_per_session),
+        pages=_min_known(policy.max_pages, limits.max_pages),
     )
 
 
-def _least(*values: int | None) -> int:
+def _min_known(*values: int | None) -> int:
     return min((value for value in values if value is not None), default=UNLIMITED)
 
 
@@ -122,7 +122,7 @@ def _raise(
             continue
         after = costs.cost_of(marks[-1])
         if fits(after, goal):
-            lowest = _lowest(costs, marks, goal)
+            lowest = _lowest_that_fits(costs, marks, goal)
             # Pages of documents are left out after texts are truncated: if they alone suffice, restore the texts.
             whole = msgspec.structs.replace(lowest, text_cap=start.text_cap, capped_before=start.capped_before)
             return whole if whole != lowest and fits(costs.cost_of(whole), goal) else lowest, True
@@ -159,7 +159,7 @@ def _rooms(costs: RequestCost, mark: Watermark, allowed: Totals) -> dict[str, fl
     return rooms
 
 
-def _lowest(costs: RequestCost, marks: Sequence[Watermark], goal: Totals) -> Watermark:
+def _lowest_that_fits(costs: RequestCost, marks: Sequence[Watermark], goal: Totals) -> Watermark:
     """Return the lowest of `marks` that fits; the last one is known to fit."""
     low, high = 0, len(marks) - 1
     while low < high:
@@ -183,34 +183,34 @@ def _trim_order(layout: Layout) -> Iterator[Sequence[TrimSteps]]:
     starts = {*turns, *(at for at, message in enumerate(layout.messages) if message.role == "assistant")}
     steps = [at for at in range(old + 1, new + 1) if at in starts]
     yield (
-        _to("result_media_before", old),
-        _to("media_before", old),
-        _to("tool_text_before", old),
-        _at("dropped_before", [start for start in turns if start <= min(old, new)]),
+        _raise_border("result_media_before", old),
+        _raise_border("media_before", old),
+        _raise_border("tool_text_before", old),
+        _set_border("dropped_before", [start for start in turns if start <= min(old, new)]),
     )
     yield (
-        _to("result_media_before", new),
+        _raise_border("result_media_before", new),
         _caps("page_cap", "paged_before", _PAGE_CAPS, new),
-        _to("media_low_before", new),
-        _to("media_before", new),
-        _to("tool_text_before", new),
+        _raise_border("media_low_before", new),
+        _raise_border("media_before", new),
+        _raise_border("tool_text_before", new),
     )
     end = len(layout.messages)
     yield (
         _caps("text_cap", "capped_before", _LONG_CAPS, end),
         _caps("page_cap", "paged_before", _PAGE_CAPS, end),
-        _at("dropped_before", steps),
+        _set_border("dropped_before", steps),
     )
     yield (
-        _to("media_low_before", end),
-        _to("media_before", end),
-        _unpin(_to("media_before", end), end),
-        _to("tool_text_before", end),
+        _raise_border("media_low_before", end),
+        _raise_border("media_before", end),
+        _unpin(_raise_border("media_before", end), end),
+        _raise_border("tool_text_before", end),
         _caps("text_cap", "capped_before", _SHORT_CAPS, end),
     )
 
 
-def _to(border: str, stop: int) -> TrimSteps:
+def _raise_border(border: str, stop: int) -> TrimSteps:
     """Raise a border message by message; in long paths in about fifty steps."""
 
     def ladder(mark: Watermark) -> Sequence[Watermark]:
@@ -223,14 +223,14 @@ def _to(border: str, stop: int) -> TrimSteps:
 
 
 def _unpin(ladder: TrimSteps, end: int) -> TrimSteps:
-    def unpinned(mark: Watermark) -> Sequence[Watermark]:
+    def unpin(mark: Watermark) -> Sequence[Watermark]:
         mark = msgspec.structs.replace(mark, unpinned_before=end)
         return [mark, *ladder(mark)]
 
-    return unpinned
+    return unpin
 
 
-def _at(border: str, ends: Sequence[int]) -> TrimSteps:
+def _set_border(border: str, ends: Sequence[int]) -> TrimSteps:
     def ladder(mark: Watermark) -> Sequence[Watermark]:
         return [msgspec.structs.replace(mark, **{border: end}) for end in ends if end > getattr(mark, border)]
 

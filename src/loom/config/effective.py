@@ -17,7 +17,7 @@ from loom.config.files import home_folder
 from loom.config.layer_values import LayerSource, LayerValue, ValueOrigin
 from loom.config.schema import ApprovalAction, Settings
 from loom.config.schema_tree import NamedTables, Shape, TableShape, key_text, shape
-from loom.config.secret import Secret, printable
+from loom.config.secret import Secret, setting_text
 from loom.config.trust import FolderTrust, TrustRecords
 from loom.errors import ConfigError
 from loom.formats.facts import IntakeLimits
@@ -55,7 +55,7 @@ class Config(Settings, frozen=True, kw_only=True):
     provenance: Provenance = msgspec.field(default_factory=Provenance)
 
     def __repr__(self) -> str:
-        fields = (f"{name}={printable(getattr(self, name))}" for name in Settings.__struct_fields__)
+        fields = (f"{name}={setting_text(getattr(self, name))}" for name in Settings.__struct_fields__)
         return f"Config({', '.join(fields)})"
 
     def __eq__(self, other: object) -> bool:
@@ -78,10 +78,10 @@ class Config(Settings, frozen=True, kw_only=True):
         rows: list[ConfigRow] = []
         for path, value, is_blank in _leaves(self, shape(), ()):
             if path in entries or not is_blank:
-                rows.append(ConfigRow(key_text(path), printable(value), self.origin(*path) if origins else None))
+                rows.append(ConfigRow(key_text(path), setting_text(value), self.origin(*path) if origins else None))
         for entry in self.provenance.project_entries:
             value = getattr(self.project_approval, entry.path[-1])
-            rows.append(ConfigRow(key_text(entry.path), printable(value), entry.origin() if origins else None))
+            rows.append(ConfigRow(key_text(entry.path), setting_text(value), entry.origin() if origins else None))
         return rows
 
     def secret(self, *path: str) -> str:
@@ -89,14 +89,14 @@ class Config(Settings, frozen=True, kw_only=True):
 
         Empty if unset. `{env:…}` and `{file:…}` are resolved only here, so a missing one fails only where it is used.
         """
-        value = _at(self, path)
+        value = _value_at(self, path)
         if not isinstance(value, Secret):
             raise TypeError(f"{key_text(path)} is not a secret")
         return value_references.resolve_reference(value.written, self._entry(path), self.provenance.environ)
 
     def secrets(self, *path: str) -> dict[str, str]:
         """Return a table of secrets: `config.secrets("models", "fast", "headers")`."""
-        return {name: self.secret(*path, name) for name in cast("Mapping[str, Secret]", _at(self, path))}
+        return {name: self.secret(*path, name) for name in cast("Mapping[str, Secret]", _value_at(self, path))}
 
     def secret_values(self) -> frozenset[str]:
         """Return every configured secret, with references resolved, to mask them in the output of tools."""
@@ -239,7 +239,7 @@ def require_home() -> None:
         raise ConfigError("No home folder found for the data.", hint="Set LOOM_HOME to a folder.")
 
 
-def _at(config: Config, path: tuple[str, ...]) -> object:
+def _value_at(config: Config, path: tuple[str, ...]) -> object:
     value: object = config
     for part in path:
         value = cast("Mapping[str, object]", value)[part] if isinstance(value, Mapping) else getattr(value, part)

@@ -46,7 +46,7 @@ def _path_of(variable: str, known: list[tuple[str, ...]], source: LayerSource, f
                 path = (*path, part.lower())
                 at = at.keys[path[-1]]
             case TableShape():
-                found.unknown.append(source.fault((), _unknown(suggest(at, part.lower(), path))))
+                found.unknown.append(source.fault((), _unknown_reason(suggest(at, part.lower(), path))))
                 return ()
             case NamedTables(of=ValueShape()):
                 name = "__".join(parts[position:])
@@ -57,12 +57,12 @@ def _path_of(variable: str, known: list[tuple[str, ...]], source: LayerSource, f
                 path = (*path, next((name for name in names if _to_upper(name) == part.upper()), part.lower()))
                 at = at.of
             case ValueShape():
-                found.unknown.append(source.fault((), _unknown(path)))
+                found.unknown.append(source.fault((), _unknown_reason(path)))
                 return ()
     return path
 
 
-def _unknown(meant: KeyPath) -> str:
+def _unknown_reason(meant: KeyPath) -> str:
     return "is not a known setting" + (f"; did you mean {variable_for(meant)}?" if meant else "")
 
 

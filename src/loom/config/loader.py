@@ -76,7 +76,7 @@ def _merge(entries: list[LayerValue], warnings: list[str], cwd: Path, environ: M
             merged[entry.path] = entry
         elif decision == "refused":
             continue
-        elif _needs_trust(entry, own_models) or _widens(entry, merged) or _is_foreign(entry):
+        elif _needs_trust(entry, own_models) or _raises_limit(entry, merged) or _is_foreign(entry):
             ignored.append(entry)
         else:
             confined = msgspec.structs.replace(entry.source, confined=True)
@@ -193,12 +193,14 @@ def _needs_trust(entry: LayerValue, own_models: set[str]) -> bool:
         return True  # otherwise a project could send the key of one provider to another
     if path[0] in ("agents", "prompt") and path[-1] in ("system", "append") and leaves_folder(entry.value, entry):
         return True
-    return any(_covers(name.split("."), path) for name in PROTECTED)
+    return any(_matches_path(name.split("."), path) for name in PROTECTED)
 
 
-def _widens(entry: LayerValue, merged: Mapping[tuple[str, ...], LayerValue]) -> bool:
+def _raises_limit(entry: LayerValue, merged: Mapping[tuple[str, ...], LayerValue]) -> bool:
     """Return whether a project raises a limit above the user's value or the default."""
-    if not any(_covers(name.split("."), entry.path) for name in LIMITS) or not isinstance(entry.value, (int, float)):
+    if not any(_matches_path(name.split("."), entry.path) for name in LIMITS) or not isinstance(
+        entry.value, (int, float)
+    ):
         return False
     section, name = entry.path
     default = getattr(getattr(_DEFAULTS, section), name)
@@ -214,7 +216,7 @@ def _is_foreign(entry: LayerValue) -> bool:
     return document is not None and is_foreign(document.file)
 
 
-def _covers(pattern: Sequence[str], path: tuple[str, ...]) -> bool:
+def _matches_path(pattern: Sequence[str], path: tuple[str, ...]) -> bool:
     return len(path) >= len(pattern) and all(want in ("*", part) for want, part in zip(pattern, path, strict=False))
 
 

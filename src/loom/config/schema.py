@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from loom.config.secret import Secret, Url, printable
+from loom.config.secret import Secret, Url, setting_text
 from loom.models import ThinkingLevel
 from loom.sampling import CacheMode
 
@@ -38,7 +38,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     """A table of settings. Its repr masks secrets."""
 
     def __repr__(self) -> str:
-        fields = (f"{name}={printable(getattr(self, name))}" for name in self.__struct_fields__)
+        fields = (f"{name}={setting_text(getattr(self, name))}" for name in self.__struct_fields__)
         return f"{type(self).__name__}({', '.join(fields)})"
 
 

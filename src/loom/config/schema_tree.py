@@ -188,9 +188,9 @@ def actual_text(value: object, *, secret: bool = False) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            return "text" if secret else json.dumps(_short(redact(value)), ensure_ascii=False)
+            return "text" if secret else json.dumps(_truncate(redact(value)), ensure_ascii=False)
         case int() | float():
-            return "a number" if secret else _short(str(value))
+            return "a number" if secret else _truncate(str(value))
         case Mapping():
             return "a table"
         case list() | tuple():
@@ -220,7 +220,7 @@ def _got_in_list(value: object, info: inspect.Type) -> str:
     return "" if wrong is None else f"{actual_text(items[wrong])} as item {wrong + 1}"
 
 
-def _short(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= 60 else text[:60] + "…"
 
 

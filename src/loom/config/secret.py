@@ -82,7 +82,7 @@ class Url(Secret):
         return redact(self.written)
 
 
-def printable(value: object) -> str:
+def setting_text(value: object) -> str:
     """Return a setting as TOML, with secrets masked."""
     match value:
         case None:
@@ -106,7 +106,7 @@ def printable(value: object) -> str:
 
 
 def _table(values: Mapping[str, object]) -> str:
-    return "{" + ", ".join(f"{name} = {printable(value)}" for name, value in values.items()) + "}"
+    return "{" + ", ".join(f"{name} = {setting_text(value)}" for name, value in values.items()) + "}"
 
 
 def _items(values: Sequence[object]) -> list[str]:
@@ -114,6 +114,6 @@ def _items(values: Sequence[object]) -> list[str]:
     texts: list[str] = []
     follows_flag = False
     for value in values:
-        texts.append(json.dumps(mask(value)) if follows_flag and isinstance(value, str) else printable(value))
+        texts.append(json.dumps(mask(value)) if follows_flag and isinstance(value, str) else setting_text(value))
         follows_flag = isinstance(value, str) and _SECRET_FLAG.fullmatch(value) is not None
     return texts

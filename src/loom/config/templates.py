@@ -70,7 +70,7 @@ def read_template(name: str, account: str = "") -> Template:
         found = msgspec.convert(data, Template)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{error}.", file=file.name, hint="See `loom ask --help` and docs/cli.md.") from None
-    return msgspec.structs.replace(found, attach=tuple(_beside(file, item) for item in found.attach))
+    return msgspec.structs.replace(found, attach=tuple(_resolve_attachment(file, item) for item in found.attach))
 
 
 def save_template(name: str, template: Template, account: str = "") -> Path:
@@ -142,7 +142,7 @@ def _file(name: str, account: str = "") -> Path:
     return templates_folder(account) / f"{name}.toml"
 
 
-def _beside(file: Path, item: str) -> str:
+def _resolve_attachment(file: Path, item: str) -> str:
     if item.startswith(("http://", "https://")):
         return item
     return str(file.absolute().parent / Path(item).expanduser())

@@ -115,7 +115,7 @@ def add_table(file: Path, path: Sequence[str], values: Mapping[str, object]) -> 
     _edit(
         file,
         lambda text: f"{text.rstrip()}\n\n{table}" if text.strip() else table,
-        lambda data: _with(data, path, dict(values)),
+        lambda data: _with_table(data, path, dict(values)),
         by_hand=table,
     )
 
@@ -139,7 +139,7 @@ def remove_table(file: Path, path: Sequence[str]) -> None:
             kept -= 1
         return "\n".join([*after[: len(after) - same], *before[kept:]]).rstrip() + "\n"
 
-    _edit(file, change, lambda data: _with(data, path, None), by_hand=f"without [{'.'.join(path)}]")
+    _edit(file, change, lambda data: _with_table(data, path, None), by_hand=f"without [{'.'.join(path)}]")
 
 
 def write_toml(file: Path, data: Mapping[str, Any]) -> None:
@@ -180,12 +180,12 @@ def _count_equal(a: Sequence[str], b: Sequence[str]) -> int:
     return next((at for at, (one, other) in enumerate(zip(a, b, strict=False)) if one != other), min(len(a), len(b)))
 
 
-def _with(data: Mapping[str, Any], path: Sequence[str], value: dict[str, Any] | None) -> dict[str, Any]:
+def _with_table(data: Mapping[str, Any], path: Sequence[str], value: dict[str, Any] | None) -> dict[str, Any]:
     """Return `data` with this table, or without it if `value` is None."""
     first, *rest = path
     below = data.get(first, {})
     table = cast("dict[str, Any]", below) if isinstance(below, dict) else {}
-    made = _with(table, rest, value) if rest else value
+    made = _with_table(table, rest, value) if rest else value
     others = {key: item for key, item in data.items() if key != first}
     return others if made is None else {**others, first: made}
 

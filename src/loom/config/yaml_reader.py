@@ -44,7 +44,7 @@ def parse(text: str, name: str) -> dict[str, object]:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise ConfigError("a character that YAML does not allow.", file=name, key=f"line {line}") from None
-    reader = _Reader(name)
+    reader = _YamlReader(name)
     data = reader.to_plain(node, ()) if node is not None else None
     if data is None:
         return {}
@@ -56,7 +56,7 @@ def parse(text: str, name: str) -> dict[str, object]:
 def lines(text: str) -> Iterator[tuple[KeyPath, int]]:
     """Return the path and line of each key of a text that `parse` accepts."""
     node = _compose(text)
-    reader = _Reader("")
+    reader = _YamlReader("")
     if node is not None:
         reader.to_plain(node, ())
     return iter(reader.lines)
@@ -81,7 +81,7 @@ def _loader() -> type[SafeLoader]:
     return Loader
 
 
-class _Reader:
+class _YamlReader:
     """Convert YAML nodes to plain data. Count them, because aliases can expand a few lines to billions of values."""
 
     def __init__(self, name: str) -> None:

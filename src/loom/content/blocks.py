@@ -351,7 +351,7 @@ def check_json(value: Any, what: str) -> Any:
 
     Strings and numbers of a subclass, which cannot be encoded, are replaced with plain ones in a copy.
     """
-    return value if _is_plain(value, what, 0) else _plain(value)
+    return value if _is_plain(value, what, 0) else _to_plain(value)
 
 
 _MAX_DEPTH: Final = 200
@@ -392,14 +392,14 @@ def _is_plain_other(value: Any, what: str, depth: int) -> bool:
                 is_plain &= type(key) is str
                 is_plain &= _is_plain(item, what, depth + 1)
         case str() | int() | float():
-            _is_plain(_plain(value), what, depth)
+            _is_plain(_to_plain(value), what, depth)
             return False
         case _:
             raise ContentError(f"{what} contain a {type(value).__name__}, which JSON cannot represent")
     return is_plain
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     match value:
         case None | bool():
             return value
@@ -410,15 +410,15 @@ def _plain(value: Any) -> Any:
         case float():
             return float.__float__(value)
         case dict():
-            return {str.__str__(key): _plain(item) for key, item in cast("dict[str, Any]", value).items()}
+            return {str.__str__(key): _to_plain(item) for key, item in cast("dict[str, Any]", value).items()}
         case _:
-            return [_plain(item) for item in value]
+            return [_to_plain(item) for item in value]
 
 
 def _make_json(value: msgspec.Struct, field: str, what: str) -> None:
     data = getattr(value, field)
     if not _is_plain(data, what, 0):
-        msgspec.structs.force_setattr(value, field, _plain(data))
+        msgspec.structs.force_setattr(value, field, _to_plain(data))
 
 
 def _make_tuple(value: msgspec.Struct, field: str) -> None:

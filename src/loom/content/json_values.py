@@ -85,7 +85,7 @@ def _scalar(value: Any) -> Any:
             return f"({type(value).__name__})"
 
 
-class _Token(msgspec.Struct, frozen=True):
+class _JsonToken(msgspec.Struct, frozen=True):
     text: str
 
 
@@ -95,12 +95,12 @@ def _write_json(value: Any) -> str:
     todo: list[Any] = [value]
     while todo:
         item = todo.pop()
-        if isinstance(item, _Token):
+        if isinstance(item, _JsonToken):
             out.append(item.text)
         elif isinstance(item, dict):
             named = cast("dict[Any, Any]", item)
             keys = [json_text(key) + ":" for key in _keys(named)]
-            _push(todo, "{", [(_Token(key), inner) for key, inner in zip(keys, named.values(), strict=True)], "}")
+            _push(todo, "{", [(_JsonToken(key), inner) for key, inner in zip(keys, named.values(), strict=True)], "}")
         elif isinstance(item, list | tuple):
             _push(todo, "[", [(inner,) for inner in cast("list[Any]", item)], "]")
         else:
@@ -110,12 +110,12 @@ def _write_json(value: Any) -> str:
 
 def _push(todo: list[Any], start: str, members: list[tuple[Any, ...]], end: str) -> None:
     """Push the parts that are still to be written, last first."""
-    todo.append(_Token(end))
+    todo.append(_JsonToken(end))
     for at in range(len(members) - 1, -1, -1):
         todo.extend(reversed(members[at]))
         if at:
-            todo.append(_Token(","))
-    todo.append(_Token(start))
+            todo.append(_JsonToken(","))
+    todo.append(_JsonToken(start))
 
 
 def json_text(value: Any) -> str:

@@ -162,7 +162,7 @@ def _known_fields(data: dict[str, Any]) -> dict[str, Any] | None:
         if not _is_valid(value, key, types):
             return None
         if kind in _INSIDE and key in _NESTED:
-            value = _nested(kind, value)
+            value = _inner_blocks(kind, value)
         elif kind == "document":
             value = _document_source(_object(value))
         if value is None and NoneType not in types:
@@ -171,7 +171,7 @@ def _known_fields(data: dict[str, Any]) -> dict[str, Any] | None:
     return found | {key: data[key] for key, types in _OPTIONAL.get(kind, {}).items() if type(data.get(key)) in types}
 
 
-def _nested(outer: str, value: Any) -> Any:
+def _inner_blocks(outer: str, value: Any) -> Any:
     """Return the blocks inside a block; None if one of them is not allowed there."""
     items: list[Any] = _list(value) if isinstance(value, list) else [value]
     found = [_known_fields(_object(item)) for item in items]

@@ -173,11 +173,11 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
 def recipe_key(recipe: Recipe) -> str:
     """Return a short stable name for a recipe, suitable as a file name and in a database column."""
     fields = msgspec.structs.asdict(recipe)
-    values = "_".join(_plain(value) for value in fields.values())
+    values = "_".join(_name_part(value) for value in fields.values())
     return f"{recipe.__struct_config__.tag}{RECIPES_VERSION}" + (f"-{values}" if values else "")
 
 
-def _plain(value: object) -> str:
+def _name_part(value: object) -> str:
     if isinstance(value, tuple):
-        return "+".join(_plain(item) for item in cast("tuple[object, ...]", value))
+        return "+".join(_name_part(item) for item in cast("tuple[object, ...]", value))
     return str(value).replace("image/", "").replace("/", ".")

@@ -82,7 +82,7 @@ def _template(value: Any, media: Mapping[str, Media], texts: Mapping[str, int], 
     match value:
         case str():
             if value in media:
-                return _hole(value, media[value], declared)
+                return _media_placeholder(value, media[value], declared)
             if value[:5].lower() == "data:" or looks_encoded(value):
                 raise UnusableForm
             return {_TEXT: texts[value]} if value in texts else value
@@ -117,7 +117,7 @@ def _lacks_bytes(holder: Any, media: Mapping[str, Media]) -> bool:
     return any(not isinstance(data, str) or data not in media for data in found)
 
 
-def _hole(text: str, found: Media, declared: str) -> dict[str, Any]:
+def _media_placeholder(text: str, found: Media, declared: str) -> dict[str, Any]:
     head, comma, _ = text.partition(",")
     is_url = bool(comma) and head[:5].lower() == "data:"
     told = head[5:].split(";")[0].lower() if is_url else declared.lower()

@@ -39,10 +39,10 @@ class Auth:
         return self._token
 
     def is_token(self, given: str) -> bool:
-        return _same(given, self._token)
+        return _is_same_secret(given, self._token)
 
     def is_password(self, given: str) -> bool:
-        return bool(self.password) and _same(given, self.password)
+        return bool(self.password) and _is_same_secret(given, self.password)
 
     def new_link(self, account: str = "") -> str:
         """Return a one-time code for `/?t=…` that signs a browser in within the hour. `account` is empty for the
@@ -125,7 +125,7 @@ def write_token(file: Path, token: str) -> None:
         raise ConfigError(f"The token file cannot be written: {os.strerror(error.errno or 0)}.") from None
 
 
-def _same(given: str, known: str) -> bool:
+def _is_same_secret(given: str, known: str) -> bool:
     """Compare in constant time; `given` may contain any characters."""
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), known.encode())
 

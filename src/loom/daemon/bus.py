@@ -99,7 +99,7 @@ class RedisBus(Bus):
 
     async def start(self) -> None:
         self._redis = self._connect()
-        self._tasks = [asyncio.create_task(self._kept_up(self._listen)), asyncio.create_task(self._kept_up(self._send))]
+        self._tasks = [asyncio.create_task(self._repeat(self._listen)), asyncio.create_task(self._repeat(self._send))]
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -115,7 +115,7 @@ class RedisBus(Bus):
         self._waiting[told.what, told.session] = told
         self._is_waiting.set()
 
-    async def _kept_up(self, work: Callable[[Any], Awaitable[None]]) -> None:
+    async def _repeat(self, work: Callable[[Any], Awaitable[None]]) -> None:
         """Repeat `work` for ever, with a growing pause after each failure."""
         from redis.exceptions import RedisError
 

@@ -37,7 +37,7 @@ class EmbeddedDaemon:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._run_lifespan(receive, send)
         else:
             await (await self._open_app())(scope, receive, send)
 
@@ -61,7 +61,7 @@ class EmbeddedDaemon:
         await app.daemon.start()
         return app
 
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         await self._open_app()
         await send({"type": "lifespan.startup.complete"})

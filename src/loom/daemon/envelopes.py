@@ -86,14 +86,14 @@ class _Delta(msgspec.Struct):
     index: int = 0
 
 
-class _Stored(msgspec.Struct):
+class _NodeField(msgspec.Struct):
     """The field of a stored message that is needed to read its node."""
 
     node: str
 
 
 _delta = msgspec.json.Decoder(_Delta)
-_stored = msgspec.json.Decoder(_Stored)
+_stored = msgspec.json.Decoder(_NodeField)
 
 
 class Composer:
@@ -109,7 +109,7 @@ class Composer:
 
     async def compose(self, events: Iterable[StoredEvent]) -> list[EncodedEnvelope]:
         made: list[EncodedEnvelope] = []
-        whole = [_whole(event) for event in events]
+        whole = [_event_or_notice(event) for event in events]
         nodes = [_stored.decode(event.data).node for event in whole if event.type == "message_stored"]
         facts = await self._dispatch.node_facts(nodes)
         for run in _runs(whole):
@@ -119,7 +119,7 @@ class Composer:
                     EncodedEnvelope(first.seq, last.seq, last.type, self._json(last.seq, last.type, _join(run)))
                 )
             elif last.type in _LOOKED_AT:
-                made.append(await self._looked_at(last, facts))
+                made.append(await self._summarize(last, facts))
             else:
                 made.append(EncodedEnvelope(last.seq, last.seq, last.type, self._json(last.seq, last.type, last.data)))
         return made
@@ -127,7 +127,7 @@ class Composer:
     def _json(self, seq: int, kind: str, data: bytes) -> bytes:
         return b'{"seq":%d,"type":"%s","session":"%s","data":%s}' % (seq, kind.encode(), self._session.encode(), data)
 
-    async def _looked_at(self, stored: StoredEvent, facts: Mapping[str, NodeFacts]) -> EncodedEnvelope:
+    async def _summarize(self, stored: StoredEvent, facts: Mapping[str, NodeFacts]) -> EncodedEnvelope:
         kind, data, pictures = stored.type, stored.data, ()
         match decode_event(stored.data):
             case ToolStarted(call=call):
@@ -136,16 +136,16 @@ class Composer:
                 kind, (data, pictures) = TOOL_CALL, await self._tool_call(finished)
             case ImageAdded() as added:
                 shown = await self._picture(added.image)
-                data = _with(stored.data, msgspec.to_builtins(shown))
+                data = _append_fields(stored.data, msgspec.to_builtins(shown))
                 pictures = (added.image.media,)
             case MessageStored() as message:
                 node = facts.get(message.node, NodeFacts(None))
                 self._model = node.model or self._model  # for the price of its step
-                data = _with(stored.data, {"parent": node.parent})
+                data = _append_fields(stored.data, {"parent": node.parent})
             case StepStarted(model=model):
                 self._model = model
             case StepFinished() as step:
-                data = _with(stored.data, {"usd": await asyncio.to_thread(self._cost, step)})
+                data = _append_fields(stored.data, {"usd": await asyncio.to_thread(self._cost, step)})
             case _:
                 pass
         return EncodedEnvelope(stored.seq, stored.seq, kind, self._json(stored.seq, kind, data), pictures)
@@ -196,7 +196,7 @@ class Composer:
             self._calls.popitem(last=False)
 
 
-def _whole(event: StoredEvent) -> StoredEvent:
+def _event_or_notice(event: StoredEvent) -> StoredEvent:
     """Return the event, or a notice in its place if its row is damaged, so that the sequence has no gap."""
     try:
         if event.type in _LOOKED_AT:
@@ -238,6 +238,6 @@ def _join(run: Sequence[StoredEvent]) -> bytes:
     )
 
 
-def _with(data: bytes, more: dict[str, Any]) -> bytes:
+def _append_fields(data: bytes, more: dict[str, Any]) -> bytes:
     """Return a JSON object with fields appended."""
     return data[:-1] + b"," + msgspec.json.encode(more)[1:]

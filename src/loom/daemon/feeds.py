@@ -105,7 +105,7 @@ class Feed:
             if self._is_over:
                 return []
             await self._moved.wait()
-        return self._nearby(seq) or await self._read_late(seq)
+        return self._cached_after(seq) or await self._read_late(seq)
 
     async def _read_late(self, seq: int) -> list[EncodedEnvelope]:
         """Return envelopes from the store. Only one watcher reads at a time; pages are smaller where events are
@@ -118,7 +118,7 @@ class Feed:
             self._late_page = min(PAGE, self._late_page * 2) if is_whole else max(1, self._late_page // 2)
         return taken
 
-    def _nearby(self, seq: int) -> list[EncodedEnvelope]:
+    def _cached_after(self, seq: int) -> list[EncodedEnvelope]:
         """Return cached envelopes after `seq`; empty if no cached envelope begins there."""
         found: list[EncodedEnvelope] = []
         for envelope in reversed(self._at_hand):
@@ -213,8 +213,8 @@ class Feeds:
         return sum(feed.watchers for feed in self._feeds.values())
 
     async def start(self) -> None:
-        self._dispatch.events.subscribe(self._hand)
-        self._bus.listeners.append(self._hear)
+        self._dispatch.events.subscribe(self._deliver_events)
+        self._bus.listeners.append(self._on_bus_message)
         self._looker = asyncio.create_task(self._look_on())
 
     async def stop(self) -> None:
@@ -226,8 +226,8 @@ class Feeds:
         if self._looker is not None:
             self._looker.cancel()
             await asyncio.gather(self._looker, return_exceptions=True)
-            self._bus.listeners.remove(self._hear)
-            self._dispatch.events.unsubscribe(self._hand)
+            self._bus.listeners.remove(self._on_bus_message)
+            self._dispatch.events.unsubscribe(self._deliver_events)
             self._looker = None
 
     async def turn(self) -> None:
@@ -268,12 +268,12 @@ class Feeds:
         """Return the pause between two reads; it grows with the number of watched sessions."""
         return max(1 / PER_SECOND, len(self._feeds) / READINGS_PER_SECOND)
 
-    def _hand(self, session_id: str, seq: int, events: Sequence[tuple[str, bytes]]) -> None:
+    def _deliver_events(self, session_id: str, seq: int, events: Sequence[tuple[str, bytes]]) -> None:
         if feed := self._feeds.get(session_id):
             first = seq - len(events) + 1
             feed.deliver([StoredEvent(first + at, kind, data) for at, (kind, data) in enumerate(events)])
 
-    def _hear(self, told: BusMessage) -> None:
+    def _on_bus_message(self, told: BusMessage) -> None:
         match told.what:
             case "events" if feed := self._feeds.get(told.session):
                 feed.on_bus_message(told.seq)

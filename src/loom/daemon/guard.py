@@ -68,7 +68,7 @@ class Guard:
         if foreign and scope["method"] == "OPTIONS":
             await _preflight(foreign, send)
             return
-        await self._app(scope, receive, _careful(send, foreign))
+        await self._app(scope, receive, _with_security_headers(send, foreign))
 
     def _behind_proxy(self, scope: Scope, headers: Headers) -> Scope:
         """Return the scope with the client and the scheme that a trusted proxy reports. Of several hops, the last one
@@ -172,8 +172,8 @@ def _is_loopback(address: str) -> bool:
         return address == "localhost"
 
 
-def _careful(send: Send, foreign: str) -> Send:
-    async def careful(message: Message) -> None:
+def _with_security_headers(send: Send, foreign: str) -> Send:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers: Iterable[tuple[bytes, bytes]] = message.get("headers", ())
             given = {name.lower() for name, _ in headers}
@@ -188,7 +188,7 @@ def _careful(send: Send, foreign: str) -> Send:
             message = {**message, "headers": [*headers, *added]}
         await send(message)
 
-    return careful
+    return send_with_headers
 
 
 async def _preflight(origin: str, send: Send) -> None:
@@ -208,4 +208,4 @@ async def _turn_away(error: LoomError, scope: Scope, receive: Receive, send: Sen
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": _MISDIRECTED, "reason": error.message})
         return
-    await error_response(error)(scope, receive, _careful(send, ""))
+    await error_response(error)(scope, receive, _with_security_headers(send, ""))

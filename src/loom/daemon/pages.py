@@ -85,19 +85,19 @@ async def get_static_file(call: Call[None, None]) -> Response:
 def _name(call: Call[None, None]) -> str:
     name = call.path("name")
     if _NAME.fullmatch(name) is None:
-        raise _nothing()
+        raise _page_not_found()
     return name
 
 
 async def _file(call: Call[None, None], file: Path, cache: str, headers: Mapping[str, str] | None = None) -> Response:
     kind = _TYPES.get(file.suffix)
     if kind is None:
-        raise _nothing()
+        raise _page_not_found()
     accepted = accepted_encodings(call.request.headers.get("accept-encoding", ""))
     try:
         data, encoding = await asyncio.to_thread(_read, file, accepted)
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-        raise _nothing() from None
+        raise _page_not_found() from None
     given = {"Cache-Control": cache, "Content-Security-Policy": POLICY, "Content-Type": kind, "Vary": "Accept-Encoding"}
     if encoding:
         given["Content-Encoding"] = encoding
@@ -126,5 +126,5 @@ def _read(file: Path, accepted: frozenset[str]) -> tuple[bytes, str]:
     return file.read_bytes(), ""
 
 
-def _nothing() -> NotFound:
+def _page_not_found() -> NotFound:
     return NotFound("Page not found.")

@@ -55,7 +55,7 @@ async def _block(
         case UnknownBlock():
             raise Unsupported(f"Unknown block type {given.kind[:80]!r}.")
         case ImageReference():
-            return _of(await reuse(given.image_id, given.name), ImageBlock), ()
+            return _block_of_type(await reuse(given.image_id, given.name), ImageBlock), ()
         case MediaReference():
             taken = await reuse(given.digest, given.name)
             return _pages(taken.block, given.pages), ()
@@ -63,22 +63,22 @@ async def _block(
             taken = await daemon.intake.file(Path(workspace) if workspace else Path.cwd(), given.path)
             return taken.block, taken.notices
         case ImageBlock():
-            block = _of(await reuse(given.media.digest, given.media.name), ImageBlock)
+            block = _block_of_type(await reuse(given.media.digest, given.media.name), ImageBlock)
             return msgspec.structs.replace(block, alt=given.alt, detail=given.detail), ()
         case DocumentBlock():
-            block = _of(await reuse(given.media.digest, given.media.name), DocumentBlock)
+            block = _block_of_type(await reuse(given.media.digest, given.media.name), DocumentBlock)
             return _pages(msgspec.structs.replace(block, title=given.title), given.pages), ()
         case AudioBlock():
-            block = _of(await reuse(given.media.digest, given.media.name), AudioBlock)
+            block = _block_of_type(await reuse(given.media.digest, given.media.name), AudioBlock)
             return msgspec.structs.replace(block, transcript=given.transcript), ()
         case VideoBlock():
-            block = _of(await reuse(given.media.digest, given.media.name), VideoBlock)
+            block = _block_of_type(await reuse(given.media.digest, given.media.name), VideoBlock)
             return msgspec.structs.replace(block, transcript=given.transcript), ()
         case _:
             assert_never(given)
 
 
-def _of(taken: StoredUpload, kind: type[BlockT]) -> BlockT:
+def _block_of_type(taken: StoredUpload, kind: type[BlockT]) -> BlockT:
     if not isinstance(taken.block, kind):
         raise ContentError(f"{taken.media.name or 'That file'} is {taken.media.media_type}, not what the block says.")
     return taken.block

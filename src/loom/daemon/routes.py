@@ -86,7 +86,7 @@ def _row(method: str, path: str, handle: Handle, summary: str, **more: Any) -> R
 SESSION: Final = "/v1/sessions/{session}"
 
 
-def _foreign(method: str, path: str, handle: Handle, summary: str) -> Route:
+def _gateway_route(method: str, path: str, handle: Handle, summary: str) -> Route:
     """Return a route of another API, which checks the key and writes errors in that API's format."""
     return Route(method=method, path=path, handle=handle, summary=summary, is_open=True, is_listed=False)
 
@@ -261,19 +261,21 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     _row("DELETE", "/v1/keys/{provider}", settings_routes.remove_key, "Remove a key.", answer=s.KeyList, needs="admin"),
     # gateway: the APIs of other providers, described in docs/gateway.md
-    _foreign("POST", "/v1/messages", gateway.messages, "Anthropic Messages, for any model."),
-    _foreign("POST", "/v1/messages/count_tokens", gateway.count_tokens, "Estimate the tokens of an Anthropic request."),
-    _foreign("POST", "/v1/chat/completions", gateway.chat_completions, "OpenAI Chat Completions, for any model."),
-    _foreign("POST", "/v1/responses", gateway.responses, "OpenAI Responses, for any model."),
-    _foreign("GET", "/v1/responses/{response}", gateway.get_response, "A stored response."),
-    _foreign("DELETE", "/v1/responses/{response}", gateway.delete_response, "Delete a stored response."),
-    _foreign("GET", "/v1/receipts/{answer}", gateway.receipt, "What was reduced for an answer, and why."),
-    _foreign("POST", "/v1/files", gateway.upload_file, "Upload a file that requests can refer to by id."),
-    _foreign("GET", "/v1/files", gateway.list_files, "The uploaded files, newest first."),
-    _foreign("GET", "/v1/files/{file}", gateway.get_file, "Metadata of an uploaded file."),
-    _foreign("GET", "/v1/files/{file}/content", gateway.file_content, "The bytes of an uploaded file."),
-    _foreign("DELETE", "/v1/files/{file}", gateway.delete_file, "Delete an uploaded file."),
-    _foreign("GET", "/v1/models/{model:path}", gateway.get_model, "A model."),
+    _gateway_route("POST", "/v1/messages", gateway.messages, "Anthropic Messages, for any model."),
+    _gateway_route(
+        "POST", "/v1/messages/count_tokens", gateway.count_tokens, "Estimate the tokens of an Anthropic request."
+    ),
+    _gateway_route("POST", "/v1/chat/completions", gateway.chat_completions, "OpenAI Chat Completions, for any model."),
+    _gateway_route("POST", "/v1/responses", gateway.responses, "OpenAI Responses, for any model."),
+    _gateway_route("GET", "/v1/responses/{response}", gateway.get_response, "A stored response."),
+    _gateway_route("DELETE", "/v1/responses/{response}", gateway.delete_response, "Delete a stored response."),
+    _gateway_route("GET", "/v1/receipts/{answer}", gateway.receipt, "What was reduced for an answer, and why."),
+    _gateway_route("POST", "/v1/files", gateway.upload_file, "Upload a file that requests can refer to by id."),
+    _gateway_route("GET", "/v1/files", gateway.list_files, "The uploaded files, newest first."),
+    _gateway_route("GET", "/v1/files/{file}", gateway.get_file, "Metadata of an uploaded file."),
+    _gateway_route("GET", "/v1/files/{file}/content", gateway.file_content, "The bytes of an uploaded file."),
+    _gateway_route("DELETE", "/v1/files/{file}", gateway.delete_file, "Delete an uploaded file."),
+    _gateway_route("GET", "/v1/models/{model:path}", gateway.get_model, "A model."),
     # sessions
     _row(
         "POST",

@@ -125,10 +125,10 @@ async def serve_app(
             elsewhere = _url(listener, is_secure=tls is not None, from_elsewhere=True)
             page = f"{elsewhere}/?t={app.daemon.auth.new_link()}"
             listening = Listening(url, page)
-            server = _Server(_uvicorn(app, log_level, tls), app, lambda: on_listening(listening))
+            server = _DrainingServer(_uvicorn(app, log_level, tls), app, lambda: on_listening(listening))
             asyncio.get_running_loop().set_exception_handler(AcceptFailures().handle)
             with _publish_address(config, url, str(tls[0].absolute()) if tls else ""):
-                async with _rotating(app):
+                async with _rotate_on_sighup(app):
                     await server.serve([listener])
 
 
@@ -145,7 +145,7 @@ def check_bind(host: str, password: str) -> None:
         )
 
 
-class _Server(uvicorn.Server):
+class _DrainingServer(uvicorn.Server):
     """A server that reports when it listens, and drains turns before connections are closed, so that watchers see how
     they end."""
 
@@ -336,7 +336,7 @@ def find_daemon(config: Config) -> RunningDaemon | None:
 
 
 @asynccontextmanager
-async def _rotating(app: App) -> AsyncGenerator[None]:
+async def _rotate_on_sighup(app: App) -> AsyncGenerator[None]:
     """Create a new token on SIGHUP."""
     tasks: set[asyncio.Task[str]] = set()
 

@@ -46,19 +46,19 @@ class SessionList:
     def start(self) -> None:
         """Subscribe to changes; the present list is read separately."""
         if self._teller is None:
-            self._bus.listeners.append(self._hear)
+            self._bus.listeners.append(self._on_bus_message)
             self._teller = asyncio.create_task(self._tell_on())
 
     async def stop(self) -> None:
         teller, self._teller = self._teller, None
         if teller is None:
             return
-        self._bus.listeners.remove(self._hear)
+        self._bus.listeners.remove(self._on_bus_message)
         teller.cancel()
         if teller is not asyncio.current_task():  # it may run this itself, if it dropped the last subscriber
             await asyncio.gather(teller, return_exceptions=True)
 
-    def _hear(self, told: BusMessage) -> None:
+    def _on_bus_message(self, told: BusMessage) -> None:
         if told.session:
             self._moved[told.session] = told.what == "deleted"
             self._news.set()
@@ -69,14 +69,14 @@ class SessionList:
             self._news.clear()
             moved, self._moved = self._moved, {}
             try:
-                await self._tell(moved)
+                await self._publish_changes(moved)
             except LoomError as error:  # the store is unavailable: try again after the pause
                 _log.warning("the list of sessions could not be read: %s", error.code)
                 self._moved = moved | self._moved
                 self._news.set()
             await asyncio.sleep(max(TOLD_SECONDS, len(moved) / LINES_PER_SECOND))
 
-    async def _tell(self, moved: dict[str, bool]) -> None:
+    async def _publish_changes(self, moved: dict[str, bool]) -> None:
         queued = set(await self._dispatch.queue.waiting())
         for session_id, is_deleted in moved.items():
             line = ListedSession(session_id, deleted=True) if is_deleted else await self._line(session_id, queued)

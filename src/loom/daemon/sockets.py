@@ -64,7 +64,7 @@ class Join(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
 
 
 _Packet: Any = packet.Packet
-_Server: Any = socketio.AsyncServer
+_SocketServer: Any = socketio.AsyncServer
 
 
 class ProtocolViolation(Exception):
@@ -110,7 +110,7 @@ class Sockets:
         self._seats: dict[str, Connection] = {}
         self._strangers: dict[str, float] = {}
         self._sweeper: asyncio.Task[None] | None = None
-        self._server = _Server(
+        self._server = _SocketServer(
             async_mode="asgi",
             async_handlers=False,
             namespaces=[NAMESPACE],
@@ -211,7 +211,7 @@ class Sockets:
         for task in list(seat.watches.values()) if seat else ():
             if task is not asyncio.current_task():
                 task.cancel()
-        await self._rest()
+        await self._unsubscribe_if_idle()
 
     async def _join(self, sid: str, *given: object) -> dict[str, Any]:
         seat = self._seats.get(sid)
@@ -225,9 +225,9 @@ class Sockets:
                 return {"ok": True}
             return await self._begin(seat, wanted)
         except msgspec.ValidationError as error:
-            return _turned_down(InvalidBody(f"join takes {{session, after, inline}}: {error}"))
+            return _error_answer(InvalidBody(f"join takes {{session, after, inline}}: {error}"))
         except LoomError as error:
-            return _turned_down(error)
+            return _error_answer(error)
 
     async def _begin(self, seat: Connection, wanted: Join) -> dict[str, Any]:
         if wanted.session not in seat.watches and len(seat.watches) >= MAX_JOINED:
@@ -250,14 +250,14 @@ class Sockets:
         try:
             wanted = msgspec.convert(given[0] if given else {}, Join)
         except msgspec.ValidationError as error:
-            return _turned_down(InvalidBody(f"leave takes {{session}}: {error}"))
+            return _error_answer(InvalidBody(f"leave takes {{session}}: {error}"))
         if seat := self._seats.get(sid):
             seat.is_listening = seat.is_listening and not wanted.sessions
             self._end(seat, wanted.session)
-            await self._rest()
+            await self._unsubscribe_if_idle()
         return {"ok": True}
 
-    async def _rest(self) -> None:
+    async def _unsubscribe_if_idle(self) -> None:
         """Unsubscribe from the list when its last reader left."""
         if not any(seat.is_listening for seat in self._seats.values()):
             await self._roll.stop()
@@ -396,5 +396,5 @@ def _words(error: LoomError) -> dict[str, Any]:
     return msgspec.to_builtins(problem_text(error))
 
 
-def _turned_down(error: LoomError) -> dict[str, Any]:
+def _error_answer(error: LoomError) -> dict[str, Any]:
     return {"ok": False, "error": _words(error)}

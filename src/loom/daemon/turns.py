@@ -81,8 +81,8 @@ class Turns:
 
     async def start(self) -> None:
         self._dispatch.events.subscribe(self._on_events)
-        self._bus.listeners.append(self._hear)
-        self._looker = asyncio.create_task(self._look_on())
+        self._bus.listeners.append(self._on_bus_message)
+        self._looker = asyncio.create_task(self._poll())
 
     async def stop(self, seconds: float = 10.0) -> None:
         """Accept nothing new, and give running turns `seconds` to end. After that, turns with pending approvals stay
@@ -106,7 +106,7 @@ class Turns:
                 )
             await asyncio.gather(*tasks, return_exceptions=True)
         self._dispatch.events.unsubscribe(self._on_events)
-        self._bus.listeners.remove(self._hear)
+        self._bus.listeners.remove(self._on_bus_message)
 
     # Requests ----------------------------------------------------------------------------------------------
 
@@ -277,35 +277,35 @@ class Turns:
     def _on_events(self, session_id: str, seq: int, _: Sequence[tuple[str, bytes]]) -> None:
         self._bus.publish(BusMessage("events", session_id, seq))
 
-    def _hear(self, told: BusMessage) -> None:
+    def _on_bus_message(self, told: BusMessage) -> None:
         match told.what:
             case "work":
-                self._soon(told.session)
+                self._schedule(told.session)
             case "request":
                 self._runtime.nudge(told.session)
             case _:
                 pass
 
-    def _soon(self, session_id: str) -> None:
+    def _schedule(self, session_id: str) -> None:
         if session_id in self._workers:
             self._workers[session_id].is_wanted = True
             return
-        task = asyncio.create_task(self._taken_up(session_id))
+        task = asyncio.create_task(self._resume(session_id))
         self._soon_begun.add(task)
         task.add_done_callback(self._soon_begun.discard)
 
-    async def _taken_up(self, session_id: str) -> None:
+    async def _resume(self, session_id: str) -> None:
         try:
             self._begin(await self._runtime.library.open(session_id))
         except LoomError as error:
             _log.warning("session %s could not be resumed: %s", session_id, error.code)
 
-    async def _look_on(self) -> None:
+    async def _poll(self) -> None:
         """Poll for sessions without a worker: posted to a daemon that died, or left in the middle of a turn."""
         while True:
             try:
                 for session_id in await self._unfinished_sessions():
-                    await self._taken_up(session_id)
+                    await self._resume(session_id)
             except LoomError as error:
                 _log.warning("pending work could not be read from the store: %s", error.code)
             await asyncio.sleep(LOOK_SECONDS)

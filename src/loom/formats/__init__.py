@@ -74,7 +74,7 @@ _ADVICE: Final = {
     "class": "Attach its source.",
     "compiled Python": "Attach its source.",
     "OLE container": "Open it in the program that made it and export it as PDF or text.",
-    "unknown": "Say which program made it, or export it as text, PDF or an image.",
+    "unknown": "Export it as text, PDF or an image and attach that.",
 }
 
 

@@ -47,7 +47,9 @@ class TextFormat(BuiltinFormat):
 
     def inspect(self, data: bytes, media_type: str, name: str, limits: IntakeLimits) -> Inspection:
         if len(data) > limits.max_text_bytes:
-            return _long(media_type).inspect(data, _PLAIN if media_type == SVG else media_type, name, limits)
+            return _long_text_format(media_type).inspect(
+                data, _PLAIN if media_type == SVG else media_type, name, limits
+            )
         text, encoding, notices = decode_text(data, name)
         if not text:
             raise Unreadable(f"{name or 'The file'} contains no text (only a byte order mark).", name=name)
@@ -57,7 +59,7 @@ class TextFormat(BuiltinFormat):
     def render(self, data: bytes, media: Media, recipe: Recipe, limits: IntakeLimits) -> Rendered:
         match recipe:
             case Text() if recipe.pages or (len(data) > limits.max_text_bytes and media.media_type in _RECORDS):
-                return _long(media.media_type).render(data, media, recipe, limits)
+                return _long_text_format(media.media_type).render(data, media, recipe, limits)
             case Text():
                 text, _, notices = decode_text(data, media.name)
                 return Rendered(data=text.encode(), media_type="text/plain", notices=notices)
@@ -66,7 +68,7 @@ class TextFormat(BuiltinFormat):
 
                 return render_svg(data, recipe, limits)
             case Ocr() if media.media_type == SVG and not recipe.page:
-                return read_words(self.render(data, media, _upright(), limits), limits)
+                return read_words(self.render(data, media, _ocr_recipe(), limits), limits)
             case Fit() | Low() | Crop() | Thumb() | Ocr():
                 raise cannot(media, "shown as an image")
             case _:
@@ -88,7 +90,7 @@ class ImageFormat(BuiltinFormat):
             case Fit() | Low() | Crop() | Thumb():
                 return render_image(data, media.media_type, recipe, limits)
             case Ocr() if not recipe.page:
-                return read_words(render_image(data, media.media_type, _upright(), limits), limits)
+                return read_words(render_image(data, media.media_type, _ocr_recipe(), limits), limits)
             case _:
                 raise cannot(media, "read as a document")
 
@@ -159,7 +161,7 @@ class OfficeFormat(BuiltinFormat):
                 raise cannot(media, "shown as an image")
 
 
-def _long(media_type: str) -> Format:
+def _long_text_format(media_type: str) -> Format:
     """Return the format that reads a text too long for one message: by records if it has any, else by lines."""
     from loom.formats.documents import builtin
 
@@ -184,7 +186,7 @@ def cannot(media: Media, done: str) -> Unsupported:
     )
 
 
-def _upright() -> Fit:
+def _ocr_recipe() -> Fit:
     return Fit(max_side_px=_OCR_SIDE_PX, max_encoded_bytes=_OCR_ENCODED_BYTES, formats=_OCR_FORMATS)
 
 

@@ -12,8 +12,6 @@ import re
 from functools import lru_cache
 from typing import Final
 
-import msgspec
-
 _DECLARED: Final = re.compile(rb"""(?:coding|charset)\s*[=:]\s*["']?([\w.:-]{2,32})""", re.IGNORECASE)
 _DECLARED_BYTES: Final = 1024
 _DETECTED_BYTES: Final = 32_768
@@ -67,20 +65,9 @@ _LABELS: Final = {
 }
 
 
-class DetectedEncoding(msgspec.Struct, frozen=True):
-    """`codec` is a name that Python decodes; `is_declared` means that the text declares it."""
-
-    codec: str
-    is_declared: bool
-
-
-def find_encoding(data: bytes) -> DetectedEncoding | None:
-    """Return the encoding of bytes that are not valid Unicode, or None if they are not text in any known encoding."""
-    codec = declared_encoding(data)
-    if codec is not None:
-        return DetectedEncoding(codec, is_declared=True)
-    codec = _detect(_window(data))
-    return None if codec is None else DetectedEncoding(codec, is_declared=False)
+def find_encoding(data: bytes) -> str | None:
+    """Return the codec of bytes that are not valid Unicode, or None if they are not text in any known encoding."""
+    return declared_encoding(data) or _detect(_window(data))
 
 
 def declared_encoding(data: bytes) -> str | None:

@@ -69,7 +69,7 @@ def accept(
     Raise a `MediaError`, or a `ContentError` if `pages` is invalid or outside the document.
     """
     data, changed = _unlock(data, name, limits, password)
-    data, converted = _playable(data, name, limits)
+    data, converted = _convert_audio(data, name, limits)
     inspection, kept = _inspect(data, name, limits, recipes)
     notices = converted or inspection.notices  # the notice about the conversion replaces the one about the extension
     inspection = msgspec.structs.replace(inspection, notices=(*changed, *notices))
@@ -105,7 +105,7 @@ def _unlock(data: bytes, name: str, limits: IntakeLimits, password: str) -> tupl
     return unlocked, (f"{clean_name(name) or 'The PDF'} was unlocked: a copy without the password is kept",)
 
 
-def _playable(data: bytes, name: str, limits: IntakeLimits) -> tuple[bytes, tuple[str, ...]]:
+def _convert_audio(data: bytes, name: str, limits: IntakeLimits) -> tuple[bytes, tuple[str, ...]]:
     """Return audio of a type that no model accepts as MP3, if ffmpeg is installed."""
     kind = sniff(data, name).media_type
     if kind not in _CONVERTED_SOUND or len(data) > limits.max_audio_bytes:
@@ -144,12 +144,12 @@ def _inspect(data: bytes, name: str, limits: IntakeLimits, recipes: tuple[Fit | 
     try:
         found = inspect(data, name, limits, recipes)
         if found.media.media_type == "image/tiff" and (found.media.frames or 1) > 1:
-            return _paged(data, found, limits)
-        if found.category == "office" and (drawn := _drawn(data, found, limits)) is not None:
+            return _pages_to_pdf(data, found, limits)
+        if found.category == "office" and (drawn := _drawing_to_pdf(data, found, limits)) is not None:
             return drawn
         return found, data
     except Unreadable:
-        rebuilt = _rebuilt(data, name, limits)
+        rebuilt = _rebuild_pdf(data, name, limits)
         if rebuilt is None:
             raise
         return rebuilt
@@ -170,7 +170,7 @@ def _inspect(data: bytes, name: str, limits: IntakeLimits, recipes: tuple[Fit | 
     return msgspec.structs.replace(fitted, notices=(said, *large.notices)), copy.data
 
 
-def _paged(data: bytes, found: Inspection, limits: IntakeLimits) -> tuple[Inspection, bytes]:
+def _pages_to_pdf(data: bytes, found: Inspection, limits: IntakeLimits) -> tuple[Inspection, bytes]:
     """Convert a TIFF of several pages to a PDF, so that each page can be selected, seen and read.
 
     If that fails, the first page is used, and a notice has the reason.
@@ -188,7 +188,7 @@ def _paged(data: bytes, found: Inspection, limits: IntakeLimits) -> tuple[Inspec
     return msgspec.structs.replace(document, notices=(said, *document.notices)), copy
 
 
-def _drawn(data: bytes, found: Inspection, limits: IntakeLimits) -> tuple[Inspection, bytes] | None:
+def _drawing_to_pdf(data: bytes, found: Inspection, limits: IntakeLimits) -> tuple[Inspection, bytes] | None:
     """Convert a drawing that only LibreOffice reads to a PDF, so that models see it. Return None for any other
     document."""
     from loom.formats.office import draw_as_pdf
@@ -202,7 +202,7 @@ def _drawn(data: bytes, found: Inspection, limits: IntakeLimits) -> tuple[Inspec
     return msgspec.structs.replace(document, notices=(said, *document.notices)), copy
 
 
-def _rebuilt(data: bytes, name: str, limits: IntakeLimits) -> tuple[Inspection, bytes] | None:
+def _rebuild_pdf(data: bytes, name: str, limits: IntakeLimits) -> tuple[Inspection, bytes] | None:
     """Return a PDF that had to be rewritten, or None if all its pages are blank: those would hide the loss."""
     if sniff(data, name).category != "pdf":
         return None

@@ -76,7 +76,7 @@ class OleFile:
         if entry is None or entry.size != len(content) or entry.size < self._cutoff:
             raise OleError(f"{'/'.join(path)} cannot be replaced")
         changed = bytearray(self._data)
-        for number, sector in enumerate(_followed(entry.start, self._table)):
+        for number, sector in enumerate(_follow_chain(entry.start, self._table)):
             part = content[number * self._sector : (number + 1) * self._sector]
             at = (sector + 1) * self._sector
             changed[at : at + len(part)] = part
@@ -95,25 +95,27 @@ class OleFile:
         seen: set[int] = set()
         while next_difat < _FREE and next_difat not in seen:
             seen.add(next_difat)
-            block = self._at(next_difat)
+            block = self._sector_bytes(next_difat)
             numbers = struct.unpack(f"<{len(block) // 4}I", block)
             places.extend(numbers[:-1])
             next_difat = numbers[-1]
-        raw = b"".join(self._at(place) for place in places if place < _FREE)
+        raw = b"".join(self._sector_bytes(place) for place in places if place < _FREE)
         return struct.unpack(f"<{len(raw) // 4}I", raw[: len(raw) // 4 * 4])
 
-    def _at(self, sector: int) -> bytes:
+    def _sector_bytes(self, sector: int) -> bytes:
         start = (sector + 1) * self._sector
         if start >= len(self._data):
             raise OleError("the container is cut off")
         return self._data[start : start + self._sector].ljust(self._sector, b"\0")
 
     def _chain(self, sector: int) -> bytes:
-        return b"".join([self._at(place) for place in _followed(sector, self._table)])
+        return b"".join([self._sector_bytes(place) for place in _follow_chain(sector, self._table)])
 
     def _mini_chain(self, sector: int) -> bytes:
         size = self._mini_sector
-        return b"".join(self._mini_stream[at * size : (at + 1) * size] for at in _followed(sector, self._mini_table))
+        return b"".join(
+            self._mini_stream[at * size : (at + 1) * size] for at in _follow_chain(sector, self._mini_table)
+        )
 
     def _walk(self, directory: bytes) -> Iterator[OleEntry]:
         """Yield the entries of each storage, which are a binary tree; `seen` ends trees with cycles."""
@@ -137,7 +139,7 @@ class OleFile:
                 waiting.append((child, path))
 
 
-def _followed(sector: int, table: tuple[int, ...]) -> Iterator[int]:
+def _follow_chain(sector: int, table: tuple[int, ...]) -> Iterator[int]:
     for _ in range(len(table) + 1):
         if sector >= _FREE:
             return

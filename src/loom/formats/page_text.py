@@ -59,7 +59,7 @@ class _Open(msgspec.Struct):
     """The number of items of a list so far."""
 
 
-class _Line(msgspec.Struct):
+class _PageLine(msgspec.Struct):
     text: str
     around: bool
     main: bool
@@ -72,7 +72,7 @@ ShowPicture: TypeAlias = Callable[[str, str], str]
 def page_text(source: str, url: str, show_picture: ShowPicture | None = None) -> PageText:
     """Return the text of a page. `url` is the URL of the page; links are absolute. `show_picture` returns the markers
     of images."""
-    reader = _Reader(url, show_picture)
+    reader = _PageReader(url, show_picture)
     reader.feed(source)
     reader.close()
     reader.end_line()
@@ -86,11 +86,11 @@ def page_text(source: str, url: str, show_picture: ShowPicture | None = None) ->
     return PageText(title=_SPACE.sub(" ", reader.title).strip()[:300], text=text)
 
 
-class _Reader(HTMLParser):
+class _PageReader(HTMLParser):
     def __init__(self, url: str, show_picture: ShowPicture | None) -> None:
         super().__init__(convert_charrefs=True)
         self._show_picture = show_picture
-        self.lines: list[_Line] = []
+        self.lines: list[_PageLine] = []
         self.title = ""
         self._url = url
         self._open: list[_Open] = []
@@ -172,14 +172,14 @@ class _Reader(HTMLParser):
             source = values.get("src") or values.get("xlink:href") or values.get("href", "")
             self._words.append(self._show_picture(source, values.get("alt", "").strip()))
         elif tag == "img" and values.get("alt", "").strip():
-            self._words.append(f"![{values['alt'].strip()}]({self._full(values.get('src', ''))})")
+            self._words.append(f"![{values['alt'].strip()}]({self._absolute_url(values.get('src', ''))})")
         elif tag in ("p", "table", "pre", "blockquote", "ul", "ol"):
             self._put("")
 
     def _finish(self, element: _Open) -> None:
         if element.tag == "a" and element.href and element.at <= len(self._words):
             words = _SPACE.sub(" ", "".join(self._words[element.at :])).strip()
-            address = self._full(element.href)
+            address = self._absolute_url(element.href)
             if words and address:
                 del self._words[element.at :]
                 self._words.append(f"[{words}]({address})")
@@ -192,7 +192,7 @@ class _Reader(HTMLParser):
         mark = f"{lists[-1].items}. " if lists[-1].tag == "ol" else "- "
         return "  " * min(len(lists) - 1, 8) + mark
 
-    def _full(self, address: str) -> str:
+    def _absolute_url(self, address: str) -> str:
         """Return an absolute http(s) URL, or an empty string for a script, an anchor or data."""
         try:
             full = urljoin(self._url, address.strip())
@@ -202,7 +202,7 @@ class _Reader(HTMLParser):
         return full[:_LINK_CHARS].replace(" ", "%20").replace(")", "%29") if usable else ""
 
     def _put(self, text: str) -> None:
-        self.lines.append(_Line(text, around=self._top.around, main=self._top.main))
+        self.lines.append(_PageLine(text, around=self._top.around, main=self._top.main))
 
     def end_line(self) -> None:
         raw = "".join(self._words)

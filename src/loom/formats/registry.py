@@ -74,16 +74,16 @@ def format_of(media_type: str) -> Format | None:
     if where is None and (kind := KINDS.get(media_type)) is not None:
         where = _BY_CATEGORY.get(kind.category)
     if where is not None:
-        return _loaded(where)
-    found = _installed().by_type.get(media_type)
+        return _load_format(where)
+    found = _plugin_formats().by_type.get(media_type)
     if found is None and media_type.startswith("text/"):
-        return _loaded(_BY_CATEGORY["text"])
+        return _load_format(_BY_CATEGORY["text"])
     return found
 
 
 def detect(data: bytes, name: str) -> str | None:
     """Return the media type that an installed format recognizes, or None if none does."""
-    for found in _installed().formats:
+    for found in _plugin_formats().formats:
         media_type = found.detect(data, name)
         if media_type is not None:
             return media_type
@@ -92,28 +92,28 @@ def detect(data: bytes, name: str) -> str | None:
 
 def installed_kinds() -> Mapping[str, FileKind]:
     """Return the media types that installed packages add."""
-    return _installed().kinds
+    return _plugin_formats().kinds
 
 
 def installed_formats() -> tuple[InstalledFormat, ...]:
     """Return every entry point of the group, for a listing: those in use, and the others with the reason."""
-    return _installed().listed
+    return _plugin_formats().listed
 
 
 def reload() -> None:
     """Search for installed formats again, for instance after a package was installed."""
-    _installed.cache_clear()
+    _plugin_formats.cache_clear()
 
 
 @cache
-def _loaded(where: str) -> Format:
+def _load_format(where: str) -> Format:
     module, _, name = where.partition(":")
     found: Format = getattr(import_module(module), name)
     return found
 
 
 @cache
-def _installed() -> _Installed:
+def _plugin_formats() -> _Installed:
     from importlib.metadata import entry_points  # imported late: takes 50 ms, and few files need an installed format
 
     return _collect(entry_points(group=GROUP))
@@ -127,7 +127,7 @@ def _collect(found: Iterable[EntryPoint]) -> _Installed:
     for entry in sorted(found, key=lambda entry: entry.name):
         package = entry.dist.name if entry.dist is not None else ""
         try:
-            offered = _checked(entry, by_type)
+            offered = _load_checked(entry, by_type)
         except Exception as error:  # noqa: BLE001 - a third-party module may raise anything; Loom must still start
             problem = f"{type(error).__name__}: {error}"
             _log.warning("the format %s of %s is not used: %s", entry.name, package or entry.value, problem)
@@ -140,7 +140,7 @@ def _collect(found: Iterable[EntryPoint]) -> _Installed:
     return _Installed(tuple(formats), by_type, kinds, tuple(listed))
 
 
-def _checked(entry: EntryPoint, taken: Mapping[str, Format]) -> Format:
+def _load_checked(entry: EntryPoint, taken: Mapping[str, Format]) -> Format:
     offered = entry.load()
     if not isinstance(offered, Format):
         raise TypeError(f"{entry.value} is not a Format: it lacks kinds, recipes, detect, inspect or render")

@@ -45,8 +45,7 @@ def encoding_of(data: bytes) -> str | None:
         return _unmarked_wide(head, whole=whole)
     if _is_utf8(head, whole=whole):
         return "iso2022_jp" if b"\x1b$" in head and is_escaped_japanese(head) else "utf-8"
-    found = find_encoding(data)
-    return None if found is None else found.codec
+    return find_encoding(data)
 
 
 def _is_utf8(head: bytes, *, whole: bool) -> bool:
@@ -130,7 +129,7 @@ def _decode(data: bytes, codec: str, shown: str) -> tuple[str, str, tuple[str, .
         found = find_encoding(data) if codec.startswith("utf-8") else None
         if found is None or sum(map(len, re.findall("[^\x00-\x7f\ufffd]+", text))) > damaged:
             return text, codec, (f"{damaged} damaged characters in {shown} are shown as \ufffd",)
-        codec = found.codec
+        codec = found
     return _decode_other(data, codec, shown)
 
 

@@ -107,7 +107,7 @@ class Assembly:
                 continue
             call = block
             if known is not None:
-                call = msgspec.structs.replace(block, id=_free(block.id, calls, numbers))
+                call = msgspec.structs.replace(block, id=_free_id(block.id, calls, numbers))
                 self._note(f"two calls shared the id {block.id[:80]!r}; the second is now {call.id[:90]!r}")
             calls[call.id] = call
             blocks.append(call)
@@ -192,7 +192,7 @@ def _in_order(blocks: tuple[FoundBlock, ...]) -> Iterator[MessageRun]:
         yield role, run
 
 
-def _free(call_id: str, taken: dict[str, ToolCall], numbers: dict[str, int]) -> str:
+def _free_id(call_id: str, taken: dict[str, ToolCall], numbers: dict[str, int]) -> str:
     """Return the id, with a number appended if it is taken. `numbers` holds the last number of each id."""
     free = call_id
     while free in taken:

@@ -71,7 +71,7 @@ def read_blocks(content: Any, reading: LegacyReader) -> list[FoundBlock]:
 
 def read_block(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
     kind = block.get("type")
-    if (own := _own(block)) is not None:
+    if (own := _decode_own(block)) is not None:
         return [own]
     if isinstance(kind, str) and kind in _BY_TYPE:
         return _BY_TYPE[kind](block, reading)
@@ -81,7 +81,7 @@ def read_block(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]
                 return sign(reader(block, reading), block, reading)
         if not block or block.get("cachePoint"):
             return []
-    return _unknown(block, reading)
+    return _unknown_block(block, reading)
 
 
 def as_content(found: Iterable[FoundBlock], reading: LegacyReader) -> list[ContentBlock]:
@@ -147,11 +147,16 @@ def _text(text: str) -> list[Any]:
     return [TextBlock(text)] if text.strip() else []
 
 
-def _own(block: dict[str, Any]) -> FoundBlock | None:
+def _decode_own(block: dict[str, Any]) -> FoundBlock | None:
     """Decode a block in today's format within an older message; return None if it is not one."""
     kind = block.get("type")
     fields = _OWN_FIELDS.get(kind) if isinstance(kind, str) else None
-    if fields is None or not fields.issuperset(block) or not _differs(block) or not are_encoded_blocks([block]):
+    if (
+        fields is None
+        or not fields.issuperset(block)
+        or not _is_format_specific(block)
+        or not are_encoded_blocks([block])
+    ):
         return None
     role = "tool" if kind == "tool_result" else "assistant"
     try:
@@ -161,7 +166,7 @@ def _own(block: dict[str, Any]) -> FoundBlock | None:
     return found_block(message.blocks[0])
 
 
-def _differs(block: dict[str, Any]) -> bool:
+def _is_format_specific(block: dict[str, Any]) -> bool:
     """Return whether a block differs from the same block in other formats. Plain text does not, unless it has opaque
     data or citations in Loom's format, which have no type."""
     if block["type"] != "text" or "opaque" in block:
@@ -192,7 +197,7 @@ def _media(kind: str, *inner_keys: str) -> BlockReader:
             facts = {**facts, **get_object(block.get(key))}
         word = kind or kind_word(first_text(facts, "mimeType", "mime_type", "media_type"))
         found = _text_source(word, facts, reading) or [*read_legacy_media(word, facts, reading)]
-        return found or _unknown(block, reading)
+        return found or _unknown_block(block, reading)
 
     return read
 
@@ -220,7 +225,9 @@ def _read_resource(block: dict[str, Any], reading: LegacyReader) -> list[FoundBl
     if text := get_text(inner.get("text")):
         uri = get_text(inner.get("uri"))
         return [*_text(f"[resource: {uri}]" if uri else ""), TextBlock(text)]
-    return [*read_legacy_media(kind_word(first_text(inner, "mimeType")), inner, reading)] or _unknown(block, reading)
+    return [*read_legacy_media(kind_word(first_text(inner, "mimeType")), inner, reading)] or _unknown_block(
+        block, reading
+    )
 
 
 def _read_result(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
@@ -261,7 +268,7 @@ def _inner_text(outer: str, key: str) -> BlockReader:
     return lambda block, _: _text(get_text(get_object(block.get(outer)).get(key)))
 
 
-def _unknown(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
+def _unknown_block(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
     """Return a block of an unknown type as its text if it has one and no id, else as an `UnknownBlock`. Bytes in it are
     stored and replaced."""
     plain, lifted = store_nested_media(block, reading.lift, reading.note)

@@ -115,7 +115,7 @@ def upgrade(
     None detects it. Raise `ContentError` if `data` is not a conversation, `Newer` if a newer Loom wrote it.
     """
     data = sanitize_json(data, MAX_INPUT_DEPTH)
-    if (own := _own(data)) is not None:
+    if (own := _decode_own(data)) is not None:
         return UpgradedConversation(system=own.system, messages=own.messages)
     facts = get_object(data)
     items = conversation_items(data)
@@ -143,7 +143,7 @@ def demote_system(draft: MessageDraft, reading: LegacyReader) -> MessageDraft:
     return MessageDraft(said.role, tuple(msgspec.structs.replace(text, is_system=True) for text in texts))
 
 
-def _own(data: Any) -> Conversation | None:
+def _decode_own(data: Any) -> Conversation | None:
     """Decode a file of `loom export`; return None for another format, or for a damaged file, which is then read like
     any other."""
     facts = get_object(data)
@@ -195,7 +195,7 @@ def _describe_shape(data: Any) -> str:
     match data:
         case dict():
             names = ", ".join(sorted(get_object(data))[:5])
-            return f"an object with {names[:120]}" if names else "an empty object"
+            return f"an object with the keys {names[:120]}" if names else "an empty object"
         case list():
             return "a list without messages"
         case str():

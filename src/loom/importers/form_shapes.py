@@ -12,9 +12,9 @@ from typing import Any, Final, TypeAlias
 
 from loom.content.json_values import get_list, get_object, get_text
 
-_Fields: TypeAlias = Mapping[str, type | tuple[type, ...]]
+_FieldTypes: TypeAlias = Mapping[str, type | tuple[type, ...]]
 
-_ANTHROPIC: Final[Mapping[str, _Fields]] = {
+_ANTHROPIC: Final[Mapping[str, _FieldTypes]] = {
     "text": {"text": str},
     "image": {"source": dict},
     "document": {"source": dict},
@@ -25,14 +25,14 @@ _ANTHROPIC: Final[Mapping[str, _Fields]] = {
     "redacted_thinking": {"data": str},
     "server_tool_use": {"id": str, "name": str, "input": dict},
 }
-_CHAT: Final[Mapping[str, _Fields]] = {
+_CHAT: Final[Mapping[str, _FieldTypes]] = {
     "text": {"text": str},
     "image_url": {"image_url": dict},
     "input_audio": {"input_audio": dict},
     "file": {"file": dict},
     "refusal": {"refusal": str},
 }
-_RESPONSES: Final[Mapping[str, _Fields]] = {
+_RESPONSES: Final[Mapping[str, _FieldTypes]] = {
     "input_text": {"text": str},
     "output_text": {"text": str},
     "refusal": {"refusal": str},
@@ -40,7 +40,7 @@ _RESPONSES: Final[Mapping[str, _Fields]] = {
     "function_call_output": {"call_id": str, "output": (str, list)},
     "reasoning": {"summary": list},
 }
-_GEMINI: Final[_Fields] = {
+_GEMINI: Final[_FieldTypes] = {
     "text": str,
     "inlineData": dict,
     "fileData": dict,
@@ -68,7 +68,7 @@ def is_legal_item(item: Mapping[str, Any], protocol: str) -> bool:
     return _are_blocks(item.get("content"), known)
 
 
-def _are_blocks(content: Any, known: Mapping[str, _Fields]) -> bool:
+def _are_blocks(content: Any, known: Mapping[str, _FieldTypes]) -> bool:
     """Return whether content is a text, nothing, or valid blocks, including those inside results."""
     if not isinstance(content, list):
         return True
@@ -83,7 +83,7 @@ def _are_blocks(content: Any, known: Mapping[str, _Fields]) -> bool:
     return True
 
 
-def _has_fields(block: Mapping[str, Any], known: Mapping[str, _Fields]) -> bool:
+def _has_fields(block: Mapping[str, Any], known: Mapping[str, _FieldTypes]) -> bool:
     required = known.get(get_text(block.get("type")), {})
     return all(isinstance(block.get(name), kind) for name, kind in required.items())
 

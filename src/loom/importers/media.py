@@ -58,7 +58,7 @@ def read_legacy_media(kind: str, block: dict[str, Any], reading: LegacyReader) -
     are none."""
     source = get_object(block.get("source"))
     facts = {**block, **source, **get_object(source.get("s3Location"))}
-    about = _about(kind, facts)
+    about = _media_facts(kind, facts)
     encoded = first_text(facts, *_INLINE)
     link = next((found for key in _LINKS if (found := _link(facts.get(key)))), "")
     path = get_text(facts.get("source_path"))
@@ -92,7 +92,7 @@ def _keep_source(text: str, data: bytes, found: list[ContentBlock], reading: Leg
     return found
 
 
-def _about(kind: str, facts: dict[str, Any]) -> LegacyMediaFacts:
+def _media_facts(kind: str, facts: dict[str, Any]) -> LegacyMediaFacts:
     declared = first_text(facts, *_DECLARED)
     if not declared and (form := first_text(facts, "format")):
         declared = _FORMATS.get(form) or (f"{kind}/{form}" if kind in ("image", "audio", "video") else "")

@@ -84,7 +84,7 @@ def read_request_body(body: Mapping[str, Any], protocol: BodyProtocol | None = N
         tools.add(get_object(definition))
     for definition in get_list(body.get("functions")) if found == "openai_chat" else ():
         tools.add({"type": "function", "function": definition})
-    fields = _Fields(body)
+    fields = _BodyFields(body)
     read = {"anthropic": _anthropic, "openai_chat": _chat, "openai_responses": _responses, "gemini": _gemini}[found]
     sampling = read(fields)
     fields.take("tools", "functions")
@@ -198,7 +198,7 @@ class _Tools:
             self.foreign[name] = foreign
 
 
-class _Fields:
+class _BodyFields:
     """Typed access to the fields of a body. `taken` collects the names of the fields that were read."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
@@ -256,7 +256,7 @@ class _Fields:
         return tuple(item for item in items if isinstance(item, str) and item)
 
 
-def _anthropic(fields: _Fields) -> Sampling:
+def _anthropic(fields: _BodyFields) -> Sampling:
     thinking = fields.object("thinking")
     output = fields.object("output_config")
     choice = fields.object("tool_choice")
@@ -299,7 +299,7 @@ def _budget_level(budget: int) -> ThinkingLevel:
     return "max"
 
 
-def _chat(fields: _Fields) -> Sampling:
+def _chat(fields: _BodyFields) -> Sampling:
     choice, name = _openai_choice(fields.value("tool_choice"))
     return Sampling(
         max_tokens=fields.count("max_completion_tokens", "max_tokens"),
@@ -318,7 +318,7 @@ def _chat(fields: _Fields) -> Sampling:
     )
 
 
-def _responses(fields: _Fields) -> Sampling:
+def _responses(fields: _BodyFields) -> Sampling:
     choice, name = _openai_choice(fields.value("tool_choice"))
     reasoning, text = fields.object("reasoning"), fields.object("text")
     return Sampling(
@@ -336,8 +336,8 @@ def _responses(fields: _Fields) -> Sampling:
     )
 
 
-def _gemini(fields: _Fields) -> Sampling:
-    generation = _Fields(fields.object("generationConfig"))
+def _gemini(fields: _BodyFields) -> Sampling:
+    generation = _BodyFields(fields.object("generationConfig"))
     thinking = generation.object("thinkingConfig")
     calling = get_object(fields.object("toolConfig").get("functionCallingConfig"))
     mode = get_text(calling.get("mode")).lower()
@@ -376,7 +376,7 @@ def _lower_types(value: Any) -> Any:
     }
 
 
-def _seed(fields: _Fields) -> int | None:
+def _seed(fields: _BodyFields) -> int | None:
     seed = fields.number("seed")
     return int(seed) if seed is not None and seed == int(seed) else None
 

@@ -121,12 +121,12 @@ def first_choices() -> dict[str, str]:
 
 def key_env(platform: str) -> str:
     """Return the usual environment variable for the key of a platform; empty if it needs none."""
-    return str(_flat(ALIASES.get(platform, platform)).get("key_env", ""))
+    return str(_flatten(ALIASES.get(platform, platform)).get("key_env", ""))
 
 
 def key_envs(platform: str) -> tuple[str, ...]:
     """Return every environment variable that may contain the key of a platform, the usual one first."""
-    facts = _flat(ALIASES.get(platform, platform))
+    facts = _flatten(ALIASES.get(platform, platform))
     return tuple(name for name in (facts.get("key_env", ""), *facts.get("other_key_envs", ())) if name)
 
 
@@ -140,7 +140,7 @@ def env_base_url(platform: str, environ: Mapping[str, str]) -> str:
 
     OLLAMA_HOST has the format of the server's own setting: `host`, `host:port`, `:port`, or `0.0.0.0` for any host.
     """
-    facts = _flat(ALIASES.get(platform, platform))
+    facts = _flatten(ALIASES.get(platform, platform))
     stated = environ.get(str(facts.get("base_url_env") or ""), "").strip().rstrip("/")
     if not stated:
         return ""
@@ -151,10 +151,10 @@ def env_base_url(platform: str, environ: Mapping[str, str]) -> str:
     return stated if not suffix or stated.endswith(suffix) else stated + suffix
 
 
-def _flat(platform: str) -> dict[str, Any]:
+def _flatten(platform: str) -> dict[str, Any]:
     """Return a platform's tables merged with those that it extends; its own families come first."""
     own = platforms()[platform]
-    base: dict[str, Any] = _flat(own["extends"]) if "extends" in own else {}
+    base: dict[str, Any] = _flatten(own["extends"]) if "extends" in own else {}
     merged = {**base, **own, "families": [*own.get("families", []), *base.get("families", [])]}
     for section in SECTIONS:
         merged[section] = {**base.get(section, {}), **own.get(section, {})}
@@ -163,7 +163,7 @@ def _flat(platform: str) -> dict[str, Any]:
 
 @cache
 def _model(platform: str, name: str) -> Model:
-    facts = _flat(platform)
+    facts = _flatten(platform)
     plain = re.sub(r".*\banthropic\.", "", name)  # on Bedrock: eu.anthropic.claude-…, or an ARN with that at its end
     family = next(
         (found for found in facts.get("families", []) if re.fullmatch(found["match"], plain, re.IGNORECASE)),

@@ -46,7 +46,7 @@ async def probe_endpoint(model: Model, ask: ProbeRequest) -> EndpointFacts:
         case "ollama":
             return _ollama(await ask("/api/show", {"model": model.name}) or {}, model)
         case "openai-compatible" | "mistral" | "vllm" | "llama.cpp" | "lm-studio" | "openrouter" | "groq" | "xai":
-            return await _compatible(model, ask)
+            return await _probe_compatible(model, ask)
         case _:
             return EndpointFacts()
 
@@ -108,7 +108,7 @@ def _ollama(said: Mapping[str, Any], model: Model) -> EndpointFacts:
     )
 
 
-async def _compatible(model: Model, ask: ProbeRequest) -> EndpointFacts:
+async def _probe_compatible(model: Model, ask: ProbeRequest) -> EndpointFacts:
     """Read the list of models, which also identifies the server; llama.cpp and LM Studio report facts at other
     paths."""
     listed = await ask("/models")

@@ -115,9 +115,11 @@ class _Gemini:
             "content-length": str(body.content_length),
         }
         uploaded = await _send_request(connections, "POST", target, finish | connections.own_headers(model), body)
-        return await self._ready(connections, model, key, get_object(uploaded.body, "file"))
+        return await self._wait_until_active(connections, model, key, get_object(uploaded.body, "file"))
 
-    async def _ready(self, connections: Connections, model: Model, key: str | None, file: dict[str, Any]) -> str:
+    async def _wait_until_active(
+        self, connections: Connections, model: Model, key: str | None, file: dict[str, Any]
+    ) -> str:
         pause = _FIRST_LOOK_SECONDS
         for _ in range(_LOOKS):
             state = file.get("state", "ACTIVE")

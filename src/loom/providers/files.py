@@ -130,7 +130,7 @@ class ProviderUploads:
         large = {_medium(ref): ref for ref in written.media() if ref.size_bytes >= self._min_bytes and ref.exact}
         if not large:
             return prompt
-        said_before = {_medium(ref) for ref in _said_before(written)}
+        said_before = {_medium(ref) for ref in _media_before_answer(written)}
         account = _account(model, key)
         ids: dict[_Medium, str] = {}
 
@@ -251,24 +251,26 @@ def _account(model: Model, key: str) -> str:
     return hashlib.sha256(f"loom upload\0{model.base_url}\0{key}".encode()).hexdigest()[:32]
 
 
-def _said_before(prompt: Prompt) -> tuple[MediaRef, ...]:
+def _media_before_answer(prompt: Prompt) -> tuple[MediaRef, ...]:
     """Return the media before the last answer: an earlier request contained them, and the next one will again."""
     answers = [at for at, message in enumerate(prompt.messages) if message.role == "assistant"]
     return msgspec.structs.replace(prompt, messages=prompt.messages[: answers[-1]]).media() if answers else ()
 
 
 def _with_ids(prompt: Prompt, ids: Mapping[_Medium, str]) -> Prompt:
-    def shown(block: ShownMedia) -> ShownMedia:
+    def apply_to_media(block: ShownMedia) -> ShownMedia:
         file_id = ids.get(_medium(block.ref))
         replace = msgspec.structs.replace
         return replace(block, ref=replace(block.ref, file_id=file_id)) if file_id else block
 
-    def applied(block: ShownBlock) -> ShownBlock:
+    def apply_to_block(block: ShownBlock) -> ShownBlock:
         match block:
             case ShownMedia():
-                return shown(block)
+                return apply_to_media(block)
             case ShownResult():
-                blocks = tuple(shown(inner) if isinstance(inner, ShownMedia) else inner for inner in block.blocks)
+                blocks = tuple(
+                    apply_to_media(inner) if isinstance(inner, ShownMedia) else inner for inner in block.blocks
+                )
                 return msgspec.structs.replace(block, blocks=blocks)
             case _:
                 return block
@@ -276,7 +278,7 @@ def _with_ids(prompt: Prompt, ids: Mapping[_Medium, str]) -> Prompt:
     messages = tuple(
         message
         if message.form is not None
-        else ShownMessage(message.role, tuple(applied(block) for block in message.blocks))
+        else ShownMessage(message.role, tuple(apply_to_block(block) for block in message.blocks))
         for message in prompt.messages
     )
     return msgspec.structs.replace(prompt, messages=messages)

@@ -62,7 +62,7 @@ class HttpProvider:
         deadline = asyncio.get_running_loop().time() + self._patience.deadline_seconds
         try:
             wire = wire_of(model)
-            request = _Request(prompt, wire, self._key(model), self._source)
+            request = _HttpRequest(prompt, wire, self._key(model), self._source)
             for attempt in count(1):
                 try:
                     async with aclosing(self._events(request, deadline)) as events:
@@ -83,7 +83,7 @@ class HttpProvider:
     async def close(self) -> None:
         await self._connections.close()
 
-    async def _events(self, request: _Request, deadline: float) -> AsyncGenerator[DecoderEvent]:
+    async def _events(self, request: _HttpRequest, deadline: float) -> AsyncGenerator[DecoderEvent]:
         """Make one attempt. Raise `_Again` for a temporary error, as long as no event was emitted: some services
         respond with 200 and report only then that they are busy."""
         model = request.model
@@ -119,7 +119,7 @@ class HttpProvider:
                     raise _Again(error) from error
                 raise
 
-    async def _attempt(self, request: _Request) -> httpx2.Response:
+    async def _attempt(self, request: _HttpRequest) -> httpx2.Response:
         headers = await self._headers(request)
         told, body = self._on_progress, request.body
         content = body if told is None or body.content_length < _LONG_BYTES else _report_progress(body, told)
@@ -146,7 +146,7 @@ class HttpProvider:
             await response.aclose()
             raise
 
-    async def _headers(self, request: _Request) -> dict[str, str]:
+    async def _headers(self, request: _HttpRequest) -> dict[str, str]:
         model, body = request.model, request.body
         headers = {
             "content-type": "application/json",
@@ -164,7 +164,7 @@ class HttpProvider:
         return self._connections.secrets(model, self._key(model))
 
 
-class _Request:
+class _HttpRequest:
     """One request, which can be sent several times."""
 
     def __init__(self, prompt: Prompt, wire: Wire, key: str | None, source: MediaSource) -> None:
@@ -206,14 +206,14 @@ async def _decode_stream(response: httpx2.Response, decoder: WireDecoder) -> Asy
             stopped = stopped or isinstance(event, Stopped)
             yield event
         if stopped:
-            for event in await _farewell(chunks, decoder):
+            for event in await _drain_stream(chunks, decoder):
                 yield event
             return
     for event in decoder.finish():
         yield event
 
 
-async def _farewell(chunks: AsyncIterator[bytes], decoder: WireDecoder) -> list[DecoderEvent]:
+async def _drain_stream(chunks: AsyncIterator[bytes], decoder: WireDecoder) -> list[DecoderEvent]:
     """Return the events after the end of an answer. Reading the rest of the stream, for at most a second, lets the
     connection be reused. Errors are ignored: the answer is complete."""
     events: list[DecoderEvent] = []

@@ -141,23 +141,26 @@ def unreachable_error(model: Model, target: Endpoint, error: Exception) -> Unava
     import httpx2
 
     if isinstance(error, httpx2.ReadTimeout):
-        what, hint = "did not answer in time", "Try again, or choose another model."
+        problem, hint = f"{target.host} did not answer in time", "Try again, or choose another model."
     elif is_untrusted(error):
-        what, hint = "has a certificate that this machine does not trust", "Check the URL and the machine's clock."
+        problem = f"{target.host} has a certificate that this machine does not trust"
+        hint = "Check the URL and the machine's clock."
     elif isinstance(error, httpx2.ConnectError) and target.is_local:
-        what, hint = "is not running", "Start it, or choose another model."
+        problem, hint = f"no server is running at {target.host}", "Start it, or choose another model."
     else:
-        what = f"cannot be reached ({type(error).__name__})"
+        problem = f"{target.host} cannot be reached ({type(error).__name__})"
         hint = "Check the network and the URL, or choose another model."
-    return Unavailable(f"{model.reference}: {target.host} {what}", provider=model.provider, model=model.name, hint=hint)
+    return Unavailable(f"{model.reference}: {problem}", provider=model.provider, model=model.name, hint=hint)
 
 
 def is_lasting(error: Exception, target: Endpoint) -> bool:
     """Return whether an immediate retry would fail in the same way."""
     import httpx2
 
-    nobody_listens = isinstance(error, httpx2.ConnectError) and target.is_local
-    return nobody_listens or is_untrusted(error) or isinstance(error, httpx2.ReadTimeout | httpx2.UnsupportedProtocol)
+    is_refused_locally = isinstance(error, httpx2.ConnectError) and target.is_local
+    return (
+        is_refused_locally or is_untrusted(error) or isinstance(error, httpx2.ReadTimeout | httpx2.UnsupportedProtocol)
+    )
 
 
 def is_untrusted(error: BaseException | None) -> bool:

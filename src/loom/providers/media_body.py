@@ -138,13 +138,13 @@ def _split(request: dict[str, Any]) -> list[bytes | MediaRef]:
     nonce = secrets.token_hex(16)
     found: list[Embedded] = []
 
-    def marked(embedded: Any) -> str:
+    def mark(embedded: Any) -> str:
         if not isinstance(embedded, Embedded):
             raise TypeError(f"a request contains {type(embedded).__name__}, which JSON cannot represent")
         found.append(embedded)
         return f"{embedded.prefix}{nonce}"
 
-    texts = msgspec.json.encode(request, enc_hook=marked).split(nonce.encode())
+    texts = msgspec.json.encode(request, enc_hook=mark).split(nonce.encode())
     parts: list[bytes | MediaRef] = [texts[0]]
     for embedded, text in zip(found, texts[1:], strict=True):
         parts += [embedded.ref, text]

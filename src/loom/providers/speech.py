@@ -22,7 +22,7 @@ _MOST_SOUND_BYTES: Final = 100_000_000
 _SECONDS: Final = 600.0
 
 
-class _Segment(msgspec.Struct):
+class _SpeechSegment(msgspec.Struct):
     start: float = 0.0
     end: float = 0.0
     text: str = ""
@@ -30,7 +30,7 @@ class _Segment(msgspec.Struct):
 
 class _Heard(msgspec.Struct):
     text: str = ""
-    segments: list[_Segment] | None = None
+    segments: list[_SpeechSegment] | None = None
     language: str | None = None
 
 

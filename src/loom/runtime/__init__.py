@@ -191,7 +191,7 @@ class Runtime:
         `mcp=False` disables the configured MCP servers; a `McpServers` replaces them. Without `instructions`, new
         sessions get neither the default system prompt nor AGENTS.md. `limits` replace the configured limits of turns.
         """
-        config = _configured(config, store, media)
+        config = _runtime_config(config, store, media)
         name = model if isinstance(model, str) else model.name
         if name:
             config = msgspec.structs.replace(config, model=name)
@@ -380,7 +380,7 @@ async def _open_steps(config: Config) -> AsyncGenerator[Steps]:
                 yield steps
 
 
-def _configured(config: Config | None, store: str, media: str) -> Config:
+def _runtime_config(config: Config | None, store: str, media: str) -> Config:
     if config is None:
         return load_config(flags={"store.url": store or None, "media.url": media or None})
     if store or media:

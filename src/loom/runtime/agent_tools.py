@@ -56,7 +56,7 @@ def recall_tool(runtime: Runtime) -> Tool:
         session_id = _session_of(context).session_id
         nodes = [node for node in (await runtime.stores.forest.read_tree(session_id)).nodes if node.message is not None]
         if message:
-            return text_result(_whole(nodes, message))
+            return text_result(_message_text(nodes, message))
         words = query.casefold().split()
         if not words:
             raise ToolError("give words to search for, or the id of a message")
@@ -79,7 +79,7 @@ def _words(node: Node) -> str:
     return "\n".join(text_of(block) for block in blocks if not isinstance(block, ThinkingBlock | UnknownBlock))
 
 
-def _whole(nodes: Sequence[Node], wanted: str) -> str:
+def _message_text(nodes: Sequence[Node], wanted: str) -> str:
     digits = wanted.rpartition(":")[2]
     found = [node for node in nodes if node.id.rpartition(":")[2].startswith(digits)] if len(digits) >= 8 else []
     if len(found) != 1:

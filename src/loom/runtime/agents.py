@@ -46,7 +46,11 @@ def find_agent(config: Config, name: str) -> AgentEntry:
     """Return a configured agent; raise `ConfigError` with the known names if there is none."""
     found = config.agents.get(name)
     if found is None:
-        known = f"Configured: {', '.join(sorted(config.agents))}." if config.agents else "Add a table [agents.NAME]."
+        known = (
+            f"Configured: {', '.join(sorted(config.agents))}."
+            if config.agents
+            else "Define it in loom.toml: [agents.NAME]."
+        )
         raise ConfigError(f"Agent {name!r} not found.", hint=known)
     return found
 

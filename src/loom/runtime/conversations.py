@@ -166,7 +166,7 @@ class ClientConversations:
             await asyncio.gather(*jobs)
             return stored.id
 
-        return await self._placed(stored, self._remember(plan.path), write())
+        return await self._place(stored, self._remember(plan.path), write())
 
     async def _begin(self, key: str, system: str, messages: Sequence[Message], model: str) -> PlacedHistory:
         """Begin a conversation: its session, its name and its messages are one commit."""
@@ -203,9 +203,9 @@ class ClientConversations:
             created_at=now,
             updated_at=now,
         )
-        return await self._placed(begun, self._remember(path), write())
+        return await self._place(begun, self._remember(path), write())
 
-    async def _placed(
+    async def _place(
         self, stored: StoredSession, path: tuple[Node, ...], write: Coroutine[Any, Any, str]
     ) -> PlacedHistory:
         root, *nodes = path
@@ -337,10 +337,10 @@ def is_same(sent: Message, stored: Message) -> bool:
     """Return whether a client's message is the stored one, apart from parts that clients do not keep."""
     if sent.role != stored.role:
         return False
-    return sent == stored or (sent.role == "assistant" and _visible(sent) == _visible(stored))
+    return sent == stored or (sent.role == "assistant" and _visible_parts(sent) == _visible_parts(stored))
 
 
-def _visible(message: Message) -> tuple[object, ...]:
+def _visible_parts(message: Message) -> tuple[object, ...]:
     """Return the text and the calls of a message, in order. Neighbouring texts are joined, because protocols join and
     split them. The line about a reduction is removed."""
     found: list[object] = []
@@ -352,15 +352,15 @@ def _visible(message: Message) -> tuple[object, ...]:
             case ThinkingBlock() | UnknownBlock():
                 continue  # clients of other protocols do not receive provider-specific blocks
             case ToolCall():
-                found += _joined(words)
+                found += _join_words(words)
                 words = []
                 found.append((block.id, block.name, msgspec.json.encode(block.arguments, order="sorted")))
             case _:
                 found.append(block)
-    return (*found, *_joined(words))
+    return (*found, *_join_words(words))
 
 
-def _joined(words: Sequence[str]) -> list[str]:
+def _join_words(words: Sequence[str]) -> list[str]:
     text = "".join(words).strip()
     return [text] if text else []
 

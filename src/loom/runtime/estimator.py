@@ -17,7 +17,7 @@ from loom.config import Config
 from loom.errors import LoomError
 from loom.estimates import BilledRequest, CheaperModel, DiscardedCache, Estimate
 from loom.models import Model, Usage
-from loom.prompt import Receipt, Rendition
+from loom.prompt import Rendition
 from loom.runtime.model_resolution import FIRST_CHOICES, lacks_key, resolve_model
 from loom.sampling import Sampling, keep_supported
 
@@ -44,7 +44,7 @@ def estimate_request(request: NextRequest, price: RequestPrice, *, now: float | 
             billed_tokens=mark.billed_tokens,
             cached_tokens=mark.cached_tokens,
         )
-        if mark.billed_tokens and _continues(mark, request.input.path)
+        if mark.billed_tokens and _is_continuation(mark, request.input.path)
         else None,
     )
 
@@ -174,7 +174,7 @@ def _warm_tokens(mark: Watermark, path: Sequence[Placed], model: Model, now: flo
     """Return how many tokens of the last request to `model` its provider still has cached; 0 if that request was for
     another path."""
     rule = model.cache
-    if rule.mode == "none" or not _continues(mark, path):
+    if rule.mode == "none" or not _is_continuation(mark, path):
         return 0
     is_long = keep_supported(model, _sent_options(mark)).cache == "1h"
     if now - mark.billed_at > (_LONG_SECONDS if is_long else rule.seconds):
@@ -188,7 +188,7 @@ def _sent_options(mark: Watermark) -> Sampling:
     return msgspec.json.decode(mark.sent_options or "{}", type=Sampling)
 
 
-def _continues(mark: Watermark, path: Sequence[Placed]) -> bool:
+def _is_continuation(mark: Watermark, path: Sequence[Placed]) -> bool:
     """Return whether `path` continues that of the last request to the model."""
     return 0 < mark.sent_messages <= len(path) and path[mark.sent_messages - 1].id == mark.sent_node
 
@@ -208,13 +208,9 @@ def _loses_more(one: NextRequest, other: NextRequest) -> bool:
     belongs to the model that wrote it."""
     if one.prompt.tools and not other.prompt.tools:
         return True
-    ranks = _rendition_ranks(one.receipt)
+    ranks = {(row.message, row.block, row.inner): _RANKS.index(row.rendition) for row in one.receipt.rows}
     return any(
         _RANKS.index(row.rendition) < ranks.get((row.message, row.block, row.inner), 0)
         for row in other.receipt.rows
         if row.kind != "thinking"
     )
-
-
-def _rendition_ranks(receipt: Receipt) -> dict[tuple[int, int, int | None], int]:
-    return {(row.message, row.block, row.inner): _RANKS.index(row.rendition) for row in receipt.rows}

@@ -86,13 +86,13 @@ def _member(packed: zipfile.ZipFile, info: zipfile.ZipInfo) -> ReadBytes:
 
 
 def _cut_zip(file: BinaryIO) -> ExportFiles:
-    found = {name: _whole(data) for name, data in _local_members(file)}
+    found = {name: _read_from(data) for name, data in _local_members(file)}
     if not found:
         raise Unreadable("The zip is damaged, and no file in it can be read.", hint="Download the export again.")
     return ExportFiles(found, ["the zip is damaged; the readable part is imported"])
 
 
-def _whole(data: bytes) -> ReadBytes:
+def _read_from(data: bytes) -> ReadBytes:
     return lambda _: data
 
 

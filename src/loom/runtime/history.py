@@ -75,7 +75,7 @@ async def live_state_of(stores: SessionStores, stored: StoredSession, head_id: s
     if "running" not in stored.settings:
         return LiveState()
     head = await stores.forest.node(head_id)
-    events = await _recent(stores, stored)
+    events = await _recent_events(stores, stored)
     if not events or events[0].type in ("turn_finished", "turn_failed"):
         return LiveState()
     turn, model, last_node = "", "", ""
@@ -120,20 +120,20 @@ def _decode_event(event: StoredEvent) -> object:
         return None
 
 
-async def _recent(stores: SessionStores, stored: StoredSession) -> list[StoredEvent]:
+async def _recent_events(stores: SessionStores, stored: StoredSession) -> list[StoredEvent]:
     """Return the events since the last stored message, or since the last start or end of a turn."""
     end = stored.last_seq
     reach = _FIRST_LOOK
     while True:
         start = max(0, end - reach)
-        found = await _between(stores, stored.id, start, end)
+        found = await _events_between(stores, stored.id, start, end)
         at = max((at for at, event in enumerate(found) if event.type in _MARKS), default=-1)
         if at >= 0 or start == 0:
             return found[max(at, 0) :]
         reach *= 4
 
 
-async def _between(stores: SessionStores, session_id: str, start: int, end: int) -> list[StoredEvent]:
+async def _events_between(stores: SessionStores, session_id: str, start: int, end: int) -> list[StoredEvent]:
     found: list[StoredEvent] = []
     while start < end:
         page = await stores.events.after(session_id, start, min(_PAGE, end - start))

@@ -56,7 +56,7 @@ async def store_transcript(runtime: Runtime, found: Transcript) -> ImportedSessi
     again."""
     if found.archive is None:
         return await _store_path(runtime, found)
-    archive, notices = _portable(runtime, found.archive)
+    archive, notices = _without_local_settings(runtime, found.archive)
     written = await SessionExchange(runtime.stores.database, runtime.secrets.mask).write(
         archive, workspace=str(Path.cwd()), model=await runtime.models.default()
     )
@@ -110,7 +110,7 @@ def _session_options(request: RequestBody | None) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in once}
 
 
-def _portable(runtime: Runtime, archive: SessionArchive) -> tuple[SessionArchive, list[str]]:
+def _without_local_settings(runtime: Runtime, archive: SessionArchive) -> tuple[SessionArchive, list[str]]:
     """Return the archive without settings that a file must not set, and without those that this Loom cannot read, so
     that the imported session can be opened."""
     notices: list[str] = []

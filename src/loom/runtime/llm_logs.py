@@ -63,7 +63,7 @@ def _exchange(database: sqlite3.Connection, tables: set[str], response: sqlite3.
     """Yield the messages of one row: results of earlier calls, the prompt with its attachments, the reply with its
     calls."""
     if "tool_results" in tables:
-        for row in _of(database, "tool_results", response["id"]):
+        for row in _rows_of(database, "tool_results", response["id"]):
             yield {"role": "tool", "tool_call_id": row["tool_call_id"], "name": row["name"], "content": row["output"]}
     content: list[dict[str, Any]] = []
     if "prompt_attachments" in tables:
@@ -78,7 +78,7 @@ def _exchange(database: sqlite3.Connection, tables: set[str], response: sqlite3.
         content.append({"type": "text", "text": words})
     if content:
         yield {"role": "user", "content": content}
-    calls = list(_of(database, "tool_calls", response["id"])) if "tool_calls" in tables else []
+    calls = list(_rows_of(database, "tool_calls", response["id"])) if "tool_calls" in tables else []
     reply: dict[str, Any] = {"role": "assistant", "content": response["response"] or None, "model": response["model"]}
     if calls:
         reply["tool_calls"] = [
@@ -93,7 +93,7 @@ def _exchange(database: sqlite3.Connection, tables: set[str], response: sqlite3.
         yield reply
 
 
-def _of(database: sqlite3.Connection, table: str, response: str) -> Iterator[sqlite3.Row]:
+def _rows_of(database: sqlite3.Connection, table: str, response: str) -> Iterator[sqlite3.Row]:
     yield from database.execute(f"SELECT * FROM {table} WHERE response_id = ? ORDER BY id", (response,))  # noqa: S608  one of our two table names
 
 

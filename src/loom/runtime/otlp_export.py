@@ -65,7 +65,7 @@ class OtlpExport:
             self._collector.note_failure("the rest", lambda: None)
 
     def _shut_down(self) -> None:
-        with _quiet():
+        with _mute_logs():
             self._tracers.shutdown()
             self._meters.shutdown()
 
@@ -102,7 +102,7 @@ class _SpanExporter(OTLPSpanExporter):
         self._collector = collector
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        with _quiet(self._note_failure):
+        with _mute_logs(self._note_failure):
             result = super().export(spans)
         if result is SpanExportResult.SUCCESS:
             self._collector.note_success("spans")
@@ -120,7 +120,7 @@ class _MetricExporter(OTLPMetricExporter):
     def export(
         self, metrics_data: MetricsData, timeout_millis: float | None = 10_000, **kwargs: Any
     ) -> MetricExportResult:
-        with _quiet(self._note_failure):
+        with _mute_logs(self._note_failure):
             result = super().export(metrics_data, timeout_millis)  # pyright: ignore[reportUnknownMemberType]  # untyped there
         if result is MetricExportResult.SUCCESS:
             self._collector.note_success("metrics")
@@ -142,7 +142,7 @@ _thread = _ThreadState()
 
 
 @contextmanager
-def _quiet(on_failure: Callable[[], None] | None = None) -> Generator[None]:
+def _mute_logs(on_failure: Callable[[], None] | None = None) -> Generator[None]:
     """Drop what exporters log in this thread. `on_failure` is called at the first warning, before any retry."""
     _thread.is_quiet, _thread.on_failure = True, on_failure
     try:

@@ -49,7 +49,7 @@ class Planned(msgspec.Struct, frozen=True):
 
         model = self.request.prompt.model
         if model.wire not in WIRES:
-            raise ConfigError(f"{model.reference} runs inside Loom and has no wire.", hint="Choose another model.")
+            raise ConfigError(f"{model.reference} runs inside Loom: it sends no request.", hint="Choose another model.")
         return elide_media(WIRES[model.wire].encode(self.request.prompt))
 
 

@@ -96,14 +96,14 @@ def plan_model(request: NextRequest, estimate: Estimate) -> PlanModel:
 
 
 def no_request(model: Model) -> PlanModel:
-    return _empty(limit=model.limits.context_tokens, error=None)
+    return _empty_plan(limit=model.limits.context_tokens, error=None)
 
 
 def failed_model(error: LoomError) -> PlanModel:
-    return _empty(limit=0, error=problem_text(error))
+    return _empty_plan(limit=0, error=problem_text(error))
 
 
-def _empty(*, limit: int, error: ProblemText | None) -> PlanModel:
+def _empty_plan(*, limit: int, error: ProblemText | None) -> PlanModel:
     return PlanModel(
         tokens=PlanTokens(incoming=0, budget=None, exact=False),
         bytes=0,

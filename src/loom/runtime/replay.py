@@ -70,7 +70,7 @@ class RecordedTool(Tool):
     """A tool that looks to the model like `tool` and returns recorded results: nothing is run."""
 
     def __init__(self, tool: Tool, results: RecordedResults) -> None:
-        super().__init__(_nothing, name=tool.name, reads_only=True)
+        super().__init__(_do_nothing, name=tool.name, reads_only=True)
         self.spec = tool.spec
         self._results = results
 
@@ -128,5 +128,5 @@ def _key(name: str, arguments: dict[str, Any]) -> str:
     return name + msgspec.json.encode(arguments, order="sorted").decode()
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing: `run` returns a recorded result instead."""

@@ -101,7 +101,7 @@ class LocalSession(SessionTurns):
         return await read_history(self._stores, self._library.views, self.id, query)
 
     async def tree(self) -> TreeView:
-        stored = await self._stored()
+        stored = await self._read_stored()
         found = await self._stores.forest.read_tree(self.id)
         if found.damaged:
             await self._stores.forest.path(stored.head_id)  # raises an error that names the damage if it is on the path
@@ -112,13 +112,13 @@ class LocalSession(SessionTurns):
         return await self._library.views.messages(found, siblings_of(found))
 
     async def usage(self) -> SessionUsage:
-        stored = await self._stored()
+        stored = await self._read_stored()
         nodes = await self._stores.forest.tree(self.id)
         return usage_of(await self._library.views.messages(nodes, {}), stored.head_id)
 
     async def read_path(self) -> tuple[Node, ...]:
         """Return the nodes of the messages from the root to the head, with everything stored for each."""
-        nodes = await self._stores.forest.path((await self._stored()).head_id)
+        nodes = await self._stores.forest.path((await self._read_stored()).head_id)
         return tuple(node for node in nodes if node.message is not None)
 
     async def read_tree(self) -> NodeTree:
@@ -129,7 +129,7 @@ class LocalSession(SessionTurns):
         """Return whether a live process runs a turn of this session."""
         return bool(await self._stores.leases.holder(self.id))
 
-    async def _stored(self) -> StoredSession:
+    async def _read_stored(self) -> StoredSession:
         return await self._stores.sessions.get(self.id)
 
     async def _own_node(self, node: str) -> str:
@@ -165,7 +165,7 @@ class LocalSession(SessionTurns):
             log.unsubscribe(on_events)
 
     async def cancel(self, turn: str = "") -> None:
-        if not turn or turn == running_turn(await self._stored()).get("turn"):
+        if not turn or turn == running_turn(await self._read_stored()).get("turn"):
             await super().cancel()
 
     async def remove_queued(self, queued: str) -> None:
@@ -207,7 +207,7 @@ class LocalSession(SessionTurns):
             "pinned": pinned,
             "settings": settings or None,
         }
-        self._check_rev(await self._stored(), rev)
+        self._check_rev(await self._read_stored(), rev)
         if any(value is not None for value in changes.values()):
             stored = await self._stores.sessions.update(self.id, rev=rev, **changes)
             self._services = self._library.session_services(self._all_services, stored.settings)
@@ -217,7 +217,7 @@ class LocalSession(SessionTurns):
         await self.change(title=title)
 
     async def go(self, node: str, *, rev: int | None = None) -> None:
-        self._check_rev(await self._stored(), rev)
+        self._check_rev(await self._read_stored(), rev)
         await super().go(await self._own_node(node))
 
     def _check_rev(self, stored: StoredSession, rev: int | None) -> None:
@@ -268,7 +268,7 @@ class LocalSession(SessionTurns):
         """Return the next requests to these models, with estimates; see `plan`."""
         change = _PlannedChange(draft=await self.draft_of(content))
         if overrides is not None:
-            chosen, _ = overrides_of(_without_auto({**(await self._stored()).overrides, **overrides}))
+            chosen, _ = overrides_of(_without_auto({**(await self._read_stored()).overrides, **overrides}))
             change = msgspec.structs.replace(change, overrides=chosen)
         requests = {name: await self._compile(name, change) for name in dict.fromkeys(models or ("",))}
         found = await self._estimate(requests, change, cheaper=cheaper)
@@ -291,7 +291,7 @@ class LocalSession(SessionTurns):
         system: str | None = None,
         tools: Sequence[str] | None = None,
     ) -> PlanView:
-        stored = await self._stored()
+        stored = await self._read_stored()
         chosen, _ = overrides_of(_without_auto({**stored.overrides, **(overrides or {})}))
         change = _PlannedChange(
             draft=await self.draft_of(content),
@@ -334,12 +334,12 @@ class LocalSession(SessionTurns):
             return await self.summary_request(model, mode=change.mode)
         services, system = None, change.system
         if change.system is not None or change.tools is not None:
-            settings = (await self._stored()).settings
+            settings = (await self._read_stored()).settings
             merged = {**settings, **settings_change(change.system, change.tools)}
             changed = {name: value for name, value in merged.items() if value is not None}
             services = self._library.session_services(self._all_services, changed)
             if change.system is not None:
-                root = await self._stores.forest.node((await self._stored()).root_id)
+                root = await self._stores.forest.node((await self._read_stored()).root_id)
                 system = system_prompt_of(changed, root.system)
         return await self.next_request(
             model,
@@ -365,14 +365,16 @@ class LocalSession(SessionTurns):
         found = await estimate_requests(
             tuple(requests.values()),
             self._services.price,
-            unchanged=await self._unchanged(requests, change),
+            unchanged=await self._unchanged_request(requests, change),
             is_compact=change.is_compact,
             candidates=self._library.usable_models if cheaper else None,
             compile_for=compile_for,
         )
         return dict(zip(requests, found, strict=True))
 
-    async def _unchanged(self, requests: Mapping[str, NextRequest], change: _PlannedChange) -> NextRequest | None:
+    async def _unchanged_request(
+        self, requests: Mapping[str, NextRequest], change: _PlannedChange
+    ) -> NextRequest | None:
         """Return the next request to the session's own model without a change, if its provider has a part of it cached.
         It is compiled only if it is not one of `requests`."""
         snapshot = await self.snapshot()
@@ -397,12 +399,12 @@ class LocalSession(SessionTurns):
         request = await self.next_request(model, sampling=sampling_of(options, thinking=thinking))
         found = request.prompt.model
         if found.wire not in WIRES:
-            raise ConfigError(f"{found.reference} runs inside Loom and has no wire.", hint="Choose another model.")
+            raise ConfigError(f"{found.reference} runs inside Loom: it sends no request.", hint="Choose another model.")
         body = elide_media(WIRES[found.wire].encode(request.prompt))
         return WireView(found.provider, found.name, body, request.receipt.notices)
 
     async def overrides(self) -> Mapping[str, OverrideChoice]:
-        chosen, _ = overrides_of((await self._stored()).overrides)
+        chosen, _ = overrides_of((await self._read_stored()).overrides)
         return dict(chosen)
 
     async def set_overrides(self, changes: Mapping[str, OverrideChoice], *, rev: int | None = None) -> SessionView:
@@ -429,7 +431,7 @@ class LocalSession(SessionTurns):
     async def _merge(self, changes: Mapping[str, str | None], rev: int | None) -> SessionView:
         """Merge overrides into those of the session; None removes one."""
         for _ in range(_TRIES):
-            stored = await self._stored()
+            stored = await self._read_stored()
             self._check_rev(stored, rev)
             kept = {key: value for key, value in {**stored.overrides, **changes}.items() if value is not None}
             with suppress(Conflict):  # another client changed it meanwhile: merge again with its changes
@@ -452,11 +454,11 @@ class LocalSession(SessionTurns):
             raise NotFound("Media not found in this session.", hint="Show its tree: `loom tree`.")
 
     async def files(self, query: str = "") -> tuple[str, ...]:
-        workspace = (await self._stored()).workspace
+        workspace = (await self._read_stored()).workspace
         return await asyncio.to_thread(find_files, Path(workspace) if workspace else Path.cwd(), query)
 
     async def export(self, format: ExportFormat = "md") -> bytes:  # noqa: A002  the option has this name everywhere
-        return await self._library.export(await self._stored(), format)
+        return await self._library.export(await self._read_stored(), format)
 
 
 def existing_folder(written: str) -> str:

@@ -63,7 +63,7 @@ class SpeechServices:
             return ProgramSpeaker(audio.speak_command, self._config().media_limits())
         if not audio.speaker:
             raise ConfigError(
-                "No speech is configured.",
+                "No text-to-speech model is configured.",
                 hint='Set audio.speaker = "openai/gpt-4o-mini-tts", or audio.speak_command for a local program.',
             )
         from loom.providers.speech import ServiceSpeaker

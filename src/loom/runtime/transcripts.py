@@ -156,7 +156,7 @@ class TranscriptReader:
             # Pass the bytes on unchanged, unless they had to be repaired: parsing and writing would change the texts of
             # nodes.
             whole = data if not notices else msgspec.json.encode(value)
-            return [await self._own(whole, files, notices)]
+            return [await self._read_own(whole, files, notices)]
         conversations = conversations_of(value)
         if conversations:
             read = [await self._product(found, files) for found in conversations]
@@ -184,7 +184,7 @@ class TranscriptReader:
         found[0].notices = [*notices, *found[0].notices]
         return [await self._upgrade(raw) for raw in found]
 
-    async def _own(self, data: bytes, files: FileFinder, notices: Sequence[str]) -> Transcript:
+    async def _read_own(self, data: bytes, files: FileFinder, notices: Sequence[str]) -> Transcript:
         """Read an archive that `loom sessions export` wrote."""
         read = decode_archive(data)
         archive, problems = read.archive, [*notices, *read.notices]
@@ -318,7 +318,7 @@ def _bytes_of(medium: ArchivedMedium, files: FileFinder) -> bytes | None:
 
 def _parse_json(data: bytes) -> tuple[Any, list[str]]:
     """Return the value of a JSON text; None if it is not JSON. A truncated text is read as far as possible."""
-    for decode in (msgspec.json.decode, _lenient):
+    for decode in (msgspec.json.decode, _decode_leniently):
         with suppress(ValueError, RecursionError):
             return decode(data), []
     lines = data.lstrip().splitlines()
@@ -328,11 +328,11 @@ def _parse_json(data: bytes) -> tuple[Any, list[str]]:
     with suppress(ValueError, RecursionError):
         closed = close_cut_json(data.decode("utf-8", "ignore"))
         if closed is not None:
-            return _lenient(closed.encode()), ["the file is incomplete; the readable part is imported"]
+            return _decode_leniently(closed.encode()), ["the file is incomplete; the readable part is imported"]
     return None, []
 
 
-def _lenient(data: bytes) -> Any:
+def _decode_leniently(data: bytes) -> Any:
     """Decode JSON with the deviations of other writers: lone surrogates, NaN, UTF-16."""
     value = json.loads(data, parse_constant=lambda _: None)
     return msgspec.json.decode(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))

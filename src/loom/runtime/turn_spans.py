@@ -170,7 +170,7 @@ class SpanObservers:
             span.end()
 
 
-class _Request:
+class _RequestSpan:
     """The `chat` span of a request to a model."""
 
     def __init__(self, span: Span, facts: dict[str, str], started: int, fold: Fold | None) -> None:
@@ -202,7 +202,7 @@ class _Request:
             }
 
 
-class _Call(msgspec.Struct):
+class _CallSpan(msgspec.Struct):
     """The `execute_tool` span of a call."""
 
     span: Span
@@ -225,8 +225,8 @@ class TurnSpans:
         self._turn: Span | None = None
         self._left_turn = ""
         """The turn that another process left. Its span starts with its first event: it may be over already."""
-        self._request: _Request | None = None
-        self._calls: dict[str, _Call] = {}
+        self._request: _RequestSpan | None = None
+        self._calls: dict[str, _CallSpan] = {}
         self._approvals: dict[str, str] = {}
         """The calls of pending approvals."""
         self._questions: list[Message] = []
@@ -362,7 +362,7 @@ class TurnSpans:
             {**facts, "gen_ai.request.stream": True, "loom.step": event.step},
             start_time=now,
         )
-        self._request = _Request(span, facts, now, Fold() if self._observers.records_content else None)
+        self._request = _RequestSpan(span, facts, now, Fold() if self._observers.records_content else None)
 
     def _end_request(self, error: str = "", ended: int = 0) -> None:
         """End the request at `ended`, by default at its last event, or now if it had none."""
@@ -433,7 +433,7 @@ class TurnSpans:
         )
         if self._observers.records_content:
             span.set_attribute("gen_ai.tool.call.arguments", content_json(call.arguments, self._secrets))
-        self._calls[call.id] = _Call(span, call.name, now)
+        self._calls[call.id] = _CallSpan(span, call.name, now)
         # A call has a task of its own, and this runs in it: what the tool starts is below its span. The task ends with
         # the call, so there is nothing to detach.
         attach(set_span_in_context(span))

@@ -55,12 +55,12 @@ class Upkeep:
         """Delete media that no message refers to and that are old enough, or exceed `max_bytes`, here and at
         providers."""
 
-        async def referenced() -> set[str]:
+        async def list_referenced() -> set[str]:
             return set(await self._stores.sessions.referenced_digests())
 
         report = await sweep(
             self._stores.media,
-            referenced,
+            list_referenced,
             now=datetime.fromtimestamp(time.time(), UTC),
             derived=self._stores.derived,
             cleanup_after_days=self._cleanup_after_days(),

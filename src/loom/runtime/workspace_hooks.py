@@ -36,7 +36,7 @@ class WorkspaceHooks:
         notices: tuple[str, ...] = ()
         if self._uses_files and settings.claude_code:
             home = config.provenance.environ.get("HOME", "")
-            brought, notices = self._brought(config, workspace) if str(workspace) != home else ((), ())
+            brought, notices = self._project_hooks(config, workspace) if str(workspace) != home else ((), ())
             claude = [*(read_hooks(Path(home) / SETTINGS) if home else ()), *brought]
         if not claude and settings == HookSettings(claude_code=settings.claude_code):
             return ToolHooks(notices=notices)
@@ -52,7 +52,7 @@ class WorkspaceHooks:
             notices=notices,
         )
 
-    def _brought(self, config: Config, workspace: Path) -> tuple[tuple[ClaudeHook, ...], tuple[str, ...]]:
+    def _project_hooks(self, config: Config, workspace: Path) -> tuple[tuple[ClaudeHook, ...], tuple[str, ...]]:
         """Return the hooks of a project that may run, and what there is to say about others."""
         found = tuple(hook for name in PROJECT_SETTINGS for hook in read_hooks(workspace / name))
         if not config.is_trusted(workspace):

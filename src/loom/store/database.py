@@ -113,19 +113,19 @@ class Database(Protocol):
         ...
 
 
-class _Waiting:
+class _WaitPermission:
     def __init__(self, may_wait: Callable[[], bool]) -> None:
         self.may_wait: Callable[[], bool] | None = may_wait
 
 
-_waiting: ContextVar[_Waiting | None] = ContextVar("waiting", default=None)
+_waiting: ContextVar[_WaitPermission | None] = ContextVar("waiting", default=None)
 
 
 @contextmanager
 def wait_for_database(may_wait: Callable[[], bool]) -> Generator[None]:
     """Within this context, and in tasks started in it, retry work while the database is unreachable and `may_wait()`
     returns True. Work is not retried after a commit whose outcome is unknown: its caller has to find out."""
-    waiting = _Waiting(may_wait)
+    waiting = _WaitPermission(may_wait)
     token = _waiting.set(waiting)
     try:
         yield

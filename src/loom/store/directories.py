@@ -104,7 +104,7 @@ def make_folders(folder: Path) -> None:
 
 
 @contextmanager
-def faults(doing: Literal["read", "write"], key: str = "") -> Generator[None]:
+def translate_os_errors(doing: Literal["read", "write"], key: str = "") -> Generator[None]:
     """Translate an `OSError` of the block into a `LoomError`."""
     try:
         yield

@@ -93,13 +93,13 @@ class SessionExchange:
         if names.get(found.head_id) is None:
             raise Corrupt("The last message of this session is damaged.", hint="Run `loom doctor`.")
         settings = {name: value for name, value in found.settings.items() if name not in without}
-        maps = {name: self._portable(getattr(found, name), names) for name in _MAPS}
+        maps = {name: self._mask_and_rename(getattr(found, name), names) for name in _MAPS}
         session = ArchivedSession(
             id=found.id,
             title=self._mask(found.title),
             head=names[found.head_id],
             model=found.model,
-            settings=self._portable(settings, names),
+            settings=self._mask_and_rename(settings, names),
             archived=found.archived,
             pinned=found.pinned,
             folder=self._mask(found.folder),
@@ -127,14 +127,14 @@ class SessionExchange:
                 parent=parent,
                 message=msgspec.Raw(stored.encode()),
                 source=row.source,
-                meta=self._portable(known.meta, names),
+                meta=self._mask_and_rename(known.meta, names),
                 tags=tuple(self._mask(tag) for tag in known.tags),
                 bookmark=self._mask(row.bookmark),
                 created_at=row.created_at,
             ),
         )
 
-    def _portable(self, value: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    def _mask_and_rename(self, value: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
         if not value:
             return {}
         renamed = rename_nodes(value, {old: new for old, new in names.items() if old != new})

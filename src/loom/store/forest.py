@@ -36,7 +36,7 @@ from loom.store.nodes import (
     nodes_below,
     plain_json,
     plain_text,
-    printable,
+    printable_id,
     read_node,
     read_path,
     ref_of,
@@ -315,7 +315,7 @@ class Forest:
                 try:
                     yield stored_node(row)
                 except Corrupt as error:
-                    yield ForestProblem(printable(row[0]), "message", error.message)
+                    yield ForestProblem(printable_id(row[0]), "message", error.message)
             if not isinstance(rows[-1][-1], int) or rows[-1][-1] <= after:
                 raise Corrupt("The messages are no longer in order.", hint="Run `loom doctor`.")
             after = rows[-1][-1]
@@ -331,7 +331,7 @@ def _build_tree(rows: list[Row]) -> NodeTree:
     found: dict[str, DamagedNode] = {}
     above: dict[str, str] = {}
     for row in rows:
-        node_id, parent_id = printable(row[0]), row[_PARENT] if isinstance(row[_PARENT], str) else None
+        node_id, parent_id = printable_id(row[0]), row[_PARENT] if isinstance(row[_PARENT], str) else None
         if parent_id in above:
             above[node_id] = hurt = above[parent_id]
             found[hurt] = msgspec.structs.replace(found[hurt], below=found[hurt].below + 1)

@@ -36,7 +36,7 @@ from loom.store.blobs import (
     KeyOf,
     damaged_blob,
 )
-from loom.store.directories import Directories, faults
+from loom.store.directories import Directories, translate_os_errors
 
 TEMPORARY: Final = "tmp"
 LEFTOVER_SECONDS: Final = 3600
@@ -62,7 +62,7 @@ class LocalBlobs:
         self._whole_lock = threading.Lock()
         self._sizes: set[int] = set()
         self._hashers = ThreadPoolExecutor(HASHERS, thread_name_prefix="loom-media-hasher")
-        with faults("write"):
+        with translate_os_errors("write"):
             self._clear_leftovers()
 
     async def put(self, data: bytes | memoryview, key_of: KeyOf, sha256: str = "") -> str:
@@ -85,7 +85,7 @@ class LocalBlobs:
 
     async def open_local(self, key: str, checksum: Checksum) -> io.FileIO:
         """Return a verified file. One that was verified before and has not changed is opened without a thread."""
-        with faults("read", key):
+        with translate_os_errors("read", key):
             file = self._open(key)
             try:
                 if not self._is_remembered(file, key, checksum):
@@ -100,7 +100,7 @@ class LocalBlobs:
         with await self.open_local(key, checksum) as file:
             position, end = checksum.start, os.fstat(file.fileno()).st_size
             while position < end:
-                with faults("read", key):
+                with translate_os_errors("read", key):
                     block = await asyncio.to_thread(os.pread, file.fileno(), min(block_bytes, end - position), position)
                 if not block:
                     raise damaged_blob(key)
@@ -111,7 +111,7 @@ class LocalBlobs:
         return await asyncio.to_thread(self._stat, key)
 
     def file_stamp(self, key: str) -> FileStamp | None:
-        with faults("read", key):
+        with translate_os_errors("read", key):
             found = self._lstat(key)
         return _stamp(found) if found else None
 
@@ -134,7 +134,7 @@ class LocalBlobs:
 
     def _check_writable(self) -> None:
         """Write a small file and sync it: a full disk may fail only at the sync."""
-        with faults("write"):
+        with translate_os_errors("write"):
             self._write_temp(bytes(PROBE_BYTES), durable=True).discard()
 
     def _put(self, data: bytes | memoryview, key_of: KeyOf, sha256: str) -> str:
@@ -154,7 +154,7 @@ class LocalBlobs:
         try:
             sha256 = hashing.result().hexdigest()
             key, checksum = key_of(sha256), Checksum(sha256)
-            with faults("write", key):
+            with translate_os_errors("write", key):
                 if not self.refresh(key, checksum, len(data), durable=True):
                     temp.rename(key, checksum, durable=True)
         finally:
@@ -173,7 +173,7 @@ class LocalBlobs:
         return temp
 
     def _write(self, key: str, data: bytes | memoryview, checksum: Checksum, durable: bool) -> None:
-        with faults("write", key):
+        with translate_os_errors("write", key):
             if self.refresh(key, checksum, len(data), durable=durable):
                 return
             temp = self._write_temp(data, durable=durable)
@@ -208,7 +208,7 @@ class LocalBlobs:
         return True
 
     def _load(self, key: str, checksum: Checksum) -> bytes:
-        with faults("read", key), self._open(key) as file:
+        with translate_os_errors("read", key), self._open(key) as file:
             size = os.fstat(file.fileno()).st_size
             if not checksum.start <= size <= MAX_BLOB_BYTES:
                 raise damaged_blob(key)
@@ -219,13 +219,13 @@ class LocalBlobs:
             return data
 
     def _head_bytes(self, key: str, length: int) -> BlobHead:
-        with faults("read", key), self._open(key) as file:
+        with translate_os_errors("read", key), self._open(key) as file:
             return file.read(length), _entry(key, os.fstat(file.fileno()))
 
     def _peek(self, keys: Sequence[str], length: int, checksum_of: ChecksumOf) -> dict[str, BlobHead]:
         found: dict[str, BlobHead] = {}
         for key in keys:
-            with suppress(NotFound, Corrupt), faults("read", key), self._open(key) as file:
+            with suppress(NotFound, Corrupt), translate_os_errors("read", key), self._open(key) as file:
                 data, entry = file.read(length), _entry(key, os.fstat(file.fileno()))
                 self._check(file, key, checksum_of(key, data, entry))
                 found[key] = data, entry
@@ -282,12 +282,12 @@ class LocalBlobs:
         return found if stat.S_ISREG(found.st_mode) else None
 
     def _stat(self, key: str) -> BlobEntry | None:
-        with faults("read", key):
+        with translate_os_errors("read", key):
             found = self._lstat(key)
         return _entry(key, found) if found else None
 
     def _touch(self, key: str) -> bool:
-        with faults("write", key):
+        with translate_os_errors("write", key):
             try:
                 file = self._open(key)
             except FileNotFoundError:
@@ -303,7 +303,7 @@ class LocalBlobs:
         return True
 
     def _delete(self, key: str, unless_since: datetime | None) -> bool:
-        with faults("write", key):
+        with translate_os_errors("write", key):
             try:
                 with self.tree.directory_of(key) as (directory, leaf):
                     with self.tree.lock(fcntl.LOCK_EX):
@@ -321,7 +321,7 @@ class LocalBlobs:
     def _directories(self, under: str) -> list[str]:
         """Return the directories that hold files: the children of a top-level one (`media`), or just `under` itself
         (`media/ab`)."""
-        with faults("read"):
+        with translate_os_errors("read"):
             try:
                 with self.tree.directory(under.split("/")) as directory, os.scandir(directory) as found:
                     names = sorted(entry.name for entry in found)
@@ -331,7 +331,7 @@ class LocalBlobs:
 
     def _files(self, directories: list[str]) -> list[BlobEntry]:
         entries: list[BlobEntry] = []
-        with faults("read"):
+        with translate_os_errors("read"):
             for under in directories:
                 # Skip files, which Loom does not write at this level, and directories deleted since.
                 with (
@@ -361,13 +361,13 @@ class LocalTempBlob:
         self._folder = folder
         self._name = secrets.token_hex(16)
         self._lock = threading.Lock()
-        with faults("write"), folder.tree.directory([TEMPORARY], create=True) as directory:
+        with translate_os_errors("write"), folder.tree.directory([TEMPORARY], create=True) as directory:
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             self._file = io.FileIO(os.open(self._name, flags, 0o600, dir_fd=directory), "r+b")
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
         # The lock keeps `discard`, after a cancelled upload, from closing the file during a write.
-        with self._lock, faults("write"):
+        with self._lock, translate_os_errors("write"):
             rest = memoryview(data).cast("B")
             while rest:
                 rest = rest[self._file.write(rest) :]
@@ -376,7 +376,7 @@ class LocalTempBlob:
         await asyncio.to_thread(self._keep, key, checksum)
 
     def _keep(self, key: str, checksum: Checksum) -> None:
-        with faults("write", key):
+        with translate_os_errors("write", key):
             size = os.fstat(self._file.fileno()).st_size
             if self._folder.refresh(key, checksum, size, durable=True):
                 self.discard()
@@ -385,7 +385,7 @@ class LocalTempBlob:
                 self.rename(key, checksum, durable=True)
 
     def sync(self) -> None:
-        with self._lock, faults("write"):
+        with self._lock, translate_os_errors("write"):
             os.fsync(self._file.fileno())
 
     def rename(self, key: str, checksum: Checksum, *, durable: bool) -> None:
@@ -405,7 +405,7 @@ class LocalTempBlob:
             self._file.close()
 
     def discard(self) -> None:
-        with self._lock, faults("write"):
+        with self._lock, translate_os_errors("write"):
             if self._file.closed:
                 return
             self._file.close()

@@ -46,7 +46,7 @@ class Logins:
         password."""
         secret = secrets.token_urlsafe(32)
         now = self._clock()
-        proof = _proof(secret, password) if password else ""
+        proof = _password_hash(secret, password) if password else ""
         made = BrowserLogin(
             secrets.token_hex(8), account, proof, clean_text(address)[:100], clean_text(agent)[:300], now, now
         )
@@ -71,7 +71,7 @@ class Logins:
         now = self._clock()
         if found is None or now - found.seen_at > LOGIN_SECONDS:
             return None
-        if found.proof and not (password and hmac.compare_digest(found.proof, _proof(secret, password))):
+        if found.proof and not (password and hmac.compare_digest(found.proof, _password_hash(secret, password))):
             return None
         if abs(now - found.seen_at) > SEEN_SECONDS:
             values = {"now": now, "id": found.id}
@@ -99,7 +99,7 @@ def _login(row: Row) -> BrowserLogin:
     return row_as(row, BrowserLogin, "The record of a login")
 
 
-def _proof(secret: str, password: str) -> str:
+def _password_hash(secret: str, password: str) -> str:
     """Return a keyed hash of the password. Without the secret, which only the browser has, it cannot be used to guess
     the password."""
     return hmac.new(secret.encode(), password.encode(), hashlib.sha256).hexdigest()

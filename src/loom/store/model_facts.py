@@ -22,7 +22,7 @@ class ModelFact(msgspec.Struct, frozen=True, kw_only=True):
     at: float
 
 
-class _Stored(msgspec.Struct, frozen=True, array_like=True):
+class _StoredFact(msgspec.Struct, frozen=True, array_like=True):
     origin: str
     facts: str
     at: float
@@ -70,7 +70,7 @@ class ModelFacts:
 
 def _fact_from_row(row: Row) -> ModelFact:
     what = "The record of a model's facts"
-    stored = row_as(row, _Stored, what)
+    stored = row_as(row, _StoredFact, what)
     try:
         return ModelFact(
             origin=stored.origin, facts=msgspec.json.decode(stored.facts, type=dict[str, Any]), at=stored.at

@@ -526,11 +526,11 @@ def content_of(row: StoredNode) -> tuple[Message | None, str | None]:
 
 def damaged_node(node_id: object, reason: str) -> Corrupt:
     return Corrupt(
-        f"The message {printable(node_id)} is damaged: {reason}.",
+        f"The message {printable_id(node_id)} is damaged: {reason}.",
         hint="Run `loom doctor`; other sessions, and the path above it, can still be read.",
     )
 
 
-def printable(node_id: object) -> str:
+def printable_id(node_id: object) -> str:
     """Return an id for a message; an id that is itself damaged is escaped and shortened."""
     return node_id if isinstance(node_id, str) and _NODE_ID.fullmatch(node_id) else ascii(node_id)[:100]

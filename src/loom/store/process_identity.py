@@ -27,7 +27,7 @@ class ProcessIdentity:
 
     def __init__(self) -> None:
         pid = os.getpid()
-        self.name = _SEPARATOR.join((_place(), str(pid), _began(pid) or "", secrets.token_hex(8)))
+        self.name = _SEPARATOR.join((_place(), str(pid), _start_time(pid) or "", secrets.token_hex(8)))
         _living.add(self.name)
 
     def close(self) -> None:
@@ -42,9 +42,9 @@ def is_gone(name: str) -> bool:
     number, _, began = rest.partition(_SEPARATOR)
     if place != _place() or not number.isdecimal():
         return False
-    if int(number) == os.getpid() and began == (_began(os.getpid()) or ""):
+    if int(number) == os.getpid() and began == (_start_time(os.getpid()) or ""):
         return True
-    found = _began(int(number))
+    found = _start_time(int(number))
     return not _exists(int(number)) if found is None else found != began
 
 
@@ -58,7 +58,7 @@ def _place() -> str:
         return socket.gethostname().replace(_SEPARATOR, "-")
 
 
-def _began(pid: int) -> str | None:
+def _start_time(pid: int) -> str | None:
     """Return the start time of a process in clock ticks, "dead" for a zombie, or None if /proc does not have it."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
@@ -69,7 +69,7 @@ def _began(pid: int) -> str | None:
 
 def has_ended(pid: int) -> bool:
     """Return whether a process has ended; zombies, which their parent has not reaped yet, count."""
-    return _began(pid) == "dead" or not _exists(pid)
+    return _start_time(pid) == "dead" or not _exists(pid)
 
 
 def _exists(pid: int) -> bool:

@@ -48,7 +48,7 @@ from loom.store.blobs import (
     damaged_blob,
     missing_blob,
 )
-from loom.store.directories import faults
+from loom.store.directories import translate_os_errors
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -330,11 +330,11 @@ class S3TempBlob:
         self._bucket = bucket
         self._lock = threading.Lock()
         self._size_bytes = 0
-        with faults("write"):
+        with translate_os_errors("write"):
             self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by discard
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
-        with self._lock, faults("write"):
+        with self._lock, translate_os_errors("write"):
             self._size_bytes += self._file.write(data)
 
     async def keep(self, key: str, checksum: Checksum) -> None:
@@ -352,12 +352,12 @@ def open_bucket(url: str, *, timeout_seconds: float) -> S3Blobs:
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     for option in given:
         if option not in OPTIONS:
-            raise _wrong(f"{option!r} is not an option; available: {', '.join(OPTIONS)}")
+            raise _invalid_url(f"{option!r} is not an option; available: {', '.join(OPTIONS)}")
     if _BUCKET.fullmatch(parts.netloc) is None:
-        raise _wrong("it names no bucket")
+        raise _invalid_url("it names no bucket")
     endpoint = given.get("endpoint", "")
     if "endpoint" in given and (urlsplit(endpoint).scheme not in ("http", "https") or not urlsplit(endpoint).hostname):
-        raise _wrong("endpoint must look like https://s3.example.com")
+        raise _invalid_url("endpoint must look like https://s3.example.com")
     try:
         from obstore.store import S3Store
     except ImportError:
@@ -385,7 +385,7 @@ def open_bucket(url: str, *, timeout_seconds: float) -> S3Blobs:
     )
 
 
-def _wrong(what: str) -> ConfigError:
+def _invalid_url(what: str) -> ConfigError:
     return ConfigError(
         f"The s3:// URL of the media store is not valid: {what}.",
         hint="Use s3://bucket/prefix?endpoint=https://s3.example.com&region=eu-central-1.",

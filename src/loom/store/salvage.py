@@ -101,7 +101,7 @@ def salvage(source: Path, target: Path) -> SalvageReport:
         raise StoreError(f"{source.name} cannot be read: {error.strerror}.", hint="Check the disk.") from error
     connection, _ = open_database_file(target, 15.0)
     try:
-        found = _Found(pages, connection)
+        found = _SalvagedRows(pages, connection)
         if not found.rows["node"] and not found.rows["session"]:
             raise Corrupt(f"{source.name} contains no data of a Loom store.", hint="Restore a backup: `loom restore`.")
         report = _write(connection, found)
@@ -117,7 +117,7 @@ def salvage(source: Path, target: Path) -> SalvageReport:
 # Rows of the damaged file
 
 
-class _Found:
+class _SalvagedRows:
     """The readable rows of each table, not verified yet."""
 
     def __init__(self, pages: SqlitePages, schema: sqlite3.Connection) -> None:
@@ -231,7 +231,7 @@ def _index_shapes(connection: sqlite3.Connection) -> list[_Shape]:
 # The new store
 
 
-def _write(connection: sqlite3.Connection, found: _Found) -> SalvageReport:
+def _write(connection: sqlite3.Connection, found: _SalvagedRows) -> SalvageReport:
     connection.execute("PRAGMA foreign_keys = OFF")
     connection.execute("BEGIN IMMEDIATE")
     nodes = _Nodes(found.rows["node"], found.node_ids)

@@ -169,10 +169,10 @@ def _candidates(tx: Transaction, words: Sequence[str]) -> Iterator[int]:
 def _all_candidates(tx: Transaction, words: Sequence[str]) -> Iterator[int]:
     unindexed = unindexed_messages(tx)
     if unindexed is not None:
-        yield from _scanned(tx, words, *unindexed)
+        yield from _scan(tx, words, *unindexed)
     parts = [query_words(word) for word in words]
     if not any(parts):  # no letters or digits
-        yield from _scanned(tx, words, "n.key > :last", 0)
+        yield from _scan(tx, words, "n.key > :last", 0)
         return
     prefixes = list(dict.fromkeys(part for found in parts for part in found))
     if tx.dialect == "sqlite":  # SQLite reads whole words in key order, but collects all matches of a prefix first
@@ -199,7 +199,7 @@ def _in_media(tx: Transaction, parts: Sequence[Sequence[str]]) -> Iterator[int]:
     yield from sorted({row[0] for row in rows}, reverse=True)
 
 
-def _scanned(tx: Transaction, words: Sequence[str], condition: str, last: int) -> Iterator[int]:
+def _scan(tx: Transaction, words: Sequence[str], condition: str, last: int) -> Iterator[int]:
     """Yield messages that match without using the index: those not indexed, or all, for words without letters."""
     params: dict[str, object] = {f"w{at}": _pattern(word) for at, word in enumerate(words)}
     params |= {"last": last, "most": _MOST_OPENED}

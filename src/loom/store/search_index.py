@@ -170,7 +170,7 @@ def unindexed_messages(tx: Transaction) -> tuple[str, int] | None:
     indexed. While media texts are still to be indexed, the condition matches every message."""
     if _state(tx, "version") != VERSION or tx.execute(_UNINDEXED_MEDIA, {"limit": 1}):
         return "n.key > :last", 0
-    return (_dialect(tx).is_unindexed, _state(tx, "node")) if _unindexed(tx, limit=1) else None
+    return (_dialect(tx).is_unindexed, _state(tx, "node")) if _list_unindexed(tx, limit=1) else None
 
 
 def find_nodes(tx: Transaction, words: Sequence[str], *, before: int, limit: int, exact: bool = False) -> list[int]:
@@ -244,10 +244,10 @@ def _state(tx: Transaction, name: str) -> int:
 def _has_backlog(tx: Transaction) -> bool:
     if _state(tx, "version") != VERSION:
         return True
-    return bool(_unindexed(tx, limit=1)) or bool(tx.execute(_UNINDEXED_MEDIA, {"limit": 1}))
+    return bool(_list_unindexed(tx, limit=1)) or bool(tx.execute(_UNINDEXED_MEDIA, {"limit": 1}))
 
 
-def _unindexed(tx: Transaction, *, limit: int) -> list[Row]:
+def _list_unindexed(tx: Transaction, *, limit: int) -> list[Row]:
     sql = f"SELECT n.key, n.message FROM node n WHERE {_dialect(tx).is_unindexed} ORDER BY n.key LIMIT :limit"  # noqa: S608
     return tx.execute(sql, {"last": _state(tx, "node"), "limit": limit})
 
@@ -260,7 +260,7 @@ def _index_batch(tx: Transaction) -> None:
             tx.execute(f"DELETE FROM {table}")  # noqa: S608  names of our own schema
         tx.execute(_SET_STATE, {"name": "node", "value": 0})
         tx.execute(_SET_STATE, {"name": "version", "value": VERSION})
-    rows = _unindexed(tx, limit=_BATCH)
+    rows = _list_unindexed(tx, limit=_BATCH)
     if rows:
         entries = [{"key": key, "words": " ".join(words_of(message_text(stored)))} for key, stored in rows]
         tx.executemany(_dialect(tx).insert_node, entries)

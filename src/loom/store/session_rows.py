@@ -183,11 +183,6 @@ _SELECT_DOOMED: Final = (
     " SELECT d.key, m.digest, CASE WHEN n.role = 'tool' AND n.message LIKE :kept THEN n.message ELSE '' END"
     " FROM doomed d JOIN node n ON n.key = d.key LEFT JOIN node_media m ON m.node_key = d.key ORDER BY d.depth DESC"
 )
-SELECT_LOST: Final = (
-    "SELECT s.id FROM session s LEFT JOIN node n ON n.key = s.head_key WHERE n.key IS NULL"
-    " UNION SELECT s.id FROM session s JOIN tip t ON t.session_key = s.key"
-    " LEFT JOIN node n ON n.key = t.node_key WHERE n.key IS NULL"
-)
 SELECT_USE: Final = (
     "SELECT 1 FROM node_media WHERE digest = :digest UNION SELECT 1 FROM queued_media WHERE digest = :digest"
 )
@@ -370,13 +365,13 @@ def repair_session(tx: Transaction, session_id: str, now: float) -> None:
     except Corrupt:
         fence, holder, held_until = int(now), "", 0.0  # higher than any real fence, so that old leases are refused
     values: dict[str, object] = {
-        "title": one_line(_readable(title, "")),
-        "model": clean_text(_readable(model, "")),
-        "workspace": clean_text(_readable(workspace, "")),
-        "archived": _readable(archived, 0),
-        "last_seq": max(_readable(last_seq, 0), _readable(written, 0)),
-        "rev": _readable(rev, 1),
-        "created_at": _readable(created_at, now),
+        "title": one_line(_value_or(title, "")),
+        "model": clean_text(_value_or(model, "")),
+        "workspace": clean_text(_value_or(workspace, "")),
+        "archived": _value_or(archived, 0),
+        "last_seq": max(_value_or(last_seq, 0), _value_or(written, 0)),
+        "rev": _value_or(rev, 1),
+        "created_at": _value_or(created_at, now),
         "fence": fence,
         "holder": holder,
         "held_until": held_until,
@@ -386,7 +381,7 @@ def repair_session(tx: Transaction, session_id: str, now: float) -> None:
     set_head(tx, key, head, now)
 
 
-def _readable(value: object, instead: T) -> T:
+def _value_or(value: object, instead: T) -> T:
     return value if isinstance(value, type(instead)) else instead
 
 

@@ -25,7 +25,6 @@ from loom.store.session_rows import (
     PRUNE,
     SELECT_BEFORE,
     SELECT_DIGESTS,
-    SELECT_LOST,
     SELECT_NEWEST,
     SELECT_QUEUED_DIGESTS,
     SELECT_SESSION,
@@ -381,7 +380,3 @@ class Sessions:
     async def media_in_use(self, digests: Collection[str]) -> frozenset[str]:
         """Return those of `digests` whose bytes a session needs."""
         return frozenset(await self._database.read(lambda tx: referenced_media(tx, digests)))
-
-    async def list_damaged(self) -> tuple[str, ...]:
-        """Return the ids of sessions whose head or tip refers to a missing node."""
-        return tuple(row[0] for row in await self._database.read(lambda tx: tx.execute(SELECT_LOST)))

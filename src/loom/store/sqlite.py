@@ -53,7 +53,7 @@ _BATCH_JOBS: Final = 256
 _BATCH_SECONDS: Final = 0.02
 
 
-class _Job:
+class _QueuedWork:
     """Queued work for the writer or a reader, and its result. `alone`: run it outside a transaction."""
 
     __slots__ = ("alone", "error", "future", "loop", "result", "work")
@@ -88,13 +88,13 @@ class SqliteDatabase:
         self._busy_seconds = busy_seconds
         self._connection = connection
         self._transaction = SqliteTransaction(connection)
-        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[_QueuedWork | None] = queue.SimpleQueue()
         self._closed = False
         self._is_damaged = False
         self._checker: threading.Thread | None = None
         self._door = threading.Lock()
-        self._reads: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._reads_aside: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._reads: queue.SimpleQueue[_QueuedWork | None] = queue.SimpleQueue()
+        self._reads_aside: queue.SimpleQueue[_QueuedWork | None] = queue.SimpleQueue()
         self._reader_aside: threading.Thread | None = None
         self._readers: list[threading.Thread] = []
         self._idle_readers = 0
@@ -119,13 +119,13 @@ class SqliteDatabase:
     async def write(self, work: Work[T], *, repeatable: bool = False) -> T:
         if self._is_damaged:
             raise corrupt(self.label)
-        return await self._submit(_Job(work))
+        return await self._submit(_QueuedWork(work))
 
     async def read(self, work: Work[T]) -> T:
-        return await self._ask_reader(_Job(work))
+        return await self._ask_reader(_QueuedWork(work))
 
     async def read_aside(self, work: Work[T]) -> T:
-        job = _Job(work)
+        job = _QueuedWork(work)
         if self._path is None:
             return await self._submit(job)
         with self._door:
@@ -142,9 +142,9 @@ class SqliteDatabase:
         def work(tx: Transaction) -> list[Row]:
             return tx.execute(sql, params)
 
-        return await self._ask_reader(_Job(work, alone=self._path is not None))
+        return await self._ask_reader(_QueuedWork(work, alone=self._path is not None))
 
-    async def _ask_reader(self, job: _Job) -> Any:
+    async def _ask_reader(self, job: _QueuedWork) -> Any:
         if self._path is None:
             return await self._submit(job)
         with self._door:
@@ -165,7 +165,7 @@ class SqliteDatabase:
             compact_index(tx)
             tx.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-        await self._submit(_Job(truncate_log, alone=True))
+        await self._submit(_QueuedWork(truncate_log, alone=True))
 
     async def check(self) -> tuple[str, ...]:
         def inspect(tx: Transaction) -> tuple[str, ...]:
@@ -183,7 +183,7 @@ class SqliteDatabase:
 
     async def snapshot(self, file: Path) -> None:
         if self._path is None:
-            await self._submit(_Job(lambda _: _copy(self._connection, file), alone=True))
+            await self._submit(_QueuedWork(lambda _: _copy(self._connection, file), alone=True))
         else:
             await asyncio.to_thread(self._copy_file, file)
 
@@ -220,7 +220,7 @@ class SqliteDatabase:
         if self._closed:
             raise Unreachable(f"{self.label} is closed.", hint="Open the store again.")
 
-    async def _submit(self, job: _Job) -> Any:
+    async def _submit(self, job: _QueuedWork) -> Any:
         with self._door:
             self._refuse_when_closed()
             self._queue.put(job)
@@ -251,7 +251,7 @@ class SqliteDatabase:
 
     # Readers
 
-    def _serve_reads(self, take: Callable[[], _Job | None]) -> None:
+    def _serve_reads(self, take: Callable[[], _QueuedWork | None]) -> None:
         reader: SqliteTransaction | None = None
         while (job := take()) is not None:
             try:
@@ -261,7 +261,7 @@ class SqliteDatabase:
                 job.error = self._translate_error(error)
             _answer([job])
 
-    def _next_read(self) -> _Job | None:
+    def _next_read(self) -> _QueuedWork | None:
         with self._door:
             try:
                 return self._reads.get_nowait()
@@ -276,7 +276,7 @@ class SqliteDatabase:
         reader.execute("PRAGMA query_only = ON")
         return reader
 
-    def _read(self, reader: SqliteTransaction, job: _Job) -> None:
+    def _read(self, reader: SqliteTransaction, job: _QueuedWork) -> None:
         """Run a job in its own transaction, so that it sees everything committed before."""
         if job.alone:
             job.result = job.work(reader)
@@ -290,7 +290,7 @@ class SqliteDatabase:
     # The writer thread
 
     def _serve(self) -> None:
-        carried: _Job | None = None
+        carried: _QueuedWork | None = None
         while (job := carried or self._queue.get()) is not None:
             carried = None
             if job.alone:
@@ -301,11 +301,11 @@ class SqliteDatabase:
             if stop:
                 return
 
-    def _run_batch(self, first: _Job) -> tuple[_Job | None, bool]:
+    def _run_batch(self, first: _QueuedWork) -> tuple[_QueuedWork | None, bool]:
         """Run `first` and queued jobs in one transaction. Return a job that must run outside it, and whether the
         database was closed."""
         batch = [first]
-        carried: _Job | None = None
+        carried: _QueuedWork | None = None
         stop = False
         try:
             self._begin()
@@ -331,7 +331,7 @@ class SqliteDatabase:
         _answer(batch)
         return carried, stop
 
-    def _runs(self, job: _Job) -> bool:
+    def _runs(self, job: _QueuedWork) -> bool:
         """Run a job and return whether it succeeded. There is no savepoint for each job, because nearly all succeed."""
         try:
             job.result = job.work(self._transaction)
@@ -340,7 +340,7 @@ class SqliteDatabase:
             return False
         return True
 
-    def _run_again(self, batch: Sequence[_Job]) -> None:
+    def _run_again(self, batch: Sequence[_QueuedWork]) -> None:
         """Run the jobs before a failed one again. If another one fails now, because another process has written in the
         meantime, only its own caller gets that error, and the rest runs again without it."""
         left = list(batch)
@@ -350,7 +350,7 @@ class SqliteDatabase:
             self._transaction.roll_back()
             left.remove(failed)
 
-    def _first_to_fail(self, jobs: Sequence[_Job]) -> _Job | None:
+    def _first_to_fail(self, jobs: Sequence[_QueuedWork]) -> _QueuedWork | None:
         for job in jobs:
             if not self._connection.in_transaction:
                 self._begin()
@@ -361,7 +361,7 @@ class SqliteDatabase:
     def _begin(self) -> None:
         retry_while_locked(self._busy_seconds, functools.partial(self._connection.execute, "BEGIN IMMEDIATE"))
 
-    def _give_up(self, batch: list[_Job], error: sqlite3.Error) -> None:
+    def _give_up(self, batch: list[_QueuedWork], error: sqlite3.Error) -> None:
         """Fail all jobs of a batch that could not be committed; if the file is locked, also those still queued."""
         self._transaction.roll_back()
         cause = (error.__cause__ if isinstance(error, _BatchLost) else None) or error
@@ -394,9 +394,9 @@ def _copy(source: sqlite3.Connection, file: Path) -> None:
         target.execute("PRAGMA journal_mode = DELETE")  # one file, readable in a folder without write permission
 
 
-def _answer(jobs: Iterable[_Job]) -> None:
+def _answer(jobs: Iterable[_QueuedWork]) -> None:
     """Pass results to the event loops that wait for them, with one wake-up for each loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+    by_loop: dict[asyncio.AbstractEventLoop, list[_QueuedWork]] = {}
     for job in jobs:
         by_loop.setdefault(job.loop, []).append(job)
     for loop, answered in by_loop.items():
@@ -404,7 +404,7 @@ def _answer(jobs: Iterable[_Job]) -> None:
             loop.call_soon_threadsafe(_settle, answered)
 
 
-def _settle(jobs: list[_Job]) -> None:
+def _settle(jobs: list[_QueuedWork]) -> None:
     for job in jobs:
         if job.future.done():
             continue

@@ -67,7 +67,7 @@ class SqliteTransaction:
 
     def execute(self, sql: str, params: Params = NO_PARAMS) -> list[Row]:
         try:
-            return self._cursor.execute(_spelled(sql), params).fetchall()
+            return self._cursor.execute(_to_sqlite(sql), params).fetchall()
         except sqlite3.OperationalError as error:
             if not str(error).startswith(_UNDECODABLE):
                 raise
@@ -79,12 +79,12 @@ class SqliteTransaction:
         """Read text that is no longer UTF-8, so that the caller can name the damaged row."""
         self._connection.text_factory = functools.partial(str, encoding="utf-8", errors="surrogateescape")
         try:
-            return self._cursor.execute(_spelled(sql), params).fetchall()
+            return self._cursor.execute(_to_sqlite(sql), params).fetchall()
         finally:
             self._connection.text_factory = str
 
     def executemany(self, sql: str, params: Sequence[Params]) -> int:
-        return self._cursor.executemany(_spelled(sql), params).rowcount
+        return self._cursor.executemany(_to_sqlite(sql), params).rowcount
 
     def lock(self, name: str) -> None:
         """Do nothing: SQLite has one writing transaction at a time."""
@@ -108,7 +108,7 @@ class SqliteTransaction:
 
 
 @functools.cache
-def _spelled(sql: str) -> str:
+def _to_sqlite(sql: str) -> str:
     """Translate a statement of the shared dialect for SQLite."""
     return _LOCK_WORDS.sub("", sql).replace("DATABASE_TIME", _DATABASE_TIME)
 
@@ -183,7 +183,7 @@ def _is_frozen(path: Path) -> bool:
     """Return whether SQLite can read the database only as an immutable file: its folder is read-only, and the index of
     the write-ahead log, which SQLite needs to read normally, does not exist. Raise `ReadOnly` if there is a log without
     its index, because the messages in it would be ignored."""
-    if _may(path.parent, os.W_OK) or not _may(path, os.R_OK):
+    if _has_access(path.parent, os.W_OK) or not _has_access(path, os.R_OK):
         return False
     log, index = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
     if log.exists() and log.stat().st_size and not index.exists():
@@ -195,7 +195,7 @@ def _is_frozen(path: Path) -> bool:
     return not index.exists()
 
 
-def _may(path: Path, mode: int) -> bool:
+def _has_access(path: Path, mode: int) -> bool:
     return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
 
 
@@ -289,7 +289,7 @@ def translate_error(error: sqlite3.Error, path: Path | None) -> Exception:
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
             return _read_only(label)
         case sqlite3.SQLITE_CANTOPEN:
-            if path is not None and not _may(path.parent, os.W_OK):
+            if path is not None and not _has_access(path.parent, os.W_OK):
                 return _read_only(label)
             return Unreachable(f"{label} cannot be opened.", hint="Check that the file exists and is readable.")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:

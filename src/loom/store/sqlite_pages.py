@@ -53,7 +53,7 @@ class SqlitePages:
         wal = log.read_bytes() if log.exists() else b""
         self.page_bytes, reserved_bytes = _geometry(self._data, wal)
         self._usable = self.page_bytes - reserved_bytes
-        self._newer = dict(_committed(wal, self.page_bytes))
+        self._newer = dict(_committed_pages(wal, self.page_bytes))
         self.overflow: Final = set[int]()
         """Overflow pages of the rows read so far."""
         in_file = -(-len(self._data) // self.page_bytes)
@@ -182,7 +182,7 @@ def _geometry(data: bytes, wal: bytes) -> tuple[int, int]:
     return (best if likely[best] > likely[_USUAL_PAGE_BYTES] * 1.5 else _USUAL_PAGE_BYTES), 0
 
 
-def _committed(wal: bytes, page_bytes: int) -> Iterator[tuple[int, bytes]]:
+def _committed_pages(wal: bytes, page_bytes: int) -> Iterator[tuple[int, bytes]]:
     """Yield the pages of all complete transactions in a write-ahead log, oldest first."""
     if len(wal) < _WAL_HEADER.size:
         return

@@ -44,7 +44,7 @@ async def index_media(
     get a text only if one is cached already. `on_progress` is called with the number done and the total."""
     unread = await texts.list_unread(pictures=pictures)
     until = None if seconds is None else time.monotonic() + seconds
-    reader = _Reader(media, derived, limits, pictures=pictures and bool(ocr.is_available()))
+    reader = _TextReader(media, derived, limits, pictures=pictures and bool(ocr.is_available()))
     read = 0
     for at, digest in enumerate(unread):
         if until is not None and time.monotonic() > until:
@@ -58,7 +58,7 @@ async def index_media(
     return IndexReport(read=read, left=await texts.count_unread())
 
 
-class _Reader:
+class _TextReader:
     def __init__(self, media: MediaStore, derived: DerivedCache, limits: IntakeLimits, *, pictures: bool) -> None:
         self._media = media
         self._derived = derived

@@ -57,9 +57,9 @@ class BackgroundProcess:
         return self._task is not None and not self._task.done()
 
     def start(self, fenced: SandboxedCommand, folder: Path, extra: dict[str, str]) -> None:
-        self._task = asyncio.create_task(self._own(fenced, folder, extra), name=f"background {self.name}")
+        self._task = asyncio.create_task(self._supervise(fenced, folder, extra), name=f"background {self.name}")
 
-    async def _own(self, fenced: SandboxedCommand, folder: Path, extra: dict[str, str]) -> None:
+    async def _supervise(self, fenced: SandboxedCommand, folder: Path, extra: dict[str, str]) -> None:
         """Run the process inside this task: when the task ends, the process and everything that it started end too."""
         try:
             async with start_program(

@@ -353,19 +353,19 @@ def _schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
     )
     components |= found_components
 
-    def inlined(value: Any, depth: int = 0) -> Any:
+    def inline_references(value: Any, depth: int = 0) -> Any:
         if depth > 20:
             raise ContentError(f"The parameters of {arguments.__name__} refer to themselves")
         match value:
             case {"$ref": str() as reference}:
-                return inlined(components[reference], depth + 1)
+                return inline_references(components[reference], depth + 1)
             case dict():
-                return {key: inlined(item, depth + 1) for key, item in cast("dict[str, Any]", value).items()}
+                return {key: inline_references(item, depth + 1) for key, item in cast("dict[str, Any]", value).items()}
             case list():
-                return [inlined(item, depth + 1) for item in cast("list[Any]", value)]
+                return [inline_references(item, depth + 1) for item in cast("list[Any]", value)]
             case _:
                 return value
 
-    found = cast("dict[str, Any]", inlined(schema))
+    found = cast("dict[str, Any]", inline_references(schema))
     found.pop("title", None)
     return found

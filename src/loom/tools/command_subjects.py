@@ -57,7 +57,7 @@ class CommandSubjects(msgspec.Struct, frozen=True):
 
 def command_subjects(command: str, workspace: Path) -> CommandSubjects:
     """Return the subjects of a shell command line that is run in `workspace`."""
-    found = _Found(os.path.realpath(workspace))
+    found = _SubjectCollector(os.path.realpath(workspace))
     found.add_script(command, 0)
     subjects = dict.fromkeys(found.subjects or [command])
     spellings = dict.fromkeys([command, *found.spellings])
@@ -66,7 +66,7 @@ def command_subjects(command: str, workspace: Path) -> CommandSubjects:
     )
 
 
-class _Found:
+class _SubjectCollector:
     def __init__(self, root: str) -> None:
         self.subjects: list[str] = []
         self.spellings: list[str] = []
@@ -121,7 +121,7 @@ class _Found:
             self._add_unknown()
         behind = {inner_commands(name, (name, *words[1:])): None for name in _names(words[0], self._root)[:3]}
         is_transparent = words[0] in _TRANSPARENT and any(inner.words for inner in behind)
-        for given in self._globbed(words):
+        for given in self._expand_globs(words):
             self._add_simple(given, is_required=not is_transparent)
         for inner in behind:
             if inner.is_unknown:
@@ -133,7 +133,7 @@ class _Found:
             for script in inner.scripts:
                 self.add_script(script, depth + 1)
 
-    def _globbed(self, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    def _expand_globs(self, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         """Yield the words as written, and with patterns replaced by the files that they match now."""
         yield words
         expanded: list[str] = []

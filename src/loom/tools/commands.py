@@ -54,9 +54,9 @@ class Output(msgspec.Struct):
 
     def text(self) -> str:
         if not self.left_out:
-            return _readable(bytes(self.head + self.tail))
+            return _plain_output(bytes(self.head + self.tail))
         between = f"\n[… {self.left_out} bytes of output were not kept …]\n"
-        return _readable(bytes(self.head)) + between + _readable(bytes(self.tail))
+        return _plain_output(bytes(self.head)) + between + _plain_output(bytes(self.tail))
 
 
 def command_tool(sandbox: Sandbox, variables: Sequence[str] = ()) -> Tool:
@@ -196,7 +196,7 @@ class _NewestLine:
     tail = b""
 
     def text(self) -> str:
-        return _readable(self.tail).rstrip().rpartition("\n")[2][:200]
+        return _plain_output(self.tail).rstrip().rpartition("\n")[2][:200]
 
 
 async def _read(running: RunningProgram, output: Output, newest: _NewestLine) -> None:
@@ -240,7 +240,7 @@ def _signal_name(code: int) -> str:
     return f": ended by {names[code - 128]}" if code - 128 in names else ""
 
 
-def _readable(data: bytes) -> str:
+def _plain_output(data: bytes) -> str:
     """Return the output without colors and cursor movements; of a line that was overwritten, only its last content."""
     text = _ESCAPES.sub("", data.decode("utf-8", "replace").replace("\r\n", "\n"))
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))

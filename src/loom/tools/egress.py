@@ -106,7 +106,7 @@ class Egress(msgspec.Struct, frozen=True, kw_only=True):
     async def allow_this_machine(self, host: str, port: int) -> Egress | None:
         """Return a gate that also allows this host and port if the host is this machine, else None."""
         found = await self._resolve(host, port)
-        if not all(_plain(address).is_loopback for address in found):
+        if not all(_embedded_ipv4(address).is_loopback for address in found):
             return None
         known = [str(address) for address in found]
 
@@ -130,7 +130,7 @@ class Egress(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(ipaddress.ip_address(address) for address in found)
 
     def _is_allowed(self, host: str, port: int, address: Address) -> bool:
-        return is_public(address) or any(_permits(rule, host, port, address) for rule in self.allow)
+        return is_public(address) or any(_rule_matches(rule, host, port, address) for rule in self.allow)
 
 
 async def resolve_host(host: str, port: int) -> list[str]:
@@ -190,13 +190,13 @@ def _host(host: str, shown: str) -> str:
 
 def is_public(address: Address) -> bool:
     """Return whether an address is public, so that contacting it reveals nothing about the local network."""
-    plain = _plain(address)
+    plain = _embedded_ipv4(address)
     if isinstance(plain, ipaddress.IPv4Address):
         return not any(plain in network for network in _CLOSED_4)
     return plain in _OPEN_6 and not any(plain in network for network in _CLOSED_6)
 
 
-def _plain(address: Address) -> Address:
+def _embedded_ipv4(address: Address) -> Address:
     """Return the IPv4 address inside an IPv6 address, if there is one."""
     if isinstance(address, ipaddress.IPv6Address) and not (address.is_loopback or address.is_unspecified):
         for network, shift in _EMBEDDING:
@@ -217,7 +217,7 @@ def known_addresses(host: str) -> tuple[Address, ...]:
 def is_this_machine(host: str) -> bool:
     """Return whether a host is this machine, judged by its name."""
     known = known_addresses(host)
-    return bool(known) and all(_plain(address).is_loopback for address in known)
+    return bool(known) and all(_embedded_ipv4(address).is_loopback for address in known)
 
 
 def _not_public(host: str, address: Address) -> Unsupported:
@@ -234,9 +234,9 @@ def _literal(host: str) -> Address | None:
         return None
 
 
-def _permits(rule: str, host: str, port: int, address: Address) -> bool:
+def _rule_matches(rule: str, host: str, port: int, address: Address) -> bool:
     if "/" in rule:
         network = ipaddress.ip_network(rule, strict=False)
-        return _plain(address) in network
+        return _embedded_ipv4(address) in network
     named, _, only = rule.rpartition(":") if re.fullmatch(r".*[^:]:\d+|\[.*\]:\d+", rule) else (rule, "", "")
     return named.strip("[]").lower() == host and only in ("", str(port))

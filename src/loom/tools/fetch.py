@@ -49,13 +49,13 @@ async def fetch_content(context: ToolContext, url: str, egress: Egress) -> list[
     egress.check_known(place.host, place.port)
     await context.approve(f"fetch from {place.origin}", why=_TOLD)
 
-    async def moved(to: Destination) -> None:
+    async def on_redirect(to: Destination) -> None:
         egress.check_known(to.host, to.port)
         await context.approve(f"fetch from {to.origin}", why=_TOLD, url=to.url)
 
     limits = context.limits
     most = max(limits.max_image_bytes, limits.max_pdf_bytes, limits.max_office_bytes, limits.max_audio_bytes)
-    found = await download(url, egress, max_bytes=most, moved=moved)
+    found = await download(url, egress, max_bytes=most, moved=on_redirect)
     name = clean_name(found.name)
     sniffed = sniff(found.data, name)
     if sniffed.category == "text":

@@ -73,7 +73,7 @@ def _edit_preview(workspace: Path, arguments: dict[str, Any]) -> str:
         if given is not None
         else [Edit(str(arguments["old"]), str(arguments["new"]), bool(arguments.get("all")))]
     )
-    found = _existing(workspace, path)
+    found = _read_original(workspace, path)
     return _preview(path, unified_diff(found.text, _apply(found, edits, path).text, path), is_new=False)
 
 
@@ -141,7 +141,7 @@ async def _edit(context: FileContext, path: str, edits: Sequence[Edit]) -> ToolR
         if edit.old == edit.new:
             raise ToolError(f"old and new are the same{where}: nothing would change")
     await _ask(context, path)
-    found = await asyncio.to_thread(_existing, context.workspace, path)
+    found = await asyncio.to_thread(_read_original, context.workspace, path)
     _check_known(context, found, path)
     made = await asyncio.to_thread(_apply, found, edits, path)
     if made.text == found.text:
@@ -150,7 +150,7 @@ async def _edit(context: FileContext, path: str, edits: Sequence[Edit]) -> ToolR
     return await _replace(context, path, found, made, f"was changed{times}")
 
 
-def _existing(workspace: Path, path: str) -> OriginalFile:
+def _read_original(workspace: Path, path: str) -> OriginalFile:
     found = original(workspace, path)
     if found is None:
         raise ToolError(f"File not found: {path}", hint="Check the path, or write it with write_file.")

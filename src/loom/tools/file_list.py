@@ -64,7 +64,7 @@ def _list_folder(
             lines.append(_line(entry, by_name=len(lines) > MAX_LINES))
         else:
             kept_back += 1
-    shown, said = _fitting(lines, asked)
+    shown, said = _lines_that_fit(lines, asked)
     if kept_back:
         said.append(f"{kept_back:,} left out by the user's rules")
     elif not lines:
@@ -117,7 +117,7 @@ def _label(media_type: str) -> str:
     return "file" if media_type == UNKNOWN else label_of(media_type).removeprefix("a ").removeprefix("an ")
 
 
-def _fitting(lines: list[ListingLine], asked: str) -> tuple[list[str], list[str]]:
+def _lines_that_fit(lines: list[ListingLine], asked: str) -> tuple[list[str], list[str]]:
     """Return all lines if they fit; otherwise as many levels as fit, with a count of the files below; otherwise the
     first lines."""
     if len(lines) <= MAX_LINES:
@@ -132,9 +132,7 @@ def _fitting(lines: list[ListingLine], asked: str) -> tuple[list[str], list[str]
     shown = [
         _format_line(line, below if len(line.parts) == level else {}) for line in lines if len(line.parts) <= level
     ]
-    said = (
-        f"{count_text(files, 'file')} in all; down to level {level}: list a folder above by its path for what is in it"
-    )
+    said = f"{count_text(files, 'file')} in all, shown down to level {level}; list a folder by its path to see the rest"
     return shown, [said]
 
 

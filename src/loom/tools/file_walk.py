@@ -109,9 +109,9 @@ class Walk:
         """Whether the walk ended at its limit."""
 
     def __iter__(self) -> Iterator[FileEntry]:
-        yield from self._inside(self._folder.descriptor, (), self._rules)
+        yield from self._walk_folder(self._folder.descriptor, (), self._rules)
 
-    def _inside(self, descriptor: int, parts: tuple[str, ...], rules: Rules) -> Iterator[FileEntry]:
+    def _walk_folder(self, descriptor: int, parts: tuple[str, ...], rules: Rules) -> Iterator[FileEntry]:
         rules = _with_own(descriptor, len(self._way) + len(parts), rules)
         try:
             with os.scandir(descriptor) as found:
@@ -132,16 +132,16 @@ class Walk:
             self.seen += 1
             yield entry
             if entry.kind == "folder" and len(entry.parts) < self._max_depth:
-                yield from self._below(entry, rules)
+                yield from self._walk_subfolder(entry, rules)
 
-    def _below(self, entry: FileEntry, rules: Rules) -> Iterator[FileEntry]:
+    def _walk_subfolder(self, entry: FileEntry, rules: Rules) -> Iterator[FileEntry]:
         try:
             descriptor = os.open(entry.parts[-1], _FOLDER, dir_fd=entry.descriptor)
         except OSError:  # deleted, forbidden, or no longer a folder
             self.unreadable += 1
             return
         try:
-            yield from self._inside(descriptor, entry.parts, rules)
+            yield from self._walk_folder(descriptor, entry.parts, rules)
         finally:
             os.close(descriptor)
 
@@ -156,13 +156,13 @@ class IgnoredPaths:
 
     def ignores(self, parts: tuple[str, ...]) -> bool:
         """Return whether a file is excluded."""
-        rules = self._inside(parts[:-1])
+        rules = self._rules_in(parts[:-1])
         return rules is None or is_ignored(rules, (*self._way, *parts), is_folder=False)
 
-    def _inside(self, parts: tuple[str, ...]) -> Rules | None:
+    def _rules_in(self, parts: tuple[str, ...]) -> Rules | None:
         """Return the rules in a folder, or None if the folder is excluded with all its content."""
         if parts not in self._known:
-            rules = self._inside(parts[:-1]) if parts else self._rules
+            rules = self._rules_in(parts[:-1]) if parts else self._rules
             if rules is not None and parts and is_ignored(rules, (*self._way, *parts), is_folder=True):
                 rules = None
             with below(self._folder.descriptor, parts) as descriptor:

@@ -131,7 +131,7 @@ def write_bytes(workspace: Path, found: FileBefore, data: bytes) -> None:
         if not folder.inside:
             raise ToolError(f"{found.path.name} is no longer in the workspace")
         with _WRITING:  # writers in this process are serialized; changes by other programs are detected just before
-            facts = _unchanged(folder.descriptor, found)
+            facts = _check_unchanged(folder.descriptor, found)
             if facts.st_nlink > 1:
                 _overwrite(folder.descriptor, found, data)
             else:
@@ -144,14 +144,14 @@ def remove(workspace: Path, found: FileBefore) -> None:
         if not folder.inside:
             raise ToolError(f"{found.path.name} is no longer in the workspace")
         with _WRITING:
-            _unchanged(folder.descriptor, found)
+            _check_unchanged(folder.descriptor, found)
             try:
                 os.unlink(found.path.name, dir_fd=folder.descriptor)
             except OSError as error:
                 raise ToolError(f"{found.path.name} cannot be removed: {error.strerror}") from None
 
 
-def _unchanged(folder: int, found: FileBefore) -> os.stat_result:
+def _check_unchanged(folder: int, found: FileBefore) -> os.stat_result:
     """Return the facts of the file if it still has the bytes that were read. Raise ToolError otherwise."""
     name = found.path.name
     facts = _facts(name, folder)

@@ -162,7 +162,7 @@ def numbered_lines(
         total, noun = line_count(text), "lines"
     if offset > max(total, 1):
         raise ToolError(f"{name} has {total} {noun}; {noun[:-1]} {offset} is past its end")
-    chosen, end = _fitting(lines, offset, limits.max_text_bytes)
+    chosen, end = _lines_that_fit(lines, offset, limits.max_text_bytes)
     if offset > 1 or end < total:
         which = f"{noun} {offset}–{end}" if end > offset else f"{noun[:-1]} {offset}"
         said.append(f"({name}: {which} of {total}")
@@ -172,7 +172,7 @@ def numbered_lines(
     return TextBlock("\n".join([*chosen, *said]))
 
 
-def _fitting(lines: list[str], offset: int, most_bytes: int) -> tuple[list[str], int]:
+def _lines_that_fit(lines: list[str], offset: int, most_bytes: int) -> tuple[list[str], int]:
     chosen: list[str] = []
     size = 0
     for number, line in enumerate(lines, offset):

@@ -31,7 +31,7 @@ class _Class(msgspec.Struct, frozen=True):
 _ANY: Final = _Class(negated=True, ranges=())
 _One: TypeAlias = "str | _Class | None"
 """A character, a class, or None for a star."""
-_Segment: TypeAlias = "tuple[_One, ...] | None"
+_PatternSegment: TypeAlias = "tuple[_One, ...] | None"
 """The part between two slashes; None for `**`, which is any number of folders."""
 
 _NAMED: Final[dict[str, tuple[tuple[str, str], ...]]] = {
@@ -53,7 +53,7 @@ _NAMED: Final[dict[str, tuple[tuple[str, str], ...]]] = {
 class Pattern(msgspec.Struct, frozen=True):
     """One line of a `.gitignore`, or a glob that a model wrote."""
 
-    segments: tuple[_Segment, ...]
+    segments: tuple[_PatternSegment, ...]
     is_anchored: bool
     """Whether it is matched against the whole path, not against the name alone."""
     folders_only: bool = False
@@ -151,7 +151,7 @@ def _pattern(text: str) -> Pattern:
     if "/" not in text:
         tokens = _tokens(text)
         return Pattern(() if tokens is None else (tokens,), is_anchored=False, folders_only=folders_only)
-    segments: list[_Segment] = []
+    segments: list[_PatternSegment] = []
     for part in text.removeprefix("/").split("/"):
         if len(part) > 1 and not part.strip("*"):
             segments.append(None)
@@ -228,7 +228,7 @@ def _class(text: str, at: int) -> tuple[_Class, int] | None:
 # Matching: both loops backtrack to the last star only, which is sufficient and never slow --------------------------
 
 
-def _path_fits(segments: tuple[_Segment, ...], names: list[str]) -> bool:
+def _path_fits(segments: tuple[_PatternSegment, ...], names: list[str]) -> bool:
     if not segments:
         return False
     at = token = mark = 0

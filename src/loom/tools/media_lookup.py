@@ -65,7 +65,7 @@ async def find_medium(context: ToolContext, asked: str) -> LoadedMedia:
             await ask_to_read(context, opened, asked)
             data = await asyncio.to_thread(read_whole, opened, context.limits)
     except Unreadable:
-        raise _nothing(stored, asked) from None
+        raise _not_found(stored, asked) from None
     media = await asyncio.to_thread(_inspect, data, opened.path.name, context.limits)
     return LoadedMedia(msgspec.structs.replace(media, source=str(opened.path)), data, is_stored=False)
 
@@ -124,7 +124,7 @@ async def _load(context: ToolContext, media: Media) -> bytes:
         ) from None
 
 
-def _nothing(stored: Sequence[Media], asked: str) -> ToolError:
+def _not_found(stored: Sequence[Media], asked: str) -> ToolError:
     names = list(dict.fromkeys(media.name for media in stored if media.name))
     near = get_close_matches(asked[:200], names, n=3, cutoff=0.5)
     hint = f"Near it: {', '.join(near)}." if near else "Call look() to list the media."

@@ -38,7 +38,7 @@ class Passage(msgspec.Struct, frozen=True):
     new: str
 
 
-class _Line(msgspec.Struct, frozen=True):
+class _FileLine(msgspec.Struct, frozen=True):
     start: int
     text: str
     """Without its line end."""
@@ -57,13 +57,13 @@ class _Line(msgspec.Struct, frozen=True):
 def passages(text: str, old: str, new: str, *, every: bool, newline: str, name: str) -> tuple[Passage, ...]:
     """Return the positions of `old` with their replacements. Raise ToolError if there is none, or several without
     `every`."""
-    found = _exact(text, old, new)
+    found = _match_exact(text, old, new)
     if not found and newline == "\r\n":
-        found = _exact(text, _with(old, newline), _with(new, newline))
+        found = _match_exact(text, _with_newlines(old, newline), _with_newlines(new, newline))
     if not found:
-        found = _tolerant(text, old, _with(new, newline))
+        found = _match_lines(text, old, _with_newlines(new, newline))
     if not found:
-        found = _alike(text, old, new, newline)
+        found = _match_alike(text, old, new, newline)
     if not found:
         raise _not_found(text, old, name)
     if len(found) > 1 and not every:
@@ -85,11 +85,11 @@ def replace_passages(text: str, found: tuple[Passage, ...]) -> str:
     return "".join([*parts, text[at:]])
 
 
-def _with(text: str, newline: str) -> str:
+def _with_newlines(text: str, newline: str) -> str:
     return text.replace("\r\n", "\n").replace("\n", newline)
 
 
-def _exact(text: str, old: str, new: str) -> tuple[Passage, ...]:
+def _match_exact(text: str, old: str, new: str) -> tuple[Passage, ...]:
     found: list[Passage] = []
     at = text.find(old)
     while at >= 0:
@@ -98,7 +98,7 @@ def _exact(text: str, old: str, new: str) -> tuple[Passage, ...]:
     return tuple(found)
 
 
-def _tolerant(text: str, old: str, new: str) -> tuple[Passage, ...]:
+def _match_lines(text: str, old: str, new: str) -> tuple[Passage, ...]:
     """Return whole lines with the same words. Blank lines around `old` are ignored."""
     wanted = _lines(old)
     while wanted and not wanted[-1].words:
@@ -123,31 +123,31 @@ def _tolerant(text: str, old: str, new: str) -> tuple[Passage, ...]:
     return tuple(found)
 
 
-def _alike(text: str, old: str, new: str, newline: str) -> tuple[Passage, ...]:
+def _match_alike(text: str, old: str, new: str, newline: str) -> tuple[Passage, ...]:
     """Return the passage with its escapes resolved once more (`\\n`, `\\"`), or with the quotation marks of the file.
 
     Models escape twice, and write straight quotes for curly ones. Text that `old` and `new` share stays as it is in the
     file.
     """
-    plain = _unescaped(old)
+    plain = _unescape(old)
     if plain != old:
-        found = _exact(text, plain, _unescaped(new)) or _exact(
-            text, _with(plain, newline), _with(_unescaped(new), newline)
+        found = _match_exact(text, plain, _unescape(new)) or _match_exact(
+            text, _with_newlines(plain, newline), _with_newlines(_unescape(new), newline)
         )
         if found:
             return found
-    straight = _exact(text.translate(_STRAIGHT), old.translate(_STRAIGHT), new)
+    straight = _match_exact(text.translate(_STRAIGHT), old.translate(_STRAIGHT), new)
     return tuple(
-        Passage(passage.start, passage.end, _carried(text[passage.start : passage.end], old, new))
+        Passage(passage.start, passage.end, _carry_characters(text[passage.start : passage.end], old, new))
         for passage in straight
     )
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return _ESCAPE.sub(lambda found: _ESCAPES[found[1]], text)
 
 
-def _carried(there: str, old: str, new: str) -> str:
+def _carry_characters(there: str, old: str, new: str) -> str:
     """Return `new`, with the characters of the file wherever it only repeats `old`."""
     parts: list[str] = []
     for kind, start, end, first, last in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
@@ -155,17 +155,17 @@ def _carried(there: str, old: str, new: str) -> str:
     return "".join(parts)
 
 
-def _lines(text: str) -> list[_Line]:
-    lines: list[_Line] = []
+def _lines(text: str) -> list[_FileLine]:
+    lines: list[_FileLine] = []
     start = 0
     for raw in text.split("\n"):
         line = raw.removesuffix("\r")
-        lines.append(_Line(start, line, start + len(line)))
+        lines.append(_FileLine(start, line, start + len(line)))
         start += len(raw) + 1
     return lines
 
 
-def _indent(new: str, wanted: list[_Line], stretch: list[_Line]) -> str:
+def _indent(new: str, wanted: list[_FileLine], stretch: list[_FileLine]) -> str:
     """Return the new lines, shifted by the difference between the actual and the expected indentation."""
     pairs = [(there.indent, here.indent) for there, here in zip(wanted, stretch, strict=True) if there.words]
     lines = new.strip("\r\n").split("\n")

@@ -159,12 +159,12 @@ class Sandbox:
         if not root.is_dir():
             raise ToolError(f"{command[0]} cannot be started: {folder} is not a folder")
         scratch = _scratch_folder(root)
-        limited = command if is_server else self._limited(command)
+        limited = command if is_server else self._add_limits(command)
         if self.state.kind == "bubblewrap":
-            return self._bubblewrapped(limited, root, scratch, network=network)
-        return self._landlocked(limited, root, scratch, network=network)
+            return self._with_bubblewrap(limited, root, scratch, network=network)
+        return self._with_landlock(limited, root, scratch, network=network)
 
-    def _limited(self, command: Sequence[str]) -> tuple[str, ...]:
+    def _add_limits(self, command: Sequence[str]) -> tuple[str, ...]:
         settings = self.settings
         limits = [
             *([f"ulimit -v {settings.max_memory_bytes // 1024}"] if settings.max_memory_bytes else []),
@@ -186,7 +186,7 @@ class Sandbox:
         given = [Path(os.path.realpath(path.expanduser())) for path in self.settings.writable]
         return [root, *(path for path in given if path.exists())]
 
-    def _bubblewrapped(self, command: Sequence[str], root: Path, scratch: str, *, network: bool) -> SandboxedCommand:
+    def _with_bubblewrap(self, command: Sequence[str], root: Path, scratch: str, *, network: bool) -> SandboxedCommand:
         argv = [shutil.which("bwrap") or "bwrap", "--die-with-parent", "--unshare-all"]
         argv += ["--share-net"] if network else []
         if os.geteuid() == 0:
@@ -218,9 +218,9 @@ class Sandbox:
         for descriptor in descriptors:
             argv += ["--seccomp", str(descriptor)]
         argv += ["--chdir", str(root), "--", *command]
-        return SandboxedCommand(tuple(argv), _private("/tmp"), descriptors)  # noqa: S108  as above
+        return SandboxedCommand(tuple(argv), _private_variables("/tmp"), descriptors)  # noqa: S108  as above
 
-    def _landlocked(self, command: Sequence[str], root: Path, scratch: str, *, network: bool) -> SandboxedCommand:
+    def _with_landlock(self, command: Sequence[str], root: Path, scratch: str, *, network: bool) -> SandboxedCommand:
         readable, listable = _readable_paths(self.hidden_paths())
         devices = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"]
         plan = {
@@ -232,7 +232,7 @@ class Sandbox:
         }
         descriptor = _open_in_memory(msgspec.json.encode(plan))
         launcher = (sys.executable, "-I", "-S", sandbox_launcher.__file__, str(descriptor))
-        return SandboxedCommand(launcher, _private(scratch), (descriptor,))
+        return SandboxedCommand(launcher, _private_variables(scratch), (descriptor,))
 
 
 def _scratch_folder(root: Path) -> str:
@@ -261,7 +261,7 @@ def _open_in_memory(data: bytes) -> int:
         return file.fileno()
 
 
-def _private(folder: str) -> dict[str, str]:
+def _private_variables(folder: str) -> dict[str, str]:
     """Return variables for private caches, since a command may not write those of the home folder."""
     cache_folder = f"{folder}/.cache"
     return {"TMPDIR": folder, "XDG_CACHE_HOME": cache_folder, "npm_config_cache": f"{cache_folder}/npm"}

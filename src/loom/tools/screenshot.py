@@ -95,7 +95,7 @@ async def take_screenshot(
                 max_height_px=MAX_HEIGHT_PX,
                 load_ms=int(_LOAD_SECONDS * 1000),
             )
-            shot = await _driven(job, target)
+            shot = await _run_browser(job, target)
             _check(shot, proxy, target)
         picture = (Path(folder) / PICTURE).read_bytes()
     name = f"screenshot of {target.shown.partition('://')[2] or target.shown}"[:120]
@@ -149,10 +149,10 @@ async def _file(context: ToolContext, path: str, egress: Egress) -> ScreenshotTa
         await context.approve(f"open {path}", why=f"{page.name} may contain secrets")
     relative = page.relative_to(root).as_posix()
 
-    def served(asked: str) -> tuple[bytes, str] | None:
+    def serve(asked: str) -> tuple[bytes, str] | None:
         return _serve_file(root, asked, page, context.may_read)
 
-    return ScreenshotTarget(f"http://{FILES_HOST}/{quote(relative)}", relative, egress, served)
+    return ScreenshotTarget(f"http://{FILES_HOST}/{quote(relative)}", relative, egress, serve)
 
 
 def _page(workspace: Path, path: str) -> tuple[Path, Path, bool]:
@@ -183,7 +183,7 @@ def _serve_file(root: Path, asked: str, page: Path, may_read: Callable[[Path], b
     return data, f"{kind}; charset={codec.removesuffix('-sig')}" if codec else kind
 
 
-async def _driven(job: ScreenshotJob, target: ScreenshotTarget) -> ScreenshotResult:
+async def _run_browser(job: ScreenshotJob, target: ScreenshotTarget) -> ScreenshotResult:
     """Run the browser in processes without our environment, in a folder that is removed with them."""
     command = [sys.executable, "-P", "-m", "loom.tools.screenshot_job"]
     try:

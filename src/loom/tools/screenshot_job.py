@@ -70,7 +70,7 @@ def main() -> None:
         try:
             browser = _launch_browser(playwright, job)
             browser.on("disconnected", lambda _: _finish(job, ScreenshotResult(problem="the browser ended")))
-            _finish(job, _shot(browser, job))
+            _finish(job, _take_screenshot(browser, job))
         except Error as error:
             first = error.message.strip().split("\n")[0]
             _finish(job, ScreenshotResult(problem=first.partition(": ")[2] or first))
@@ -98,7 +98,7 @@ def _launch_browser(playwright: Playwright, job: ScreenshotJob) -> Browser:
     )
 
 
-def _shot(browser: Browser, job: ScreenshotJob) -> ScreenshotResult:
+def _take_screenshot(browser: Browser, job: ScreenshotJob) -> ScreenshotResult:
     from playwright.sync_api import TimeoutError as Late
 
     context = browser.new_context(

@@ -27,7 +27,7 @@ _TAIL_FROM: Final = 16
 def mask_secrets(text: str, secrets: Iterable[str]) -> str:
     """Return `text` with every secret of at least `MIN_CHARS` characters replaced by `[secret …abcd]`, or by `[secret]`
     if it is short."""
-    pattern, names = _compiled(frozenset(secret for secret in secrets if len(secret) >= MIN_CHARS))
+    pattern, names = _compile_masks(frozenset(secret for secret in secrets if len(secret) >= MIN_CHARS))
     return pattern.sub(lambda found: names[found[0]], text) if pattern is not None else text
 
 
@@ -71,7 +71,7 @@ def mask_result(result: ToolResult, secrets: Iterable[str]) -> ToolResult:
 
 
 @lru_cache(maxsize=16)
-def _compiled(secrets: frozenset[str]) -> tuple[re.Pattern[str] | None, dict[str, str]]:
+def _compile_masks(secrets: frozenset[str]) -> tuple[re.Pattern[str] | None, dict[str, str]]:
     names: dict[str, str] = {}
     for secret in secrets:
         tail = f" …{secret[-4:]}" if len(secret) >= _TAIL_FROM else ""

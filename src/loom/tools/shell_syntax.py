@@ -225,11 +225,11 @@ class _Reading:
         assigned: list[str] = []
         for child in node.children:
             if child.type == "command_name":
-                words += self._expanded(child)
+                words += self._expand_argument(child)
             elif child.type == "variable_assignment" and not words:
                 assigned.append(self._assign(child))
             elif child.type in _WORDS:
-                words += self._expanded(child)
+                words += self._expand_argument(child)
             elif child.type not in ("file_redirect", "herestring_redirect", "heredoc_redirect", "subshell", "comment"):
                 words.append(self._text(child) if child.child_count == 0 else UNKNOWN)
         if not words:
@@ -244,7 +244,7 @@ class _Reading:
             if child.type == "variable_assignment":
                 words.append(self._text(child))
             elif child.type in _WORDS or child.child_count == 0:
-                text = self._expanded(child)
+                text = self._expand_argument(child)
                 self.assigned += [word.partition("=")[0] for word in text if _NAME.match(word)][:100]
                 words += text
         self.commands.append(ShellCommand(tuple(words), self._text(node)))
@@ -256,14 +256,14 @@ class _Reading:
         operator = next((child.type for child in node.children if child.type.startswith(("<", ">", "&"))), "")
         if target is None:
             raise _TooHard
-        words = self._expanded(target)
+        words = self._expand_argument(target)
         is_descriptor = operator in (">&", "<&", ">&-", "<&-") and re.fullmatch(r"\d+-?|-", "".join(words))
         if not is_descriptor:
             self.files += words
 
     # Words ------------------------------------------------------------------------------------------------------
 
-    def _expanded(self, node: Node) -> list[str]:
+    def _expand_argument(self, node: Node) -> list[str]:
         """Return the words that an argument becomes: several by brace expansion or an unquoted variable with blanks."""
         if node.type == "command_name" and node.child_count == 1:
             node = node.children[0]
@@ -292,7 +292,7 @@ class _Reading:
                 value = self._variable(node)
                 return value if quoted or not _BLANK_OR_GLOB.search(value) else UNKNOWN
             case "concatenation" | "command_name":
-                return self._joined(node, quoted=quoted)
+                return self._join_word(node, quoted=quoted)
             case _ if node.type in _EXPANSIONS or node.type in ("extglob_pattern", "array", "subscript"):
                 return UNKNOWN
             case _ if node.child_count == 0:
@@ -302,7 +302,7 @@ class _Reading:
             case _:
                 return _ESCAPED.sub(lambda found: "" if found[1] == "\n" else found[1], self._text(node))
 
-    def _joined(self, node: Node, *, quoted: bool) -> str:
+    def _join_word(self, node: Node, *, quoted: bool) -> str:
         """Return the joined parts of a word, including the text between them."""
         parts: list[str] = []
         end = node.start_byte

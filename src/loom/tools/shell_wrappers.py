@@ -126,7 +126,7 @@ def inner_commands(name: str, words: Words) -> Inner:
     if special := _SPECIAL.get(name):
         return special(words)
     if prefix := _PREFIXES.get(name):
-        return _after(prefix, words)
+        return _command_after(prefix, words)
     if name in _AWKS:
         return CODE if any("system" in word or "|" in word or UNKNOWN in word for word in words[1:]) else NOTHING
     if letters := _CODE.get(name):
@@ -145,7 +145,7 @@ def _has_letter(word: str, letters: str) -> bool:
     return word == "-" or (word.startswith("-") and not word.startswith("--") and any(x in word[1:] for x in letters))
 
 
-def _after(prefix: _Prefix, words: Words) -> Inner:
+def _command_after(prefix: _Prefix, words: Words) -> Inner:
     """Return the command after a wrapper's own options and arguments."""
     rest = list(words[1:])
     scripts: list[str] = []
@@ -252,12 +252,12 @@ def _env(words: Words) -> Inner:
             return _eval(("eval", "env", text, rest))
         if not word.startswith("-") and not _ASSIGNMENT.match(word):
             break
-    return _after(_PREFIXES["env"], words)
+    return _command_after(_PREFIXES["env"], words)
 
 
-def _joined(words: Words) -> Inner:
+def _watch(words: Words) -> Inner:
     """Read `watch`, which passes its words to a shell."""
-    found = _after(_PREFIXES["watch"], words)
+    found = _command_after(_PREFIXES["watch"], words)
     return Inner(found.words, tuple(" ".join(inner) for inner in found.words if UNKNOWN not in " ".join(inner)))
 
 
@@ -271,7 +271,7 @@ def _ssh(words: Words) -> Inner:
     return _eval(("eval", *rest[1:])) if len(rest) > 1 else NOTHING
 
 
-def _anything(_words: Words) -> Inner:
+def _any_command(_words: Words) -> Inner:
     return ANYTHING
 
 
@@ -448,11 +448,11 @@ def _git_alias(plain: Words, aliases: Mapping[str, str]) -> Inner:
         return ANYTHING
     if body.startswith("!"):
         return Inner(scripts=(" ".join([body[1:], *plain[2:]]),))
-    others = [f"-c alias.{name}={_quoted(text)}" for name, text in aliases.items() if name != plain[1]]
+    others = [f"-c alias.{name}={_quote(text)}" for name, text in aliases.items() if name != plain[1]]
     return Inner(scripts=(" ".join(["git", *others, body, *plain[2:]]),))
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
@@ -501,14 +501,14 @@ _SPECIAL: Final[Mapping[str, Callable[[Words], Inner]]] = {
     "find": _find,
     "fd": _find,
     "git": _git,
-    "watch": _joined,
+    "watch": _watch,
     "ssh": _ssh,
     ".": _source,
     "source": _source,
-    "alias": _anything,
-    "hash": _anything,
-    "enable": _anything,
-    "complete": _anything,
+    "alias": _any_command,
+    "hash": _any_command,
+    "enable": _any_command,
+    "complete": _any_command,
     "at": _source,
     "batch": _source,
     "crontab": _source,

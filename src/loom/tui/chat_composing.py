@@ -106,7 +106,7 @@ class ChatComposing(ChatTurns):
                 if self.apply_template is not None:
                     words, system = self.apply_template(words or ", ".join(chip.label for chip in chips.values()))
                     content = [*blocks, *mentioned, words]
-                await self._adopt(await self.library.new(title=title, model=self.model, system=system))
+                await self._adopt(await self.library.create(title=title, model=self.model, system=system))
                 assert self.conversation is not None
             if self._is_running and not is_queued:
                 queued = await self.conversation.session.steer(*content)

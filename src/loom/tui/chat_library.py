@@ -43,7 +43,7 @@ class ChatLibrary:
         self._close = close
         self.on_error: Callable[[LoomError], None] = _ignore
 
-    async def new(self, *, title: str = "", model: str = "", system: str = "") -> OpenConversation:
+    async def create(self, *, title: str = "", model: str = "", system: str = "") -> OpenConversation:
         session = await self.library.create(
             title=title,
             model=model,

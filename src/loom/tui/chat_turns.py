@@ -81,7 +81,7 @@ class ChatTurns(ChatState):
     async def open_new(self) -> None:
         """Show an empty conversation."""
         assert self.library is not None
-        await self._leave()
+        await self._stop_following()
         self.model = self.model or await self.library.default_model()
         self.usage_log = UsageLog()
         self._images = 0
@@ -103,7 +103,7 @@ class ChatTurns(ChatState):
         library = self.library
         assert library is not None
         conversation = await library.open(session_id)
-        await self._leave()
+        await self._stop_following()
         self.usage_log = UsageLog()
         await self._adopt(conversation)
         await self._ask_about_folder(library, (await conversation.session.info()).workspace)
@@ -155,7 +155,7 @@ class ChatTurns(ChatState):
         self.refresh_work()
         await self.refresh_branches()
 
-    async def _leave(self) -> None:
+    async def _stop_following(self) -> None:
         if self._following is not None:
             self._following.cancel()
             self._following = None

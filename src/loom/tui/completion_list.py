@@ -122,7 +122,7 @@ def _children(query: str, glyphs: Glyphs) -> list[CompletionEntry]:
         return []
     found = [name for name in rank(start, names) if not name.startswith(".") or start.startswith(".")]
     return [
-        CompletionEntry(f"@{_quoted(f'{parent}/{name}')}", f"{file_sign(name, glyphs)} {name}")
+        CompletionEntry(f"@{_quote_name(f'{parent}/{name}')}", f"{file_sign(name, glyphs)} {name}")
         for name in found[:_MAX_SHOWN]
     ]
 
@@ -132,10 +132,10 @@ def _file_entry(folder: Path, name: str, glyphs: Glyphs) -> CompletionEntry:
         size = size_label((folder / name).stat().st_size)
     except OSError:
         size = ""
-    return CompletionEntry(f"@{_quoted(name)}", f"{file_sign(name, glyphs)} {name}", size)
+    return CompletionEntry(f"@{_quote_name(name)}", f"{file_sign(name, glyphs)} {name}", size)
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return f'"{name}"' if " " in name else name
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # not imported before the first paint
     from loom.api_types import OverrideChoice, TreeNode
     from loom.compile.policy import Override
     from loom.estimates import DiscardedCache
-    from loom.message_types import History, MessageView
+    from loom.message_types import History
     from loom.prompt import ReceiptRow
     from loom.session import Session
 
@@ -59,7 +59,7 @@ class OpenConversation:
             found = [*page.messages, *found]
         if self._seq is None:
             self._seq, self._partial = first.seq, _partial_events(first)
-        return tuple(_path_message(view) for view in found)
+        return tuple(PathMessage(node=it.node, message=Message(it.role, it.blocks), speaker=it.model) for it in found)
 
     async def tree(self) -> tuple[TreeNode, ...]:
         """Return the messages of all branches, without the root, which holds the system prompt."""
@@ -78,7 +78,7 @@ class OpenConversation:
                 async for _, event in events:
                     yield event
         finally:
-            await self._leave()
+            await self._stop_work()
 
     def work(self) -> None:
         """Run the queued messages, unless a daemon does."""
@@ -96,7 +96,7 @@ class OpenConversation:
         except LoomError as error:
             self._on_error(error)
 
-    async def _leave(self) -> None:
+    async def _stop_work(self) -> None:
         """Stop working here; the turn stays open for the next process to continue."""
         await self.session.leave()
         if self._working is not None:
@@ -123,7 +123,3 @@ def _partial_events(history: History) -> tuple[Event, ...]:
     from loom.events import decode_event
 
     return tuple(decode_event(bytes(it.data)) for it in history.running.partial) if history.running is not None else ()
-
-
-def _path_message(view: MessageView) -> PathMessage:
-    return PathMessage(node=view.node, message=Message(view.role, view.blocks), speaker=view.model)

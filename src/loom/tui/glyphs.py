@@ -28,7 +28,6 @@ class Glyphs(msgspec.Struct, frozen=True, kw_only=True):
     off_path: str
     prompt: str
     full_cell: str
-    part_cell: str
     empty_cell: str
     separator: str
     approx: str
@@ -56,7 +55,6 @@ UNICODE: Final = Glyphs(
     off_path="○",
     prompt="›",
     full_cell="█",
-    part_cell="▓",
     empty_cell="░",
     separator="·",
     approx="≈",
@@ -83,7 +81,6 @@ ASCII: Final = Glyphs(
     off_path="o",
     prompt=">",
     full_cell="#",
-    part_cell="=",
     empty_cell=".",
     separator="|",
     approx="~",

@@ -46,10 +46,10 @@ class AsciiFilter(LineFilter):
 def _to_ascii(text: str) -> str:
     if text.isascii():
         return text
-    return "".join(letter if letter.isascii() else _like(letter) for letter in text.translate(_LIKE))
+    return "".join(letter if letter.isascii() else _similar_letter(letter) for letter in text.translate(_LIKE))
 
 
-def _like(letter: str) -> str:
+def _similar_letter(letter: str) -> str:
     width = cell_len(letter)
     bare = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
     return bare if len(bare) == width else "?" * width

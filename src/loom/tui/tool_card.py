@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from loom.content.blocks import ContentBlock, DocumentBlock, ImageBlock, TextBlock, ToolCall, ToolResult
+from loom.content.blocks import DocumentBlock, ImageBlock, ToolCall, ToolResult
 from loom.content.media import size_label
 from loom.content.messages import text_of
 from loom.events import ToolProgressed
@@ -156,16 +156,12 @@ def summary_of(result: ToolResult) -> str:
 
 def result_text(result: ToolResult) -> str:
     """Return the text of a result, with the middle of a long one elided."""
-    text = "\n".join(_block_text(block) for block in result.blocks)
+    text = "\n".join(text_of(block) for block in result.blocks)
     lines = text.rstrip().split("\n")
     if len(lines) <= _MAX_LINES:
         return "\n".join(lines)
     half = _MAX_LINES // 2
     return "\n".join([*lines[:half], f"… {len(lines) - 2 * half} lines …", *lines[-half:]])
-
-
-def _block_text(block: ContentBlock) -> str:
-    return block.text if isinstance(block, TextBlock) else text_of(block)
 
 
 def _arguments(arguments: dict[str, Any]) -> Content:

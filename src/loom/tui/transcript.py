@@ -135,7 +135,8 @@ class TranscriptView(VerticalScroll, can_focus=False):
         self._speaker = ""
         start = self._window_start(path, self.screen.size.height // _ROWS_PER_MESSAGE)
         self._earlier = list(path[:start])
-        await self.mount_all([*self._earlier_line(), *self._widgets(path[start:])])
+        earlier = [EarlierLine(self._earlier_text())] if self._earlier else []
+        await self.mount_all([*earlier, *self._widgets(path[start:])])
         self.anchor()
         self.call_after_refresh(self._fill_screen)
 
@@ -185,9 +186,6 @@ class TranscriptView(VerticalScroll, can_focus=False):
         super().watch_scroll_y(old_value, new_value)
         if new_value <= 0 < old_value and (self._earlier or self._load_path is not None):
             self.run_worker(self.show_earlier())
-
-    def _earlier_line(self) -> list[Widget]:
-        return [EarlierLine(self._earlier_text())] if self._earlier else []
 
     def _earlier_text(self) -> str:
         count = len(self._earlier)

@@ -18,6 +18,7 @@ from loom.content.provider_blocks import PROVIDER_BLOCK
 from loom.errors import LoomError
 from loom.events import (
     BlockAdded,
+    BlockEvent,
     CallDelta,
     CallFinished,
     CallStarted,
@@ -35,18 +36,6 @@ from loom.events import (
 )
 from loom.models import Usage
 
-BlockEvent: TypeAlias = (
-    TextDelta
-    | TextSealed
-    | Cited
-    | ThinkingDelta
-    | ThinkingSealed
-    | CallStarted
-    | CallDelta
-    | CallFinished
-    | ImageAdded
-    | BlockAdded
-)
 BlockKind: TypeAlias = Literal["text", "thinking", "call", "raw"]
 
 SignThinking: TypeAlias = Callable[[int, Opaque | None], str]

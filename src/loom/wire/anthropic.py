@@ -315,9 +315,9 @@ class Decoder:
         """Decode an answer that was not streamed. After a stream nothing is pending: `message_stop` ends it."""
         with wire_errors(self._model):
             for answer in self._stream.whole_answers(self._model):
-                yield from self._whole(answer)
+                yield from self._decode_whole(answer)
 
-    def _whole(self, answer: dict[str, Any]) -> Iterator[DecoderEvent]:
+    def _decode_whole(self, answer: dict[str, Any]) -> Iterator[DecoderEvent]:
         """Decode a message that was not streamed, as the events of a stream."""
         if answer.get("error"):
             raise fault(None, answer, self._model)

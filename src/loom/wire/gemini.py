@@ -316,9 +316,9 @@ class Decoder:
                 yield Cited(index=index, citation=citation)
             stop = _STOPS.get(reason, "other")
             detail = get_str(candidate, "finishMessage") or reason
-            yield _stopped("tool_calls" if self._called and stop == "end" else stop, detail, response)
+            yield _stop_event("tool_calls" if self._called and stop == "end" else stop, detail, response)
         elif blocked:
-            yield _stopped("refusal", blocked, response)
+            yield _stop_event("refusal", blocked, response)
 
     def _part(self, part: dict[str, Any]) -> Iterator[DecoderEvent]:
         signature = part.get("thoughtSignature")
@@ -378,7 +378,7 @@ class Decoder:
         return Opaque(provider=self._model.opaque_owner, model=self._model.name, data=data)
 
 
-def _stopped(reason: StopReason, detail: str, response: dict[str, Any]) -> Stopped:
+def _stop_event(reason: StopReason, detail: str, response: dict[str, Any]) -> Stopped:
     return Stopped(
         reason=reason,
         detail=detail,

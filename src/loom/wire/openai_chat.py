@@ -159,14 +159,14 @@ def _assistant(message: ShownMessage, model: Model) -> Iterator[dict[str, Any]]:
                 "id": call.id,
                 "type": "function",
                 "function": {"name": call.name, "arguments": shapes.arguments_text(call.arguments)},
-                **_extra(call),
+                **_extra_content(call),
             }
             for call in calls
         ]
     yield written
 
 
-def _extra(call: ToolCall) -> dict[str, Any]:
+def _extra_content(call: ToolCall) -> dict[str, Any]:
     owed: Any = call.opaque.data if call.opaque is not None else {}
     return {"extra_content": owed["extra_content"]} if isinstance(owed, dict) and "extra_content" in owed else {}
 
@@ -239,7 +239,7 @@ _FAILURES: Final = ("error", "insufficient_system_resource")
 """Finish reasons for a failure of the server, not for the end of the answer."""
 
 
-class _Call(msgspec.Struct):
+class _PartialCall(msgspec.Struct):
     """An unfinished call. `CallStarted` is emitted once its name is known."""
 
     id: str = ""
@@ -284,8 +284,8 @@ class Decoder:
         self._model = model
         self._stream = SseParser()
         self._deltas = Deltas(model, tags=model.dialect.think_tags)
-        self._calls: list[_Call] = []
-        self._places: dict[int, _Call] = {}
+        self._calls: list[_PartialCall] = []
+        self._places: dict[int, _PartialCall] = {}
         self._details = ReasoningDetails()
         self._citations: list[Citation] = []
         self._reason: str | None = None
@@ -305,12 +305,12 @@ class Decoder:
         """Decode an answer that was not streamed, and emit pending events."""
         with wire_errors(self._model):
             for answer in self._stream.whole_answers(self._model):
-                yield from self._whole(answer)
+                yield from self._decode_whole(answer)
             yield from self._deltas.end()
             if self._reason is not None:
                 yield from self._stop()
 
-    def _whole(self, answer: dict[str, Any]) -> Iterator[DecoderEvent]:
+    def _decode_whole(self, answer: dict[str, Any]) -> Iterator[DecoderEvent]:
         """Decode a completion that was not streamed: its message is the only delta."""
         if answer.get("error") or answer.get("object") == "error":
             raise fault(None, answer, self._model)
@@ -387,7 +387,7 @@ class Decoder:
         elif call.name:
             yield from self._start(call)
 
-    def _call_of(self, place: int | None, call_id: str, name: str) -> _Call:
+    def _call_of(self, place: int | None, call_id: str, name: str) -> _PartialCall:
         """Return the call that a fragment continues, or a new one.
 
         Some servers repeat the id and the name, some number every call 0, and some number none and send complete calls.
@@ -398,7 +398,7 @@ class Decoder:
         else:
             call = next((known for known in self._calls if call_id and known.id == call_id), None if name else last)
         if call is None or (name and _is_another(call, call_id)):
-            call = _Call()
+            call = _PartialCall()
             self._calls.append(call)
             if place is not None:
                 self._places[place] = call
@@ -406,7 +406,7 @@ class Decoder:
         call.name = call.name or name
         return call
 
-    def _start(self, call: _Call) -> Iterator[DecoderEvent]:
+    def _start(self, call: _PartialCall) -> Iterator[DecoderEvent]:
         yield from self._deltas.end()
         call.index = self._deltas.call()
         yield CallStarted(index=call.index, id=call.id, name=call.name)
@@ -462,7 +462,7 @@ def _citation(annotation: dict[str, Any]) -> Citation | None:
     )
 
 
-def _is_another(call: _Call, call_id: str) -> bool:
+def _is_another(call: _PartialCall, call_id: str) -> bool:
     """Return whether a fragment with a name starts another call: its id differs, or `call` is already complete."""
     if call_id and call.id:
         return call_id != call.id

@@ -257,9 +257,9 @@ class Decoder:
         """Decode an answer that was not streamed. After a stream nothing is pending: `response.completed` ends it."""
         with wire_errors(self._model):
             for answer in self._stream.whole_answers(self._model):
-                yield from self._whole(answer)
+                yield from self._decode_whole(answer)
 
-    def _whole(self, answer: dict[str, Any]) -> Iterator[DecoderEvent]:
+    def _decode_whole(self, answer: dict[str, Any]) -> Iterator[DecoderEvent]:
         """Decode a response that was not streamed."""
         if answer.get("error"):
             raise fault(None, answer, self._model)

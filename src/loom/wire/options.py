@@ -180,15 +180,15 @@ def is_strict(schema: dict[str, Any]) -> bool:
 def close_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema with `additionalProperties: false` on every object that does not set it, as Anthropic
     requires."""
-    return cast("dict[str, Any]", _closed(schema))
+    return cast("dict[str, Any]", _close_objects(schema))
 
 
-def _closed(value: Any) -> Any:
+def _close_objects(value: Any) -> Any:
     if isinstance(value, list):
-        return [_closed(item) for item in cast("list[Any]", value)]
+        return [_close_objects(item) for item in cast("list[Any]", value)]
     if not isinstance(value, dict):
         return value
-    copy = {key: _closed(item) for key, item in cast("dict[str, Any]", value).items()}
+    copy = {key: _close_objects(item) for key, item in cast("dict[str, Any]", value).items()}
     if copy.get("type") == "object" and isinstance(copy.get("properties"), dict):
         copy.setdefault("additionalProperties", False)
     return copy

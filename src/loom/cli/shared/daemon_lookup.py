@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from loom.cli.shared.options import MessageOptions
-from loom.client import RemoteLibrary, RemoteSession, find
+from loom.client import RemoteLibrary, RemoteSession, local_client
 from loom.client.connection import DaemonConnection
 from loom.config import Config
 from loom.errors import NotFound
@@ -27,7 +27,7 @@ _RESOLVED_HERE: Final = ("home", "model", "prompt")
 async def running_daemon(config: Config) -> DaemonConnection | None:
     """Return a connection to the daemon of this configuration's data folder, None if there is none. The caller closes
     it."""
-    client = await find(config)
+    client = await local_client(config)
     return client.connection if client is not None else None
 
 
@@ -35,7 +35,7 @@ async def reach_daemon(config: Config, url: str = "", token: str = "") -> Remote
     """Return the library of the daemon at `url`, else of the local one; raise `NotFound` if none is running."""
     if url:
         return RemoteLibrary(url, token, limits=config.media_limits(), patience_seconds=_PATIENCE_SECONDS)
-    found = await find(config)
+    found = await local_client(config)
     if found is None:
         raise NotFound("No daemon is running.", hint="Start one: loom serve")
     return found
@@ -48,7 +48,7 @@ async def open_session(
     """Yield the session to use: through the daemon if one runs with the same settings, else the local one. `tools` are
     those that the local session was opened with."""
     model = runtime.models.resolve((await session.info()).model)
-    client = await find(runtime.config) if may_use_daemon(runtime, speaking, model, tools) else None
+    client = await local_client(runtime.config) if may_use_daemon(runtime, speaking, model, tools) else None
     if client is None:
         yield session
         return

@@ -97,12 +97,12 @@ def message_options(*, tools: str) -> Callable[[F], F]:
         *_media_options(),
     ]
 
-    def added(command: F) -> F:
+    def add_options(command: F) -> F:
         for option in reversed(options):
             command = option(command)
         return command
 
-    return added
+    return add_options
 
 
 def _model_options() -> list[Option]:

@@ -163,14 +163,14 @@ async def compile_with_estimates(found: CompileSource, chosen: Sequence[Model]) 
     estimates = await estimate_requests(
         requests,
         price,
-        unchanged=await _unchanged(found, requests),
+        unchanged=await _unchanged_request(found, requests),
         candidates=None if len(chosen) > 1 else partial(usable_models, found.config),
         compile_for=found.compile,
     )
     return [with_estimate(request, estimate) for request, estimate in zip(requests, estimates, strict=True)]
 
 
-async def _unchanged(found: CompileSource, requests: Sequence[NextRequest]) -> NextRequest | None:
+async def _unchanged_request(found: CompileSource, requests: Sequence[NextRequest]) -> NextRequest | None:
     """Return the request to the session's own model, if its provider has a part of it cached."""
     if not found.model or not found.snapshot.watermarks:
         return None

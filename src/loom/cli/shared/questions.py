@@ -110,15 +110,15 @@ async def answer_in(
         sys.stderr.write("\n")
         _say_gone(event)
     else:
-        await _tell(session, event, said)
+        await _send_answer(session, event, said)
 
 
 async def answer(session: Session, event: ApprovalRequested, permission: ApprovalMode) -> None:
     """Answer an approval of a turn that this process does not watch."""
-    await _tell(session, event, await _answer_without_prompt(event, permission))
+    await _send_answer(session, event, await _answer_without_prompt(event, permission))
 
 
-async def _tell(session: Session, event: ApprovalRequested, said: ApprovalReply) -> None:
+async def _send_answer(session: Session, event: ApprovalRequested, said: ApprovalReply) -> None:
     try:
         await session.answer(event.approval, *said)
     except LoomError as error:

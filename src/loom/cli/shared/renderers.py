@@ -30,7 +30,7 @@ from loom.cli.shared.terminal import (
 from loom.content.blocks import ContentBlock, DocumentBlock, ImageBlock, TextBlock, ToolCall
 from loom.content.messages import text_of
 from loom.content.recipes import Fit
-from loom.errors import LoomError
+from loom.errors import LoomError, OutputInvalid
 from loom.estimates import discard_label
 from loom.events import (
     Cited,
@@ -120,11 +120,11 @@ class TextRenderer:
                 await self.picture(event.image)
             case ToolStarted():
                 self.end_line()
-                self._beside(f"⚒ {call_label(event.call)}")
+                self._write_progress(f"⚒ {call_label(event.call)}")
             case ToolProgressed():
-                self._beside(f"  {one_line(event.text)}")
+                self._write_progress(f"  {one_line(event.text)}")
             case ToolFinished():
-                self._beside(f"{'✖' if event.result.is_error else '✔'} {result_label(event)}")
+                self._write_progress(f"{'✖' if event.result.is_error else '✔'} {result_label(event)}")
                 for block in event.result.blocks:
                     if isinstance(block, ImageBlock):
                         await self.picture(block)
@@ -186,7 +186,7 @@ class TextRenderer:
                 sys.stderr.write(self._thoughts.finish() + "\n")
             sys.stderr.flush()
 
-    def _beside(self, line: str) -> None:
+    def _write_progress(self, line: str) -> None:
         sys.stderr.write(self._ink.dim(line) + "\n")
         sys.stderr.flush()
 
@@ -390,6 +390,11 @@ class OutputRenderer(TextRenderer):
         super().__init__(streams=False, shows_reasoning=shows_reasoning)
         self._schema = schema
 
+    async def event(self, event: Event) -> None:
+        if isinstance(event, NoticeRaised) and event.code == OutputInvalid.code:
+            return  # `finish` raises it as an error
+        await super().event(event)
+
     async def finish(self, outcome: TurnOutcome) -> None:
         self._whole.clear()
         await super().finish(outcome)
@@ -479,7 +484,8 @@ def media_parts(receipt: Receipt) -> list[str]:
         pictures += row.kind == "image"
         if row.message == newest and len(named) < _MOST_NAMED:
             mark = "" if is_plain() else f"{GLYPHS[row.rendition]} "
-            named.append(f"{chip(row, pictures)} {mark}{row.rendition}{_tokens(row)}")
+            tokens = f" {tokens_label(row.tokens)}" if row.kind != "image" and row.tokens else ""
+            named.append(f"{chip(row, pictures)} {mark}{row.rendition}{tokens}")
         else:
             earlier[row.rendition] = earlier.get(row.rendition, 0) + 1
     if earlier:
@@ -491,10 +497,6 @@ def media_parts(receipt: Receipt) -> list[str]:
 def chip(row: ReceiptRow, number: int) -> str:
     """Return `[Image #1]` or `[report.pdf]`."""
     return f"[Image #{number}]" if row.kind == "image" else f"[{row.label.split(', ')[0]}]"
-
-
-def _tokens(row: ReceiptRow) -> str:
-    return f" {tokens_label(row.tokens)}" if row.kind != "image" and row.tokens else ""
 
 
 async def media_hints(runtime: Runtime, blocks: Sequence[ContentBlock], outcome: TurnOutcome) -> list[str]:
@@ -513,7 +515,7 @@ async def media_hints(runtime: Runtime, blocks: Sequence[ContentBlock], outcome:
         if isinstance(block, ImageBlock) and block.media.digest in as_text and not sentences:
             sentences.append(
                 f'{model} is a text-only model; image sent as text: "{text_of(block)}".'
-                f" To have images described: --describe-with {_seeing(runtime)}"
+                f" To have images described: --describe-with {_vision_model(runtime)}"
             )
         if isinstance(block, DocumentBlock) and block.media.digest in as_text and await _is_scan(runtime, block):
             name = block.media.name or "the document"
@@ -524,7 +526,7 @@ async def media_hints(runtime: Runtime, blocks: Sequence[ContentBlock], outcome:
     return sentences
 
 
-def _seeing(runtime: Runtime) -> str:
+def _vision_model(runtime: Runtime) -> str:
     """Return the name of an available model that supports images, or `MODEL` if there is none."""
     config = runtime.config
     services = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items() if key_for(platform, config)]

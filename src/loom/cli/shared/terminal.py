@@ -195,12 +195,11 @@ class ProgressLine:
                 continue
             if self._mode == "line":
                 self._draw(frame, passed)
-            elif passed > _SENTENCE_AFTER_SECONDS and time.monotonic() - self._told_at > self._pause(passed):
+                continue
+            pause = _SENTENCE_AFTER_SECONDS if passed < _SENTENCE_EVERY_SECONDS / 3 else _SENTENCE_EVERY_SECONDS
+            if passed > _SENTENCE_AFTER_SECONDS and time.monotonic() - self._told_at > pause:
                 self._told_at = time.monotonic()
                 print_line(f"still {self._what}, {passed:.0f} s")
-
-    def _pause(self, passed: float) -> float:
-        return _SENTENCE_AFTER_SECONDS if passed < _SENTENCE_EVERY_SECONDS / 3 else _SENTENCE_EVERY_SECONDS
 
     def _draw(self, frame: int, passed: float) -> None:
         seconds = f" {passed:.0f} s" if passed >= 1 else ""

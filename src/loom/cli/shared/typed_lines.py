@@ -105,7 +105,7 @@ class TypedLines:
             try:
                 self._sent.append(SentLine(line, await self._session.steer(*content), seq))
             except LoomError as error:
-                print_line(f"{one_line(line)} waits for the prompt: {error.message}")
+                print_line(f"{one_line(line)} is sent after this turn: {error.message}")
                 self.waiting.append(line)
 
 

@@ -64,8 +64,10 @@ class GatewayClients:
                 403, f"The key {client.name!r} is not allowed to use {model!r}. Allowed: {', '.join(key.models)}."
             )
         if key.max_requests_per_minute is not None:
+            rate = Rate(per_second=key.max_requests_per_minute / _MINUTE_SECONDS, burst=key.max_requests_per_minute)
             try:
-                self._bucket(client.name, key.max_requests_per_minute).spend(client.name, "Too many requests.")
+                buckets = self._rates.setdefault(client.name, RateBuckets(rate))
+                buckets.spend(client.name, "Too many requests.")
             except TooMany as error:
                 return make_fault(
                     429, f"The key {client.name!r} made too many requests.", retry_after=error.retry_after
@@ -79,13 +81,11 @@ class GatewayClients:
         if spent < max_usd:
             return None
         left = midnight + _DAY_SECONDS - now
-        return make_fault(429, f"The key {client.name!r} has used its ${max_usd:g} of today.", retry_after=left)
+        return make_fault(
+            429, f"The key {client.name!r} has used its budget of ${max_usd:g} for today.", retry_after=left
+        )
 
     def reserve(self, client: GatewayClient, usd: float, asking: asyncio.Task[None]) -> None:
         """Count an expected price against the budget of a client until `asking` ends; by then its answer is stored."""
         self._reserved[client.name][asking] = usd
         asking.add_done_callback(lambda done: self._reserved[client.name].pop(done, None))
-
-    def _bucket(self, name: str, per_minute: int) -> RateBuckets:
-        rate = Rate(per_second=per_minute / _MINUTE_SECONDS, burst=per_minute)
-        return self._rates.setdefault(name, RateBuckets(rate))

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from loom.content.blocks import Block, Opaque, ThinkingBlock
+from loom.content.blocks import Block, ThinkingBlock
 from loom.content.messages import Message
 from loom.content.wire_forms import WireForm
 from loom.daemon.gateway.handles import is_handle
@@ -77,9 +77,5 @@ def thinking_at(message: Message, place: int) -> ThinkingBlock | None:
 def _handle_of(block: Block) -> str:
     if not isinstance(block, ThinkingBlock) or block.opaque is None:
         return ""
-    return next((text for text in _texts(block.opaque) if is_handle(text)), "")
-
-
-def _texts(opaque: Opaque) -> list[str]:
-    keys = ("signature", "data", "encrypted_content")
-    return [value for key in keys if isinstance(value := opaque.data.get(key), str)]
+    values = (block.opaque.data.get(key) for key in ("signature", "data", "encrypted_content"))
+    return next((value for value in values if isinstance(value, str) and is_handle(value)), "")

@@ -292,7 +292,7 @@ class Exchange:
                 await self.finish_storing()
                 yield self._start(writer) + (first or b"")
                 self._first_sent.set()
-                async for data in self._rest(asking, queue):
+                async for data in self._remaining_chunks(asking, queue):
                     yield data
                 yield await self._finish(asking, writer)
                 return
@@ -383,7 +383,9 @@ class Exchange:
             await asyncio.wait([asking])
         return first
 
-    async def _rest(self, asking: asyncio.Task[None], queue: asyncio.Queue[bytes | None]) -> AsyncGenerator[bytes]:
+    async def _remaining_chunks(
+        self, asking: asyncio.Task[None], queue: asyncio.Queue[bytes | None]
+    ) -> AsyncGenerator[bytes]:
         while True:
             try:
                 async with asyncio.timeout(KEEP_ALIVE_SECONDS):
@@ -463,7 +465,7 @@ class Exchange:
         if history is None:
             raise AssertionError("the conversation was placed")
         jobs = [services.learn(answer.request.model, kind) for kind in answer.refused_kinds]
-        if (change := _learned(history.snapshot, answer)) is not None:
+        if (change := _change_to_store(history.snapshot, answer)) is not None:
             jobs.append(self._conversations.learn(history.session, change))
         if folded is not None and (folded.message is not None or folded.complete):
             jobs += self._answer_writes(placed, history, answer, folded)
@@ -489,7 +491,7 @@ class Exchange:
             jobs.append(self._runtime.charge(history.session, model, folded.usage))
         is_kept = self._protocol.name == "openai_responses" and self._raw.get("store") is not False
         response = msgspec.json.encode(self.writer.to_object()).decode() if is_kept and self.writer is not None else ""
-        notices = (*self.receipt.notices, *placed.notices, *self._left_out())
+        notices = (*self.receipt.notices, *placed.notices, *self._omission_notices())
         receipt = {
             **msgspec.to_builtins(self.receipt),
             "notices": list(dict.fromkeys(notices)),
@@ -510,7 +512,7 @@ class Exchange:
         jobs.append(self._conversations.records.keep_answer(record, system=placed.system))
         return jobs
 
-    def _left_out(self) -> list[str]:
+    def _omission_notices(self) -> list[str]:
         """Return notices about fields and tools of the request that this model's provider does not support."""
         prepared, owner = self.answer.prepared if self.answer is not None else None, self._protocol.owner
         if prepared is None or prepared.prompt.body is not None:
@@ -531,7 +533,7 @@ def _with_plain_schema(tool: ToolSpec) -> ToolSpec:
     return tool if schema is tool.parameters else msgspec.structs.replace(tool, parameters=schema)
 
 
-def _learned(snapshot: Snapshot, answer: ModelAnswer) -> SessionChange | None:
+def _change_to_store(snapshot: Snapshot, answer: ModelAnswer) -> SessionChange | None:
     """Return the limits and watermarks to store with the session; None if nothing was learned."""
     folded, request = answer.result, answer.request
     if answer.prepared is not None and folded is not None and folded.complete:

@@ -29,59 +29,59 @@ _log = logging.getLogger(__name__)
 
 
 async def messages(call: Call[None, None]) -> Response:
-    return await _guarded(call, ANTHROPIC, _answer)
+    return await _respond(call, ANTHROPIC, _answer)
 
 
 async def chat_completions(call: Call[None, None]) -> Response:
-    return await _guarded(call, CHAT, _answer)
+    return await _respond(call, CHAT, _answer)
 
 
 async def responses(call: Call[None, None]) -> Response:
-    return await _guarded(call, RESPONSES, _answer)
+    return await _respond(call, RESPONSES, _answer)
 
 
 async def count_tokens(call: Call[None, None]) -> Response:
-    return await _guarded(call, ANTHROPIC, _count)
+    return await _respond(call, ANTHROPIC, _count)
 
 
 async def get_response(call: Call[None, None]) -> Response:
-    return await _guarded(call, RESPONSES, _stored_response)
+    return await _respond(call, RESPONSES, _stored_response)
 
 
 async def delete_response(call: Call[None, None]) -> Response:
-    return await _guarded(call, RESPONSES, _delete_response)
+    return await _respond(call, RESPONSES, _delete_response)
 
 
 async def receipt(call: Call[None, None]) -> Response:
     """Return the receipt of an answer: what was reduced, and why."""
-    return await _guarded(call, CHAT, _receipt)
+    return await _respond(call, CHAT, _receipt)
 
 
 async def upload_file(call: Call[None, None]) -> Response:
-    return await _guarded(call, files.files_protocol(call), files.upload_file)
+    return await _respond(call, files.files_protocol(call), files.upload_file)
 
 
 async def list_files(call: Call[None, None]) -> Response:
-    return await _guarded(call, files.files_protocol(call), files.list_files)
+    return await _respond(call, files.files_protocol(call), files.list_files)
 
 
 async def get_file(call: Call[None, None]) -> Response:
-    return await _guarded(call, files.files_protocol(call), files.get_file)
+    return await _respond(call, files.files_protocol(call), files.get_file)
 
 
 async def file_content(call: Call[None, None]) -> Response:
-    return await _guarded(call, files.files_protocol(call), files.file_content)
+    return await _respond(call, files.files_protocol(call), files.file_content)
 
 
 async def delete_file(call: Call[None, None]) -> Response:
-    return await _guarded(call, files.files_protocol(call), files.delete_file)
+    return await _respond(call, files.files_protocol(call), files.delete_file)
 
 
 async def get_model(call: Call[None, None]) -> Response:
-    return await _guarded(call, CHAT, _model)
+    return await _respond(call, CHAT, _model)
 
 
-async def _guarded(call: Call[None, None], protocol: GatewayProtocol, handle: Any) -> Response:
+async def _respond(call: Call[None, None], protocol: GatewayProtocol, handle: Any) -> Response:
     try:
         client = await _client(call)
         return await handle(call, protocol, client)
@@ -144,12 +144,9 @@ async def _answer(call: Call[None, None], protocol: GatewayProtocol, client: Gat
             pass
     if (error := exchange.failure) is not None:
         raise GatewayFault(fault_of(error))
-    return json_response(exchange.to_object(), headers=exchange.response_headers | _cost(exchange))
-
-
-def _cost(exchange: Exchange) -> dict[str, str]:
     usd = exchange.cost_usd
-    return {"x-loom-cost-usd": f"{usd:.6f}"} if usd is not None else {}
+    cost = {"x-loom-cost-usd": f"{usd:.6f}"} if usd is not None else {}
+    return json_response(exchange.to_object(), headers=exchange.response_headers | cost)
 
 
 async def _all(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:

@@ -76,7 +76,7 @@ class ProgramSpeaker:
             words, sound = Path(place) / "text.txt", Path(place) / "sound.wav"
             words.write_text(text)
             places = {"{text}": str(words), "{file}": str(sound)}
-            command = [_filled(part, places) for part in self._command]
+            command = [_fill_in(part, places) for part in self._command]
             _run_bounded(command, Path(place), self._limits, what="speak the text")
             if not sound.is_file():
                 raise Unreadable(f"{self.name} wrote no audio.")
@@ -86,7 +86,7 @@ class ProgramSpeaker:
         return data
 
 
-def _filled(part: str, places: dict[str, str]) -> str:
+def _fill_in(part: str, places: dict[str, str]) -> str:
     for mark, path in places.items():
         part = part.replace(mark, path)
     return part

@@ -43,7 +43,7 @@ def read_zip(data: bytes, _context: ReadContext) -> ReadDocument:
     is_locked = any(entry.flag_bits & _ENCRYPTED_FLAG for entry in entries)
     notices = ("Some of its files need a password and cannot be read.",) if is_locked else ()
     sizes = [(name, entry.file_size) for name, entry in zip(names, entries, strict=True)]
-    return _listed("ZIP archive", sizes, members, notices)
+    return _listing("ZIP archive", sizes, members, notices)
 
 
 def _zip_names(entries: list[zipfile.ZipInfo]) -> list[str]:
@@ -58,7 +58,7 @@ def _zip_names(entries: list[zipfile.ZipInfo]) -> list[str]:
         codec = "utf-8"
     except UnicodeDecodeError:
         found = find_encoding(raw)
-        codec = "cp437" if found is None or not found.codec.startswith(_EASTERN) else found.codec
+        codec = "cp437" if found is None or not found.startswith(_EASTERN) else found
     return [
         entry.filename
         if entry.flag_bits & _UTF8_FLAG
@@ -72,7 +72,7 @@ def _zip_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
         raise Encrypted(f"contains {entry.filename}, which needs a password", hint="Unpack it and attach the file.")
     try:
         with archive.open(entry) as opened:
-            return _bounded(opened, entry.filename)
+            return _read_member(opened, entry.filename)
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, NotImplementedError, EOFError, OSError) as error:
         raise Unreadable(f"contains {entry.filename}, which is damaged ({error})") from None
 
@@ -83,15 +83,15 @@ def read_tar(data: bytes, _context: ReadContext) -> ReadDocument:
 
 def read_compressed(data: bytes, context: ReadContext) -> ReadDocument:
     """Read a compressed tar or a single compressed file. A single file has its text if it is a text file."""
-    expanded = _expanded(data, context)
+    expanded = _decompress(data, context)
     if sniff(expanded[:4096]).media_type == "application/x-tar":
         return _tar(io.BytesIO(expanded), "compressed tar archive")
     name = _inner_name(context.name)
-    listed = _listed("compressed file", [(name, len(expanded))], {name: lambda: expanded}, ())
+    listed = _listing("compressed file", [(name, len(expanded))], {name: lambda: expanded}, ())
     if sniff(expanded, name).category != "text":
         return listed
     text = read_long_text(expanded, ReadContext(name, context.limits))
-    head = f"[compressed file: {_visible(name)}, {size_label(len(expanded))} unpacked]"
+    head = f"[compressed file: {_printable_name(name)}, {size_label(len(expanded))} unpacked]"
     sections = [f"{head}\n{text.sections[0]}", *text.sections[1:]]
     return msgspec.structs.replace(text, sections=sections, is_paged=len(sections) > 1, members=listed.members)
 
@@ -110,8 +110,8 @@ def _tar(source: IO[bytes], label: str) -> ReadDocument:
     except (tarfile.TarError, EOFError, OSError, ValueError) as error:
         if not sizes:
             raise Unreadable(f"is a damaged archive ({error})") from None
-        return _listed(label, sizes, members, ("The archive is damaged: only its beginning is listed.",))
-    return _listed(label, sizes, members, ())
+        return _listing(label, sizes, members, ("The archive is damaged: only its beginning is listed.",))
+    return _listing(label, sizes, members, ())
 
 
 def _tar_member(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
@@ -119,21 +119,21 @@ def _tar_member(archive: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
     if opened is None:
         raise Unreadable(f"contains {entry.name}, which is not a file")
     with opened:
-        return _bounded(opened, entry.name)
+        return _read_member(opened, entry.name)
 
 
-def _bounded(source: IO[bytes], name: str) -> bytes:
+def _read_member(source: IO[bytes], name: str) -> bytes:
     found = source.read(_MAX_MEMBER_BYTES + 1)
     if len(found) > _MAX_MEMBER_BYTES:
         raise TooLarge(f"contains {name}, which is over {size_label(_MAX_MEMBER_BYTES)}: too large to extract")
     return found
 
 
-def _expanded(data: bytes, context: ReadContext) -> bytes:
+def _decompress(data: bytes, context: ReadContext) -> bytes:
     most = context.limits.max_expanded_bytes
     source = io.BytesIO(data)
     try:
-        with _decompressing(source, data[:6]) as opened:
+        with _open_compressed(source, data[:6]) as opened:
             found = opened.read(most + 1)
     except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
         raise Unreadable(f"is a damaged archive ({error})") from None
@@ -142,7 +142,7 @@ def _expanded(data: bytes, context: ReadContext) -> bytes:
     return found
 
 
-def _decompressing(source: IO[bytes], magic: bytes) -> bz2.BZ2File | lzma.LZMAFile | gzip.GzipFile:
+def _open_compressed(source: IO[bytes], magic: bytes) -> bz2.BZ2File | lzma.LZMAFile | gzip.GzipFile:
     if magic.startswith(b"BZh"):
         return bz2.BZ2File(source)
     return lzma.LZMAFile(source) if magic.startswith(b"\xfd7zXZ") else gzip.GzipFile(fileobj=source)
@@ -153,13 +153,13 @@ def _inner_name(name: str) -> str:
     return stem if dot and stem and extension.lower() in ("gz", "bz2", "xz") else name or "content"
 
 
-def _listed(
+def _listing(
     label: str, sizes: list[tuple[str, int]], members: dict[str, Callable[[], bytes]], notices: tuple[str, ...]
 ) -> ReadDocument:
     total = sum(size for _, size in sizes)
     count = "1 file" if len(sizes) == 1 else f"{len(sizes):,} files"
     lines = [f"[{label}: {count}, {size_label(total)} unpacked]"]
-    lines += [f"{_visible(name)}  ({size_label(size)})" for name, size in sizes[:MAX_LISTED]]
+    lines += [f"{_printable_name(name)}  ({size_label(size)})" for name, size in sizes[:MAX_LISTED]]
     if len(sizes) > MAX_LISTED:
         lines.append(f"[and {len(sizes) - MAX_LISTED:,} more files]")
     if sizes:
@@ -167,5 +167,5 @@ def _listed(
     return ReadDocument(sections=["\n".join(lines)], members=members, notices=notices)
 
 
-def _visible(name: str) -> str:
+def _printable_name(name: str) -> str:
     return "".join(character if character.isprintable() else "\ufffd" for character in name)[:500]

@@ -113,14 +113,14 @@ def read_drawio(data: bytes, context: ReadContext) -> ReadDocument:
     sections: list[str] = []
     plain = re.findall(r"<diagram\b[^>]*>(.*?)</diagram>", source, re.DOTALL)
     for number, (name, packed, is_plain) in enumerate(diagrams, 1):
-        inner = plain[number - 1] if is_plain and number <= len(plain) else _unpacked(packed)
+        inner = plain[number - 1] if is_plain and number <= len(plain) else _unpack_page(packed)
         sections.append(_drawio_page(inner, name, number))
     if not sections:
         sections = [_drawio_page(source, "", 1)]
     return ReadDocument(sections=sections, is_paged=True, notices=notices)
 
 
-def _unpacked(packed: str) -> str:
+def _unpack_page(packed: str) -> str:
     """Return the XML of a page, which is stored deflated, percent-encoded and in base64."""
     try:
         inflater = zlib.decompressobj(-zlib.MAX_WBITS)

@@ -40,7 +40,7 @@ def read_epub(data: bytes, context: ReadContext) -> ReadDocument:
             text = _chapter(archive, path, pictures, len(sections) + 1)
             sections.append(f"[chapter {len(sections) + 1}]\n{text}".rstrip())
         archive.check_time()
-    heading = _described(package)
+    heading = _book_heading(package)
     if sections and heading:
         sections[0] = f"{heading}\n\n{sections[0]}"
     return ReadDocument(sections=sections, is_paged=True, pictures=pictures.found)
@@ -76,7 +76,7 @@ def _refuse_entities(parser: object) -> None:
     parser.EntityDeclHandler = refuse  # type: ignore[attr-defined]
 
 
-def _described(package: bytes) -> str:
+def _book_heading(package: bytes) -> str:
     """Return the title and the authors of the book."""
     words: dict[str, list[str]] = {"title": [], "creator": []}
     state = {"tag": ""}

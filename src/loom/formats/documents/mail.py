@@ -40,7 +40,7 @@ class _Attachments:
 
     def add(self, name: str, data: bytes, *, is_shown: bool) -> None:
         """Add an attachment. `is_shown` means that the body already contains the image."""
-        name = self._unique(name.replace("/", "_").strip() or "attachment")
+        name = self._unique_name(name.replace("/", "_").strip() or "attachment")
         self.members[name] = lambda: data
         found = sniff(data, name)
         label = label_of(found.media_type)
@@ -52,7 +52,7 @@ class _Attachments:
     def text(self) -> str:
         return "\n".join(self._lines)
 
-    def _unique(self, name: str) -> str:
+    def _unique_name(self, name: str) -> str:
         stem, dot, extension = name.rpartition(".")
         number, found = 1, name
         while found in self.members:
@@ -188,7 +188,7 @@ _LZFU_PREFIX: Final = (
 _MAX_RTF_BYTES: Final = 50_000_000
 
 
-class _Storage:
+class _MessageStorage:
     """The properties of a message, an attachment or a recipient."""
 
     def __init__(self, container: OleFile, path: tuple[str, ...]) -> None:
@@ -248,7 +248,7 @@ def read_msg(data: bytes, _context: ReadContext) -> ReadDocument:
 
 
 def _read_outlook(container: OleFile) -> ReadDocument:
-    message = _Storage(container, ())
+    message = _MessageStorage(container, ())
     sender = message.text(_SENDER)
     address = message.text(_SENDER_SMTP) or message.text(_SENDER_MAIL)
     heads = {
@@ -263,7 +263,7 @@ def _read_outlook(container: OleFile) -> ReadDocument:
     for entry in sorted(container.children(), key=lambda entry: entry.path):
         if entry.is_stream or not entry.path[-1].startswith("__attach_version1.0_"):
             continue
-        part = _Storage(container, entry.path)
+        part = _MessageStorage(container, entry.path)
         name = part.text(_LONG_NAME) or part.text(_SHORT_NAME)
         content = part.binary(_DATA)
         if content:
@@ -283,7 +283,7 @@ def _read_outlook(container: OleFile) -> ReadDocument:
     )
 
 
-def _outlook_body(message: _Storage, by_id: dict[str, bytes], pictures: PictureList) -> str:
+def _outlook_body(message: _MessageStorage, by_id: dict[str, bytes], pictures: PictureList) -> str:
     html = message.binary(_HTML)
     if html:
         try:

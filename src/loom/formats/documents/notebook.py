@@ -34,7 +34,7 @@ def read_notebook(data: bytes, _context: ReadContext) -> ReadDocument:
 
 
 def _cell(cell: dict[str, Any], number: int, language: str, pictures: PictureList) -> str:
-    source = _joined(cell.get("source", cell.get("input", "")))
+    source = _join(cell.get("source", cell.get("input", "")))
     if cell.get("cell_type") != "code":
         return source
     count = cell.get("execution_count", cell.get("prompt_number"))
@@ -48,26 +48,26 @@ def _cell(cell: dict[str, Any], number: int, language: str, pictures: PictureLis
 
 def _output(output: dict[str, Any], pictures: PictureList) -> str:
     if "traceback" in output:
-        return _short(_ANSI.sub("", "\n".join(map(str, _items(output["traceback"])))))
+        return _elide_middle(_ANSI.sub("", "\n".join(map(str, _items(output["traceback"])))))
     if "text" in output and "data" not in output:
-        return _short(_ANSI.sub("", _joined(output["text"])))
+        return _elide_middle(_ANSI.sub("", _join(output["text"])))
     offered = _mapping(output.get("data", output))
     shown: list[str] = []
     for kind in _PICTURES:
         if kind in offered:
             try:
-                shown.append(pictures.mark(b64decode(_joined(offered[kind])), ""))
+                shown.append(pictures.mark(b64decode(_join(offered[kind])), ""))
             except (binascii.Error, ValueError):
                 shown.append("[image: damaged]")
-    words = _joined(offered.get("text/markdown") or offered.get("text/plain") or "")
+    words = _join(offered.get("text/markdown") or offered.get("text/plain") or "")
     if "text/html" in offered and (not words or words.startswith("<") or "\n" in words):
-        words = html_text(_joined(offered["text/html"]), pictures, lambda _source: None, title=False) or words
+        words = html_text(_join(offered["text/html"]), pictures, lambda _source: None, title=False) or words
     if words and not (shown and words.startswith("<")):
-        shown.append(_short(words))
+        shown.append(_elide_middle(words))
     return "\n".join(shown)
 
 
-def _short(text: str) -> str:
+def _elide_middle(text: str) -> str:
     text = text.rstrip()
     if len(text) <= _MAX_OUTPUT_CHARS:
         return text
@@ -75,7 +75,7 @@ def _short(text: str) -> str:
     return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters of output left out …]\n{text[-half:]}"
 
 
-def _joined(value: object) -> str:
+def _join(value: object) -> str:
     if isinstance(value, list):
         return "".join(map(str, cast("list[object]", value)))
     return value if isinstance(value, str) else ""

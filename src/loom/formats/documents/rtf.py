@@ -85,10 +85,10 @@ def rtf_text(data: bytes, pictures: PictureList) -> str:
     """Return the text of an RTF file. Raise `Unreadable` if the bytes are not RTF."""
     if not data.lstrip().startswith(b"{\\rtf"):
         raise Unreadable("is not RTF: it does not begin with {\\rtf")
-    return _Reader(pictures).read(data)
+    return _RtfReader(pictures).read(data)
 
 
-class _Reader:
+class _RtfReader:
     def __init__(self, pictures: PictureList) -> None:
         self._pictures = pictures
         self._stack: list[_Group] = [_Group()]
@@ -109,7 +109,6 @@ class _Reader:
         self._field = ""
         self._link_at = 0
         self._hexadecimal: list[bytes] = []
-        self._binary_left = 0
 
     def read(self, data: bytes) -> str:
         at = 0
@@ -135,7 +134,7 @@ class _Reader:
             elif found[5] == b"}":
                 self._close()
             elif found[6] is not None:
-                self._plain(found[6])
+                self._add_text(found[6])
         self._end_paragraph()
         self._end_table()
         return re.sub(r"\n{3,}", "\n\n", "\n".join(self._lines)).strip()
@@ -262,7 +261,7 @@ class _Reader:
             return
         self._pending.append(value)
 
-    def _plain(self, text: bytes) -> None:
+    def _add_text(self, text: bytes) -> None:
         if self._top.kind == "pict" or (self._top.skip and self._is_inside("pict")):
             self._hexadecimal.append(text)
             return
@@ -286,18 +285,15 @@ class _Reader:
     def _say(self, text: str, *, is_unit: bool = False) -> None:
         if self._top.skip or self._top.hidden:
             return
-        self._flush_before(is_unit=is_unit)
+        if self._pending and is_unit:
+            self._flush()
         if self._rows and not self._is_cell and not self._row and text.strip():
             self._end_table()
         self._words.append(text)
 
-    def _flush_before(self, *, is_unit: bool) -> None:
-        if self._pending and is_unit:
-            self._flush()
-
     def _end_paragraph(self) -> None:
         self._flush()
-        text = _paired("".join(self._words)).strip()
+        text = _join_surrogates("".join(self._words)).strip()
         self._words = []
         self._link_at = 0
         if not text:
@@ -315,7 +311,7 @@ class _Reader:
             self._rows.append(self._row)
             self._row = []
         if self._rows:
-            rows = [[_paired(cell) for cell in row] for row in self._rows]
+            rows = [[_join_surrogates(cell) for cell in row] for row in self._rows]
             self._lines += ["", *text_marks.table(rows), ""]
             self._rows = []
 
@@ -350,6 +346,6 @@ def _code_page(number: int) -> str:
     return name
 
 
-def _paired(text: str) -> str:
+def _join_surrogates(text: str) -> str:
     """Join surrogate pairs: RTF stores characters beyond the basic plane as two halves."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -99,7 +99,7 @@ def _count(number: int, noun: str) -> str:
 
 def _row_count(database: sqlite3.Connection, table: str) -> int | None:
     try:
-        return int(database.execute(f"SELECT count(*) FROM {_quoted(table)}").fetchone()[0])  # noqa: S608 - quoted
+        return int(database.execute(f"SELECT count(*) FROM {_quote_name(table)}").fetchone()[0])  # noqa: S608 - quoted
     except sqlite3.Error:  # a virtual table whose module is not available
         return None
 
@@ -107,9 +107,9 @@ def _row_count(database: sqlite3.Connection, table: str) -> int | None:
 def _table_rows(database: sqlite3.Connection, table: str, start: int, total: int) -> str:
     head = f"[table {table}, rows {start + 1:,}–{min(start + ROWS_PER_PAGE, total):,} of {total:,}]"
     try:
-        database.text_factory = _lenient
+        database.text_factory = _decode_text
         found = database.execute(
-            f"SELECT * FROM {_quoted(table)} LIMIT {ROWS_PER_PAGE} OFFSET {start}"  # noqa: S608 - quoted
+            f"SELECT * FROM {_quote_name(table)} LIMIT {ROWS_PER_PAGE} OFFSET {start}"  # noqa: S608 - quoted
         )
         names = [str(column[0]) for column in found.description][:_MAX_COLUMNS]
         rows = [[_cell(value) for value in row[:_MAX_COLUMNS]] for row in found.fetchall()]
@@ -118,11 +118,11 @@ def _table_rows(database: sqlite3.Connection, table: str, start: int, total: int
     return "\n".join([head, *text_marks.table([names, *rows])])
 
 
-def _lenient(raw: bytes) -> str:
+def _decode_text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -186,7 +186,7 @@ def read_json(data: bytes, context: ReadContext) -> ReadDocument:
     lines = [f"[JSON: {_shape(found)}]"]
     if records:
         lines.append(f"[{len(records):,} records{f' at {path}' if path else ''}]")
-        lines += _described(records)
+        lines += _describe_keys(records)
     else:
         lines.append(msgspec.json.encode(found).decode()[: context.limits.max_text_bytes])
     return _record_pages(lines, records, notices)
@@ -206,7 +206,7 @@ def read_json_lines(data: bytes, context: ReadContext) -> ReadDocument:
                 records.append({"[not JSON]": line[:_MAX_CELL_CHARS]})
     if bad:
         notices = (*notices, f"{bad} of its lines are not JSON.")
-    lines = [f"[JSON lines: {len(records):,} records]", *_described(records)]
+    lines = [f"[JSON lines: {len(records):,} records]", *_describe_keys(records)]
     return _record_pages(lines, records, notices)
 
 
@@ -261,24 +261,20 @@ def _columns(records: list[Any]) -> Iterator[str]:
     yield from seen
 
 
-def _described(records: list[Any]) -> list[str]:
+def _describe_keys(records: list[Any]) -> list[str]:
     """Return every key with its types and its frequency in the first records."""
     kinds: dict[str, Counter[str]] = {}
     sample = records[:_SAMPLED_RECORDS]
     for record in sample:
         if isinstance(record, dict):
-            for name, value in cast("dict[str, Any]", record).items():
-                kinds.setdefault(str(name), Counter())[_kind_name(value)] += 1
+            for name, value in cast("dict[str, object]", record).items():
+                kinds.setdefault(str(name), Counter())[_KIND_NAMES.get(type(value), "object")] += 1
     lines: list[str] = []
     for name, counts in list(kinds.items())[:_MAX_COLUMNS]:
         there = sum(counts.values())
         share = "" if there == len(sample) else f", in {there / len(sample):.0%} of the records"
         lines.append(f"- {name}: {' or '.join(kind for kind, _ in counts.most_common())}{share}")
     return lines
-
-
-def _kind_name(value: object) -> str:
-    return _KIND_NAMES.get(type(value), "object")
 
 
 _KIND_NAMES: Final[dict[type, str]] = {

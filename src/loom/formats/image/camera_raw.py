@@ -49,7 +49,7 @@ class CameraRawFormat:
     def inspect(self, data: bytes, media_type: str, name: str, limits: IntakeLimits) -> Inspection:
         preview = find_preview(data, media_type, name)
         # the limit of the raw image, which its size was compared with, also bounds the preview
-        found = IMAGE.inspect(preview, "image/jpeg", name, _roomy(limits, preview))
+        found = IMAGE.inspect(preview, "image/jpeg", name, _limits_for_preview(limits, preview))
         media = msgspec.structs.replace(
             found.media, digest=digest_of(data), media_type=media_type, size_bytes=len(data)
         )
@@ -62,10 +62,10 @@ class CameraRawFormat:
         shown = msgspec.structs.replace(
             media, digest=digest_of(preview), media_type="image/jpeg", size_bytes=len(preview)
         )
-        return IMAGE.render(preview, shown, recipe, _roomy(limits, preview))
+        return IMAGE.render(preview, shown, recipe, _limits_for_preview(limits, preview))
 
 
-def _roomy(limits: IntakeLimits, preview: bytes) -> IntakeLimits:
+def _limits_for_preview(limits: IntakeLimits, preview: bytes) -> IntakeLimits:
     return msgspec.structs.replace(limits, max_image_bytes=max(limits.max_image_bytes, len(preview)))
 
 

@@ -142,7 +142,7 @@ def profile_of_primaries(primaries: int) -> bytes | None:
     columns = _PRIMARIES.get(primaries)
     if columns is None:
         return None
-    curve = b"para" + bytes(4) + b"\0\3" + bytes(2) + b"".join(map(_fixed, _SRGB_CURVE))
+    curve = b"para" + bytes(4) + b"\0\3" + bytes(2) + b"".join(map(_fixed_point, _SRGB_CURVE))
     tags = [(b"wtpt", _xyz(_WHITE))]
     tags += [(name, _xyz(column)) for name, column in zip((b"rXYZ", b"gXYZ", b"bXYZ"), columns, strict=True)]
     tags += [(name, curve) for name in (b"rTRC", b"gTRC", b"bTRC")]
@@ -153,13 +153,13 @@ def profile_of_primaries(primaries: int) -> bytes | None:
         body += content
     size = start + len(body)
     header = Struct(">I4sI4s4s4s").pack(size, b"", 0x04000000, b"mntr", b"RGB ", b"XYZ ") + bytes(12) + b"acsp"
-    header = header + bytes(28) + b"".join(map(_fixed, _WHITE))
+    header = header + bytes(28) + b"".join(map(_fixed_point, _WHITE))
     return header.ljust(128, b"\0") + Struct(">I").pack(len(tags)) + table + body
 
 
 def _xyz(values: tuple[float, float, float]) -> bytes:
-    return b"XYZ " + bytes(4) + b"".join(map(_fixed, values))
+    return b"XYZ " + bytes(4) + b"".join(map(_fixed_point, values))
 
 
-def _fixed(value: float) -> bytes:
+def _fixed_point(value: float) -> bytes:
     return Struct(">i").pack(round(value * 65_536))

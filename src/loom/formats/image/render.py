@@ -55,9 +55,9 @@ def render_opened(data: bytes, opened: OpenedImage, recipe: PictureRecipe) -> Re
         case Crop():
             return _crop(data, opened, recipe)
         case Low():
-            return _small(data, opened, recipe.side_px, recipe.formats)
+            return _render_small(data, opened, recipe.side_px, recipe.formats)
         case Thumb():
-            return _small(data, opened, recipe.side_px, _THUMB_FORMATS)
+            return _render_small(data, opened, recipe.side_px, _THUMB_FORMATS)
 
 
 def _fit(data: bytes, opened: OpenedImage, recipe: Fit) -> Rendered:
@@ -88,7 +88,7 @@ def _crop(data: bytes, opened: OpenedImage, recipe: Crop) -> Rendered:
     return msgspec.structs.replace(sized, notices=(part, *sized.notices))
 
 
-def _small(data: bytes, opened: OpenedImage, side_px: int, formats: tuple[str, ...]) -> Rendered:
+def _render_small(data: bytes, opened: OpenedImage, side_px: int, formats: tuple[str, ...]) -> Rendered:
     original = opened.size
     untouched = _reuse_original(data, opened, side_px, _SMALL_ENCODED_BYTES, formats)
     if untouched is not None:

@@ -227,11 +227,11 @@ def _text(opened: OfficeDocument, recipe: Text) -> Rendered:
         first, last, notice = clamp_pages(recipe.pages, opened.pages, default=opened.pages)
         window = Window(first=first, last=last, is_selected=bool(recipe.pages))
         notices = (notice,) if notice else ()
-    text = _printable(opened.text(window)) or b"[this document contains no text]"
+    text = _strip_unprintable(opened.text(window)) or b"[this document contains no text]"
     return Rendered(data=text, media_type="text/plain", pages=opened.pages, notices=notices)
 
 
-def _printable(text: str) -> bytes:
+def _strip_unprintable(text: str) -> bytes:
     """Remove unprintable characters. Nearly all texts have none, and checking their bytes is faster than searching
     characters."""
     data = text.encode()

@@ -61,11 +61,13 @@ class damage_reported:  # noqa: N801 - reads as a verb where it is used: `with d
     def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, _DAMAGE) and not isinstance(error, LoomError):
             raise Unreadable(
-                f"{self._name or 'The document'} is damaged: {_what(error)}.", name=self._name, hint=SAVE_AGAIN
+                f"{self._name or 'The document'} is damaged: {_describe_error(error)}.",
+                name=self._name,
+                hint=SAVE_AGAIN,
             ) from error
 
 
-def _what(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     match error:
         case ExpatError():
             return f"its XML ends unexpectedly in line {error.lineno}"
@@ -87,9 +89,9 @@ class Archive:
             members = directory.infolist()
         self._data = memoryview(data)
         self._check(members, len(data), limits)
-        self._members = {_plain(member.filename): member for member in members}
+        self._members = {_member_key(member.filename): member for member in members}
         if len(self._members) != len(members):
-            raise self._unreadable("contains two files with the same name")
+            raise self._unreadable_error("contains two files with the same name")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -97,17 +99,17 @@ class Archive:
         return tuple(member.filename for member in self._members.values())
 
     def __contains__(self, member: str) -> bool:
-        return _plain(member) in self._members
+        return _member_key(member) in self._members
 
     def size_bytes(self, member: str) -> int:
-        return self._members[_plain(member)].file_size
+        return self._members[_member_key(member)].file_size
 
     def read(self, member: str) -> bytes:
         """Return the whole member. At most the size that its header declares is inflated."""
         entry = self._entry(member)
         data, is_whole = self._inflate(entry, entry.file_size)
         if not is_whole or len(data) != entry.file_size or crc32(data) != entry.CRC:
-            raise self._unreadable("is incomplete or altered")
+            raise self._unreadable_error("is incomplete or altered")
         self.check_time()
         return data
 
@@ -124,8 +126,8 @@ class Archive:
             raise self._too_large("takes too long to read")
 
     def _entry(self, member: str) -> zipfile.ZipInfo:
-        if (entry := self._members.get(_plain(member))) is None:
-            raise self._unreadable(f"lacks a part that it needs ({member[:80]})")
+        if (entry := self._members.get(_member_key(member))) is None:
+            raise self._unreadable_error(f"lacks a part that it needs ({member[:80]})")
         return entry
 
     def _inflate(self, entry: zipfile.ZipInfo, most_bytes: int) -> tuple[bytes, bool]:
@@ -143,7 +145,7 @@ class Archive:
             signature, name_bytes, extra_bytes = _LOCAL_HEADER.unpack_from(self._data, entry.header_offset)
         start = entry.header_offset + _LOCAL_HEADER.size + name_bytes + extra_bytes
         if signature != _LOCAL_SIGNATURE or start + entry.compress_size > len(self._data):
-            raise self._unreadable("is incomplete or altered")
+            raise self._unreadable_error("is incomplete or altered")
         return self._data[start : start + entry.compress_size]
 
     def _check(self, members: list[zipfile.ZipInfo], packed_bytes: int, limits: IntakeLimits) -> None:
@@ -163,14 +165,14 @@ class Archive:
             if is_text and member.file_size > max(_RATIO_FLOOR_BYTES, member.compress_size * _MAX_TEXT_RATIO):
                 raise self._too_large("contains a part that expands too far")
             if member.compress_type not in _READABLE_METHODS:
-                raise self._unreadable("uses an unsupported compression method")
+                raise self._unreadable_error("uses an unsupported compression method")
         self._check_overlap(members)
 
     def _check_overlap(self, members: list[zipfile.ZipInfo]) -> None:
         end = 0
         for member in sorted(members, key=lambda entry: entry.header_offset):
             if member.header_offset < end:
-                raise self._unreadable("contains overlapping files")
+                raise self._unreadable_error("contains overlapping files")
             end = member.header_offset + _LOCAL_HEADER.size + member.compress_size
 
     @property
@@ -182,7 +184,7 @@ class Archive:
             f"{self._display_name} {how}.", name=self._name, hint="Split it, or attach the part that matters."
         )
 
-    def _unreadable(self, how: str) -> Unreadable:
+    def _unreadable_error(self, how: str) -> Unreadable:
         return Unreadable(f"{self._display_name} {how}.", name=self._name, hint=SAVE_AGAIN)
 
 
@@ -192,5 +194,5 @@ def encrypted_error(name: str) -> Encrypted:
     )
 
 
-def _plain(member: str) -> str:
+def _member_key(member: str) -> str:
     return member.replace("\\", "/").lstrip("/").lower()

@@ -98,14 +98,14 @@ def _presentation(package: Package) -> OfficeDocument:
     pictures = Pictures()
     slides = cache(lambda: presentation.slide_texts(pictures))
 
-    def listed() -> Pictures:
+    def list_pictures() -> Pictures:
         slides()
         return pictures
 
     return OfficeDocument(
         pages=len(presentation.slides),
         package=package,
-        pictures=listed,
+        pictures=list_pictures,
         text=lambda window: "\n\n".join(slides()[window.first - 1 : window.last]),
     )
 
@@ -125,14 +125,14 @@ def _workbook(book: Spreadsheet, package: Package) -> OfficeDocument:
     pictures = Pictures()
     extras = sheet_extras(package, pictures)
 
-    def checked() -> Pictures:
+    def check_pictures() -> Pictures:
         book.list_sheets()  # our own list of the sheets does not show whether they can be read
         return pictures
 
     return OfficeDocument(
         pages=len(book.sheets),
         package=package,
-        pictures=checked,
+        pictures=check_pictures,
         text=lambda window: _with_extras(book, extras, window),
         book=book,
     )

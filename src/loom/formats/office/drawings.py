@@ -53,7 +53,7 @@ def _points(node: XmlNode | None, *, is_1904: bool) -> dict[int, str]:
     kind = code.text if code and is_date_code(code.text) else ""
     points, *outer = [_level(found, kind, is_1904=is_1904) for found in node.all("c:lvl") or [node]]
     for level in outer:
-        points = _under(points, level)
+        points = _merge_labels(points, level)
     return points
 
 
@@ -66,7 +66,7 @@ def _level(node: XmlNode, kind: str, *, is_1904: bool) -> dict[int, str]:
     return points
 
 
-def _under(inner: dict[int, str], outer: dict[int, str]) -> dict[int, str]:
+def _merge_labels(inner: dict[int, str], outer: dict[int, str]) -> dict[int, str]:
     """Add the outer labels: each applies to all positions up to the next one."""
     above, points = "", dict[int, str]()
     for place in sorted({*inner, *outer}):

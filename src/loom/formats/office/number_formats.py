@@ -283,10 +283,10 @@ def _display_number(value: float, section: _Section) -> str:
     rounded = exact.quantize(Decimal(1).scaleb(-digits.decimals), ROUND_HALF_UP)
     sign = "-" if rounded < 0 else ""
     whole, _, decimals = f"{abs(rounded):f}".partition(".")
-    return _laid_out(section.parts, whole, decimals, sign, has_thousands=digits.has_thousands)
+    return _place_digits(section.parts, whole, decimals, sign, has_thousands=digits.has_thousands)
 
 
-def _laid_out(parts: tuple[_Part, ...], whole: str, decimals: str, sign: str, *, has_thousands: bool) -> str:
+def _place_digits(parts: tuple[_Part, ...], whole: str, decimals: str, sign: str, *, has_thousands: bool) -> str:
     """Put the digits into their places: surplus digits of the integer part precede the first place."""
     point = next((at for at, part in enumerate(parts) if part.kind == "point"), len(parts))
     places = [at for at, part in enumerate(parts) if part.kind == "digit" and at < point]
@@ -299,7 +299,7 @@ def _laid_out(parts: tuple[_Part, ...], whole: str, decimals: str, sign: str, *,
     out: list[str] = []
     written = 0
     fraction = 0
-    shown_decimals = _trimmed(parts[point + 1 :], decimals)
+    shown_decimals = _trim_zeros(parts[point + 1 :], decimals)
     for at, part in enumerate(parts):
         if part.kind == "digit" and at < point:
             left = len(places) - written - 1
@@ -310,13 +310,13 @@ def _laid_out(parts: tuple[_Part, ...], whole: str, decimals: str, sign: str, *,
             fraction += 1
         elif part.kind == "point":
             if not places:
-                out.append(_grouped(whole, has_thousands=has_thousands))
+                out.append(_group_digits(whole, has_thousands=has_thousands))
             out.append("." if shown_decimals else "")
         elif part.kind == "comma":
             continue
         else:
             out.append(part.text)
-    return _with_sign("".join(out).strip(), sign)
+    return sign + "".join(out).strip()
 
 
 def _digits_at(whole: str, left: int, place: str, *, is_first: bool, has_thousands: bool) -> str:
@@ -326,31 +326,31 @@ def _digits_at(whole: str, left: int, place: str, *, is_first: bool, has_thousan
         taken = whole[: max(0, at + 1)]
         if not taken:
             return " " if place == "?" else ""
-        return "".join(_one(digit, len(whole) - n - 1, has_thousands=has_thousands) for n, digit in enumerate(taken))
+        return "".join(
+            _group_digit(digit, len(whole) - n - 1, has_thousands=has_thousands) for n, digit in enumerate(taken)
+        )
     if at < 0:
         return " " if place == "?" else ""
-    return _one(whole[at], left, has_thousands=has_thousands)
+    return _group_digit(whole[at], left, has_thousands=has_thousands)
 
 
-def _one(digit: str, behind: int, *, has_thousands: bool) -> str:
+def _group_digit(digit: str, behind: int, *, has_thousands: bool) -> str:
     return f"{digit}," if has_thousands and behind and behind % 3 == 0 else digit
 
 
-def _grouped(whole: str, *, has_thousands: bool) -> str:
-    return "".join(_one(digit, len(whole) - n - 1, has_thousands=has_thousands) for n, digit in enumerate(whole))
+def _group_digits(whole: str, *, has_thousands: bool) -> str:
+    return "".join(
+        _group_digit(digit, len(whole) - n - 1, has_thousands=has_thousands) for n, digit in enumerate(whole)
+    )
 
 
-def _trimmed(parts: tuple[_Part, ...], decimals: str) -> str:
+def _trim_zeros(parts: tuple[_Part, ...], decimals: str) -> str:
     """Return the decimals without the trailing zeros that optional places (#) do not show."""
     places = [part.text for part in parts if part.kind == "digit"]
     end = len(decimals)
     while end and end <= len(places) and decimals[end - 1] == "0" and places[end - 1] != "0":
         end -= 1
     return decimals[:end]
-
-
-def _with_sign(text: str, sign: str) -> str:
-    return f"{sign}{text}" if sign else text
 
 
 def _display_exponent(exact: Decimal, section: _Section, digits: _Digits) -> str:
@@ -366,7 +366,7 @@ def _display_exponent(exact: Decimal, section: _Section, digits: _Digits) -> str
         mantissa = exact.scaleb(-power).quantize(Decimal(1).scaleb(-digits.decimals), ROUND_HALF_UP)
     sign = "-" if mantissa < 0 else ""
     whole, _, decimals = f"{abs(mantissa):f}".partition(".")
-    head = _laid_out(parts[:at], whole if whole != "0" else "0", decimals, sign, has_thousands=False)
+    head = _place_digits(parts[:at], whole if whole != "0" else "0", decimals, sign, has_thousands=False)
     width = sum(1 for part in parts[at:] if part.kind == "digit")
     mark = "-" if power < 0 else "+" if parts[at].text[1] == "+" else ""
     rest = "".join(part.text for part in parts[at + 1 :] if part.kind == "text")
@@ -430,13 +430,13 @@ def _display_date(value: float, section: _Section, *, is_1904: bool) -> str:
                 out.append(sign + str(int(total // unit)).zfill(len(part.text)))
                 sign = ""
             case "ampm":
-                out.append(_half(part.text, moment.hour))
+                out.append(_day_half(part.text, moment.hour))
             case _:
                 out.append(part.text)
     return "".join(out).strip()
 
 
-def _half(form: str, hour: int) -> str:
+def _day_half(form: str, hour: int) -> str:
     is_short = len(form) == 3
     said = ("P" if hour >= 12 else "A") if is_short else ("PM" if hour >= 12 else "AM")
     return said.lower() if form[0] == "a" else said

@@ -104,7 +104,7 @@ class OdfContent:
         self._style = ""
         self._hidden_styles: set[str] = set()
         self._numbered: dict[tuple[str, int], int] = {}
-        self.xml = XmlReader(self._starts(), self._ends(), is_mixed=True)
+        self.xml = XmlReader(self._starts(), self._end_handlers(), is_mixed=True)
 
     @property
     def blocks(self) -> list[str]:
@@ -112,8 +112,8 @@ class OdfContent:
 
     def _starts(self) -> dict[str, OnStart]:
         starts: dict[str, OnStart] = {
-            "office:text": self._is("text"),
-            "office:presentation": self._is("presentation"),
+            "office:text": self._add_kind("text"),
+            "office:presentation": self._add_kind("presentation"),
             "style:style": self._start_style,
             "style:drawing-page-properties": self._page_properties,
             "text:list-style": self._start_style,
@@ -142,9 +142,9 @@ class OdfContent:
             "svg:desc": self._start_alt,
         }
         starts |= dict.fromkeys((*_SHAPES, "presentation:notes", "style:header", "style:footer"), self._start_shape)
-        return starts | dict.fromkeys(_LEFT_OUT, self._left_out)
+        return starts | dict.fromkeys(_LEFT_OUT, self._skip_element)
 
-    def _ends(self) -> dict[str, OnEnd]:
+    def _end_handlers(self) -> dict[str, OnEnd]:
         ends: dict[str, OnEnd] = {
             "text:h": self._end_paragraph,
             "text:p": self._end_paragraph,
@@ -167,10 +167,10 @@ class OdfContent:
         }
         return ends | dict.fromkeys(_SHAPES, self._end_shape)
 
-    def _is(self, kind: str) -> OnStart:
+    def _add_kind(self, kind: str) -> OnStart:
         return lambda _attributes: self.kinds.add(kind)
 
-    def _left_out(self, _attributes: Attributes) -> None:
+    def _skip_element(self, _attributes: Attributes) -> None:
         self.xml.release()
         self.xml.skip(then=self._resume)
 

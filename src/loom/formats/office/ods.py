@@ -76,7 +76,7 @@ def displayed_numbers(content: bytes) -> bytes:
 
 
 def displayed_one_by_one(content: bytes) -> bytes:
-    return _NUMBER.sub(_displayed, content)
+    return _NUMBER.sub(_displayed_cell, content)
 
 
 def _all_displayed(content: bytes) -> bytes:
@@ -96,7 +96,7 @@ def _all_displayed(content: bytes) -> bytes:
     return content
 
 
-def _displayed(found: re.Match[bytes]) -> bytes:
+def _displayed_cell(found: re.Match[bytes]) -> bytes:
     """Return the cell as text: the displayed text, except for long integers that are displayed without all their
     digits."""
     head, attributes, paragraph, shown = found.groups()
@@ -149,8 +149,8 @@ class _ExtrasReader:
                 "text:p": self._start_paragraph,
                 "text:a": self._link,
                 "draw:object": self._object,
-                "table:tracked-changes": self._left_out,
-                "table:dde-links": self._left_out,
+                "table:tracked-changes": self._skip_element,
+                "table:dde-links": self._skip_element,
             },
             {"office:annotation": self._end_comment, "dc:creator": self._end_words, "text:p": self._end_words},
             is_mixed=True,
@@ -160,7 +160,7 @@ class _ExtrasReader:
     def _place(self) -> str:
         return f"{column_name(self._column)}{self._row + 1}"
 
-    def _left_out(self, _attributes: Attributes) -> None:
+    def _skip_element(self, _attributes: Attributes) -> None:
         self.xml.skip()
 
     def _start_sheet(self, _attributes: Attributes) -> None:

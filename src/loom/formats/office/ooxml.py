@@ -135,4 +135,3 @@ class Pictures:
 
 R_ID: Final = keys("r:id")
 R_EMBED: Final = keys("r:embed")
-R_LINK: Final = keys("r:link")

@@ -134,10 +134,10 @@ def described_layout(merged: list[str], hidden_rows: list[int], hidden_columns: 
         for first, last in _stretches(hidden_columns)
     ]
     named = (("merged cells", merged), ("hidden rows", rows), ("hidden columns", columns))
-    return [f"[{what}: {_listed(places)}]" for what, places in named if places]
+    return [f"[{what}: {_list_places(places)}]" for what, places in named if places]
 
 
-def _listed(places: list[str]) -> str:
+def _list_places(places: list[str]) -> str:
     more = len(places) - MAX_PLACES
     return ", ".join(places[:MAX_PLACES]) + (f" and {more} more" if more > 0 else "")
 

@@ -72,8 +72,8 @@ class Spreadsheet:
         with ThreadPoolExecutor(1) as beside:
             # While calamine reads, check whether it leaves out something, or fails on a sheet that our reader can read.
             reading = beside.submit(self._read, job)
-            careful = self._careful(numbers)
-            displayed = self._displayed(tuple(number for number in fast if number not in careful), job)
+            careful = self._incomplete_sheets(numbers)
+            displayed = self._displayed_texts(tuple(number for number in fast if number not in careful), job)
         if careful or any(displayed):
             fast = tuple(number for number in fast if number not in careful)
         try:
@@ -87,7 +87,7 @@ class Spreadsheet:
         texts = dict.fromkeys(numbers, SheetText()) | dict(zip(fast, read, strict=True))
         return texts | self._read_carefully(msgspec.structs.replace(job, sheets=tuple(careful)))
 
-    def _displayed(self, numbers: tuple[int, ...], job: ReadSheets) -> tuple[tuple[PlacedText, ...], ...]:
+    def _displayed_texts(self, numbers: tuple[int, ...], job: ReadSheets) -> tuple[tuple[PlacedText, ...], ...]:
         """Return for each sheet the cells whose displayed text differs from their bare value."""
         if self._biff is not None:
             last = job.first_row + _ROWS_LOOKED_THROUGH + job.max_rows
@@ -107,7 +107,7 @@ class Spreadsheet:
     def _read(self, job: ReadSheets) -> list[SheetText]:
         return msgspec.msgpack.decode(self._call_worker(job), type=list[SheetText]) if job.sheets else []
 
-    def _careful(self, numbers: tuple[int, ...]) -> dict[int, None]:
+    def _incomplete_sheets(self, numbers: tuple[int, ...]) -> dict[int, None]:
         """Return the sheets that calamine would read incompletely."""
         if self._package is None or not self._parts:
             return {}

@@ -117,11 +117,11 @@ class StoryReader(RunReader):
 
     def _reader(self) -> XmlReader:
         fields, equations = self._fields, Equations(self._pieces)
-        left_out: dict[str, OnEnd] = dict.fromkeys(_LEFT_OUT, self._left_out)
+        left_out: dict[str, OnEnd] = dict.fromkeys(_LEFT_OUT, self._skip_element)
         return self._made_reader(
             self._starts() | fields.starts | equations.starts,
-            self._opens() | fields.opens | equations.opens | left_out,
-            self._ends() | fields.ends | equations.ends,
+            self._open_handlers() | fields.opens | equations.opens | left_out,
+            self._end_handlers() | fields.ends | equations.ends,
             words=fields.words,
             skipped=(*_LEFT_OUT, _DELETION),
             beside=_BESIDE,
@@ -138,7 +138,7 @@ class StoryReader(RunReader):
             "w:outlineLvl": self._outline,
             "w:sym": self._symbol,
             "w:hyperlink": self._start_link,
-            "w:altChunk": self._foreign,
+            "w:altChunk": self._embedded_document,
             "w:headerReference": self._header,
             "w:footerReference": self._footer,
             "w:gridBefore": self._tables.grid_before,
@@ -157,7 +157,7 @@ class StoryReader(RunReader):
             starts[f"w:{kind}Reference"] = self._cites(f"{kind}s")
         return starts
 
-    def _opens(self) -> dict[str, OnEnd]:
+    def _open_handlers(self) -> dict[str, OnEnd]:
         opens: dict[str, OnEnd] = {
             "w:document": self._document,
             "w:p": self._start_paragraph,
@@ -175,7 +175,7 @@ class StoryReader(RunReader):
             opens[name] = self._writes(text)
         return opens
 
-    def _ends(self) -> dict[str, OnEnd]:
+    def _end_handlers(self) -> dict[str, OnEnd]:
         return {
             "w:p": self._end_paragraph,
             "w:pPr": self._end_properties,
@@ -274,7 +274,7 @@ class StoryReader(RunReader):
         relation = self._package.relations(self._part).get(value(attributes, R_ID))
         self._fields.start_link(relation.target if relation and relation.is_external else "")
 
-    def _foreign(self, attributes: Attributes) -> None:
+    def _embedded_document(self, attributes: Attributes) -> None:
         """Handle an embedded document of another type, which Word would import when it opens this one."""
         name = posixpath.basename(self._package.target(self._part, value(attributes, R_ID)))
         self._flush()
@@ -295,7 +295,7 @@ class StoryReader(RunReader):
             self._paragraph.pieces.append(f"({self._reading})")
             self._reading = ""
 
-    def _left_out(self) -> None:
+    def _skip_element(self) -> None:
         self._xml.skip()
 
     def _deletion(self) -> None:

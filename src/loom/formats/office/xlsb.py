@@ -45,13 +45,13 @@ def read_xlsb(package: Package) -> BiffBook:
 def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
     at = 0
     while at < len(data):
-        kind, at = _packed(data, at, 2)
-        size, at = _packed(data, at, 4)
+        kind, at = _read_varint(data, at, 2)
+        size, at = _read_varint(data, at, 4)
         yield kind, data[at : at + size]
         at += size
 
 
-def _packed(data: bytes, at: int, longest: int) -> tuple[int, int]:
+def _read_varint(data: bytes, at: int, longest: int) -> tuple[int, int]:
     """Return a number with seven bits per byte, and the offset after it."""
     number = 0
     for place in range(longest):

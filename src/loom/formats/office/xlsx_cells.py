@@ -147,7 +147,7 @@ class _Strings:
         self.xml = XmlReader(
             {},
             {"x:si": self._end},
-            opens={"x:si": self._start, "x:rPh": self._left_out},
+            opens={"x:si": self._start, "x:rPh": self._skip_element},
             words={"x:t": self._say},
             skipped=("x:rPh",),
         )
@@ -161,7 +161,7 @@ class _Strings:
     def _say(self, text: str) -> None:
         self._pieces.append(text)
 
-    def _left_out(self) -> None:
+    def _skip_element(self) -> None:
         self.xml.skip()
 
 
@@ -183,7 +183,7 @@ class _Cells:
         self.xml = XmlReader(
             {"x:row": self._start_row, "x:c": self._start_cell},
             {"x:row": self._end_row, "x:c": self._end_cell},
-            opens={"x:rPh": self._left_out},
+            opens={"x:rPh": self._skip_element},
             words={"x:v": self._say, "x:t": self._say, "x:f": self._say_formula},
             skipped=("x:rPh",),
         )
@@ -213,7 +213,7 @@ class _Cells:
     def _say_formula(self, text: str) -> None:
         self._formula.append(text)
 
-    def _left_out(self) -> None:
+    def _skip_element(self) -> None:
         self.xml.skip()
 
     def _end_cell(self) -> None:

@@ -23,7 +23,7 @@ from loom.formats.office.xml_scan import (
     too_deep_error,
 )
 
-_Call = TypeVar("_Call")
+_Handler = TypeVar("_Handler")
 Trim: TypeAlias = Callable[[bytes], bytes]
 MAX_TOKEN_BYTES: Final = 8_388_608
 """The limit for one tag or comment; expat keeps an unfinished one in memory and scans it again with every chunk."""
@@ -116,16 +116,16 @@ class XmlReader:
         return self._scans[key]
 
     def _new_scan(self, prefix: str, lone: Collection[str]) -> Scan:
-        def named(calls: Mapping[str, _Call]) -> Mapping[str, _Call]:
+        def by_name(calls: Mapping[str, _Handler]) -> Mapping[str, _Handler]:
             return _by_reported_name({tag: call for tag, call in calls.items() if tag not in lone}, prefix)
 
         return Scan(
-            starts=named(self._starts),
-            opens=named(self._opens),
-            ends=named(self._ends),
-            words=named(self._words),
-            skipped=named(dict.fromkeys(self._skipped)),
-            telling=named(self._telling),
+            starts=by_name(self._starts),
+            opens=by_name(self._opens),
+            ends=by_name(self._ends),
+            words=by_name(self._words),
+            skipped=by_name(dict.fromkeys(self._skipped)),
+            telling=by_name(self._telling),
         )
 
     def _parse(self, data: bytes, prefix: str | None, archive: Archive, name: str) -> None:
@@ -158,21 +158,21 @@ class XmlReader:
         parser.Parse(b"", is_last)
 
     def _prepare(self, starts: Mapping[str, OnStart], ends: Mapping[str, OnEnd], name: str, *, resolve: bool) -> None:
-        def refused(*_: object) -> int:
+        def refuse_entity(*_: object) -> int:
             raise Unreadable(f"{name or 'The document'} declares XML entities, which are not allowed.", name=name)
 
         def document_type(_root: str, _system: str | None, _public: str | None, has_declarations: bool) -> None:
             """Accept a document type, as in files of the first OpenOffice, without fetching it. Raise if it has
             declarations: they are an attack."""
             if has_declarations:
-                refused()
+                refuse_entity()
 
         self._parser = expat.ParserCreate(None, " ") if resolve else expat.ParserCreate()
         self._parser.buffer_text = True
         self._parser.buffer_size = 65_536
         self._parser.StartDoctypeDeclHandler = document_type
-        self._parser.EntityDeclHandler = refused
-        self._parser.ExternalEntityRefHandler = refused
+        self._parser.EntityDeclHandler = refuse_entity
+        self._parser.ExternalEntityRefHandler = refuse_entity
         self._report(self._parser, starts, ends, name)
 
     def _report(
@@ -226,7 +226,7 @@ def _without_attributes(call: OnEnd) -> OnStart:
     return lambda _attributes: call()
 
 
-def _by_reported_name(calls: Mapping[str, _Call], plain_prefix: str | None) -> Mapping[str, _Call]:
+def _by_reported_name(calls: Mapping[str, _Handler], plain_prefix: str | None) -> Mapping[str, _Handler]:
     """Return the handlers by the names that expat reports: resolved, unchanged, or without the omitted prefix."""
     if plain_prefix is None:
         return {spelling: call for name, call in calls.items() for spelling in keys(name)}
@@ -281,7 +281,7 @@ def read_tree(
     path = [root]
     left = MAX_NODES
 
-    def added(tag: str, attributes: Attributes) -> XmlNode:
+    def add_node(tag: str, attributes: Attributes) -> XmlNode:
         nonlocal left
         left -= 1
         if left < 0:
@@ -290,22 +290,22 @@ def read_tree(
         path[-1].children.append(node)
         return node
 
-    def opened(tag: str) -> OnStart:
-        return lambda attributes: path.append(added(tag, attributes))
+    def on_start(tag: str) -> OnStart:
+        return lambda attributes: path.append(add_node(tag, attributes))
 
-    def said(tag: str) -> OnCharacters:
+    def on_characters(tag: str) -> OnCharacters:
         def words(text: str) -> None:
-            added(tag, {}).pieces.append(text)
+            add_node(tag, {}).pieces.append(text)
 
         return words
 
-    def closed() -> None:
+    def on_end() -> None:
         path.pop()
 
     reader = XmlReader(
-        {tag: opened(tag) for tag in tags},
-        dict.fromkeys(tags, closed),
-        words={tag: said(tag) for tag in words},
+        {tag: on_start(tag) for tag in tags},
+        dict.fromkeys(tags, on_end),
+        words={tag: on_characters(tag) for tag in words},
         trim=trim,
     )
     reader.read(archive, member, name=name)

@@ -22,8 +22,8 @@ from loom.formats.office.xml_names import NAMESPACES, PREFIXES, Attributes
 OnStart: TypeAlias = Callable[[Attributes], None]
 OnEnd: TypeAlias = Callable[[], None]
 OnCharacters: TypeAlias = Callable[[str], None]
-_Kind: TypeAlias = Literal["start", "open", "words", "end"]
-_Token: TypeAlias = tuple[bytes, bytes, bytes, bytes]
+_TokenKind: TypeAlias = Literal["start", "open", "words", "end"]
+_TagToken: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 """A tag with its name (`/name` at the end of an element), its attributes, the text after it, and its closing tag."""
 
 _BLOCK_BYTES: Final = 65_536
@@ -42,7 +42,7 @@ _LONG_BEGINNING: Final = 8_192
 _LONG_ATTRIBUTES: Final = 100
 _MOST_WHITE: Final = 64
 _PRIVATE_USE: Final = 0xE000
-_NO_TOKEN: Final[_Token] = (b"", b"", b"", b"")
+_NO_TOKEN: Final[_TagToken] = (b"", b"", b"", b"")
 _NOT_IN_ORDER: Final = "elements are not closed in order"
 
 
@@ -119,13 +119,13 @@ class Scan:
     ) -> None:
         self._closings = {name.encode(): f"/{name}".encode() for name in (*ends, *words, *skipped)}
         followed = frozenset((*ends, *words, *skipped))
-        self._pattern = _stops(followed, frozenset((*starts, *opens)) - followed, frozenset(telling.items()))
-        self._calls: dict[bytes, tuple[_Kind, Callable[..., None], bytes | None]] = {
-            **dict.fromkeys(self._closings.values(), ("end", _nothing, None)),
+        self._pattern = _tag_pattern(followed, frozenset((*starts, *opens)) - followed, frozenset(telling.items()))
+        self._calls: dict[bytes, tuple[_TokenKind, Callable[..., None], bytes | None]] = {
+            **dict.fromkeys(self._closings.values(), ("end", _ignore_tag, None)),
             **{f"/{name}".encode(): ("end", call, None) for name, call in ends.items()},
         }
-        kinds: tuple[tuple[_Kind, Mapping[str, Callable[..., None]]], ...] = (
-            ("open", dict.fromkeys(followed, _nothing)),
+        kinds: tuple[tuple[_TokenKind, Mapping[str, Callable[..., None]]], ...] = (
+            ("open", dict.fromkeys(followed, _ignore_tag)),
             ("start", starts),
             ("open", opens),
             ("words", words),
@@ -133,7 +133,7 @@ class Scan:
         for kind, asked in kinds:
             for name, call in asked.items():
                 self._calls[name.encode()] = (kind, call, self._closings.get(name.encode()))
-        self._mixed = _mixed(frozenset(words))
+        self._mixed = _mixed_content_pattern(frozenset(words))
         self._then: OnEnd | None = None
         self._is_skipping = False
 
@@ -186,7 +186,7 @@ class Scan:
         if is_open:
             raise ValueError(_NOT_IN_ORDER)
 
-    def _pass_over(self, tokens: Iterator[_Token], closing: bytes | None, name: str) -> None:
+    def _pass_over(self, tokens: Iterator[_TagToken], closing: bytes | None, name: str) -> None:
         """Skip to the end of the element that was just opened. `closing` is None if it is already closed."""
         is_open = [closing] if closing else []
         while is_open:
@@ -205,7 +205,7 @@ class Scan:
             self._then()
 
 
-def _nothing() -> None:
+def _ignore_tag() -> None:
     """Do nothing: the handler of tags that are followed but not requested."""
 
 
@@ -213,7 +213,7 @@ def too_deep_error(name: str) -> Unreadable:
     return Unreadable(f"{name or 'The document'} nests elements too deeply.", name=name)
 
 
-def _find_tokens(pattern: re.Pattern[bytes], block: bytes, tick: Callable[[], None]) -> list[_Token]:
+def _find_tokens(pattern: re.Pattern[bytes], block: bytes, tick: Callable[[], None]) -> list[_TagToken]:
     tick()
     return pattern.findall(block)
 
@@ -229,7 +229,9 @@ def _blocks(data: bytes) -> Iterator[bytes]:
 
 
 @cache
-def _stops(followed: frozenset[str], others: frozenset[str], telling: frozenset[tuple[str, str]]) -> re.Pattern[bytes]:
+def _tag_pattern(
+    followed: frozenset[str], others: frozenset[str], telling: frozenset[tuple[str, str]]
+) -> re.Pattern[bytes]:
     """Return a pattern for tags, each with the text after it and the tag that closes it immediately. It reads every
     character once, for any input."""
     attributes = r"""([^<>"']*+(?:(?:"[^"<]*+"|'[^'<]*+')[^<>"']*+){0,200}+)"""
@@ -243,7 +245,7 @@ def _stops(followed: frozenset[str], others: frozenset[str], telling: frozenset[
 
 
 @cache
-def _mixed(words: frozenset[str]) -> re.Pattern[bytes] | None:
+def _mixed_content_pattern(words: frozenset[str]) -> re.Pattern[bytes] | None:
     """Return a pattern for an element that contains text and then another element."""
     if not words:
         return None

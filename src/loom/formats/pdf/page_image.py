@@ -83,14 +83,14 @@ def _encodings(image: Any, formats: tuple[str, ...], *, flat: bool) -> Iterator[
         if indexed is not None or not lossy:
             data = _png(indexed or image)
             is_heavy = lossy and len(data) > _HEAVY_BYTES
-            if is_heavy and len(smaller := _lossy(image, lossy, _QUALITIES[0])) < len(data) / 2:
+            if is_heavy and len(smaller := _encode_lossy(image, lossy, _QUALITIES[0])) < len(data) / 2:
                 yield smaller, lossy
             yield data, "image/png"
         if indexed is None and not lossy:
             yield _png(image.quantize(_PALETTE, method=_FAST_OCTREE)), "image/png"
     if lossy:
         for quality in _QUALITIES:
-            yield _lossy(image, lossy, quality), lossy
+            yield _encode_lossy(image, lossy, quality), lossy
     elif "image/png" not in formats:
         raise Unsupported(f"has pages that can be rendered as PNG, JPEG or WebP, not as {', '.join(formats)}")
 
@@ -118,7 +118,7 @@ def _png(image: Any) -> bytes:
     return out.getvalue()
 
 
-def _lossy(image: Any, media_type: str, quality: int) -> bytes:
+def _encode_lossy(image: Any, media_type: str, quality: int) -> bytes:
     out = io.BytesIO()
     image.save(out, format="JPEG" if media_type == "image/jpeg" else "WEBP", quality=quality)
     return out.getvalue()

@@ -41,14 +41,14 @@ def run(_task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
     if data is None:
         return None
     try:
-        return msgspec.msgpack.encode(None), _rebuilt(data)
+        return msgspec.msgpack.encode(None), _rebuild(data)
     except MemoryError:
         raise  # this process may not be usable any more
     except Exception as error:  # the exceptions that pypdf raises on a broken file are unknown
         raise Unreadable("cannot be rebuilt") from error
 
 
-def _rebuilt(data: bytes) -> bytes:
+def _rebuild(data: bytes) -> bytes:
     """Rebuild from the trailer; otherwise from the last catalog; otherwise from all pages in the file."""
     if b"startxref" in data[-_TRAILER_BYTES:]:
         with suppress(Exception):  # as above; the next method needs less
@@ -56,13 +56,13 @@ def _rebuilt(data: bytes) -> bytes:
     reader = _append_end(data)
     found = _dictionaries(reader)
     catalogs = [each for each in found if each.get("/Type") == "/Catalog"]
-    catalog = catalogs[-1] if catalogs else _new(reader, "/Catalog", _UNUSED)
+    catalog = catalogs[-1] if catalogs else _add_dictionary(reader, "/Catalog", _UNUSED)
     reader.trailer[NameObject("/Root")] = catalog.indirect_reference
     reader.trailer[NameObject("/Size")] = NumberObject(len(found))
     if "/Pages" in catalog:
         with suppress(Exception):  # as above
             return _copy_pages(reader)
-    tree = _new(reader, "/Pages", _UNUSED + 1)
+    tree = _add_dictionary(reader, "/Pages", _UNUSED + 1)
     _bind([each for each in found if each.get("/Type") == "/Page"], tree)
     catalog[NameObject("/Pages")] = tree.indirect_reference
     return _copy_pages(reader)
@@ -130,7 +130,7 @@ def _dictionaries(reader: PdfReader) -> list[DictionaryObject]:
     return found
 
 
-def _new(reader: PdfReader, kind: str, number: int) -> DictionaryObject:
+def _add_dictionary(reader: PdfReader, kind: str, number: int) -> DictionaryObject:
     made = DictionaryObject({NameObject("/Type"): NameObject(kind)})
     reader.cache_indirect_object(0, number, made)
     return made

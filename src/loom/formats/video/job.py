@@ -74,7 +74,7 @@ def _hold(digest: str, document: bytes) -> None:
 def _facts(seconds: float) -> VideoFacts | None:
     if _held.facts is None:
         command = ["ffprobe", "-v", "error", *_FILE_ONLY, "-of", "json", "-show_format", "-show_streams", _clip()]
-        _held.facts = _parsed(_output(command, seconds))
+        _held.facts = _parse_report(_output(command, seconds))
     return _held.facts
 
 
@@ -98,7 +98,7 @@ class _Probed(msgspec.Struct):
     format: _Format = msgspec.field(default_factory=_Format)
 
 
-def _parsed(report: bytes) -> VideoFacts | None:
+def _parse_report(report: bytes) -> VideoFacts | None:
     """Return None if the program found nothing to play or failed."""
     try:
         found = msgspec.json.decode(report, type=_Probed)

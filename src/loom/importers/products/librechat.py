@@ -30,7 +30,7 @@ def read_conversation(facts: dict[str, Any]) -> ForeignConversation:
         archived=facts.get("isArchived") is True,
         tags=[name for tag in get_list(facts.get("tags")) if (name := get_text(tag))],
     )
-    messages = list(_flat(facts.get("messagesTree") or facts.get("messages")))
+    messages = list(_flatten(facts.get("messagesTree") or facts.get("messages")))
     known = {get_text(message.get("messageId")) for message in messages}
     has_parents = any(get_text(message.get("parentMessageId")) in known for message in messages)
     before = ""
@@ -57,7 +57,7 @@ def read_conversation(facts: dict[str, Any]) -> ForeignConversation:
     return found
 
 
-def _flat(messages: Any) -> Iterator[dict[str, Any]]:
+def _flatten(messages: Any) -> Iterator[dict[str, Any]]:
     """Yield messages, parents before children. No recursion: a conversation may be deeper than Python's stack."""
     waiting = [get_object(message) for message in reversed(get_list(messages))]
     while waiting:

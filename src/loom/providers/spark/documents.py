@@ -88,14 +88,14 @@ def read_document(name: str, text: str, *, first_page: int = 1, pages: str = "",
 def answer_from(document: QuotedDocument, question: str) -> TextPart:
     """Answer a question with quotes of a document; without a question, describe the document."""
     terms = question_terms(question, document.name)
-    found = _best(document.sentences, terms)
+    found = _best_sentences(document.sentences, terms)
     if found and document.unit and _ASKS_PAGES.search(question):
         most = max(len(one.terms & terms.keys()) for one in document.sentences)
         exact = [one for one in document.sentences if len(one.terms & terms.keys()) == most]
         pages = list(dict.fromkeys(one.page for one in exact))
         words = _join(f"“{word}”" for stem, word in terms.items() if any(stem in one.terms for one in exact))
         which = f"{document.unit.capitalize()}{'s' if pages[1:] else ''} {_join(map(str, pages))}"
-        quotes = [_best([one for one in exact if one.page == page], terms)[0] for page in pages[:_QUOTES]]
+        quotes = [_best_sentences([one for one in exact if one.page == page], terms)[0] for page in pages[:_QUOTES]]
         return _quote(f"{which} of {document.name} mention{'' if pages[1:] else 's'} {words}:", document, quotes)
     if found:
         return _quote(f"{document.size} Closest to your question:", document, found)
@@ -109,7 +109,7 @@ def answer_from(document: QuotedDocument, question: str) -> TextPart:
 
 def cite(document: QuotedDocument, question: str) -> TextPart:
     """Return one quote of a document, which must have sentences, even if none matches the question."""
-    chosen = _best(document.sentences, question_terms(question, document.name)) or document.sentences
+    chosen = _best_sentences(document.sentences, question_terms(question, document.name)) or document.sentences
     return _quote(f"{document.name} says:", document, chosen[:1])
 
 
@@ -134,7 +134,7 @@ def _stem(word: str) -> str:
     return word.removesuffix("e") if len(word) > 3 else word
 
 
-def _best(sentences: Sequence[Sentence], terms: dict[str, str]) -> list[Sentence]:
+def _best_sentences(sentences: Sequence[Sentence], terms: dict[str, str]) -> list[Sentence]:
     """Return the few sentences that share the most and rarest words, in the order of the document."""
     counts = Counter(term for sentence in sentences for term in sentence.terms & terms.keys())
     distinct = {one.text: (at, one) for at, one in reversed(list(enumerate(sentences))) if one.terms & terms.keys()}

@@ -63,7 +63,7 @@ class TokenFile:
             raise ConfigError(f"the login cannot be stored: {error.strerror}", hint=f"Check {self._file}.") from None
 
 
-class _Storage:
+class _OAuthStorage:
     """The SDK's TokenStorage for one server. The SDK stores neither the expiry of a token nor the URL to refresh it:
     both are copied from and to `context`, its state of the login."""
 
@@ -104,7 +104,7 @@ def _as_json(model: BaseModel | None) -> dict[str, Any]:
 
 def _provider(
     spec: ServerSpec,
-    storage: _Storage,
+    storage: _OAuthStorage,
     redirect_uri: str,
     redirect: Callable[[str], Awaitable[None]],
     callback: Callable[[], Awaitable[AuthorizationCodeResult]],
@@ -126,7 +126,7 @@ def _provider(
 
 def stored_login(spec: ServerSpec, file: TokenFile | None) -> httpx2.Auth | None:
     """Return the authorisation of requests by a stored login, or None if there is none."""
-    if file is None or not (storage := _Storage(spec, file)).login.tokens:
+    if file is None or not (storage := _OAuthStorage(spec, file)).login.tokens:
         return None
 
     async def refuse(*_: object) -> Any:
@@ -141,7 +141,7 @@ async def login_auth(
 ) -> AsyncGenerator[httpx2.Auth]:
     """Yield an authorisation that logs in again with the first request: `open_page` gets the URL where the user agrees,
     and the authorisation server redirects the browser to a local URL."""
-    storage = _Storage(spec, file)
+    storage = _OAuthStorage(spec, file)
     storage.login = StoredLogin(url=spec.url)  # a new registration: the local URL has another port each time
     arrived: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
     server = await asyncio.start_server(partial(_answer_browser, arrived), "127.0.0.1", 0, limit=MAX_REQUEST_BYTES)
