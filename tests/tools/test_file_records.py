@@ -170,11 +170,10 @@ async def test_undo_brings_back_the_bytes_before_and_removes_what_was_new(tmp_pa
     said = await restore_files(tmp_path, file_changes(results), context.load)
     assert (tmp_path / "a.txt").read_bytes() == latin
     assert not (tmp_path / "sub/new.txt").exists()
-    assert said == [
-        "a.txt was restored",
-        "sub/new.txt was removed: it was new",
-        "a.txt was restored",
-    ]
+    assert said.sentences == ("a.txt was restored", "sub/new.txt was removed: it was new")
+    again = await restore_files(tmp_path, file_changes(results), context.load)
+    assert again.sentences == ("a.txt is already as it was before", "sub/new.txt is already as it was before")
+    assert not again.left
 
 
 async def test_undo_leaves_alone_what_something_else_changed_since(tmp_path: Path) -> None:
@@ -184,10 +183,11 @@ async def test_undo_leaves_alone_what_something_else_changed_since(tmp_path: Pat
     results = [await run(edit_file, context, path="a.txt", old="one", new="two")]
     (tmp_path / "a.txt").write_text("by hand\n")
     said = await restore_files(tmp_path, file_changes(results), context.load)
-    assert said == ["a.txt was not changed: another program has changed or removed it since"]
+    assert said.sentences == ("a.txt was not changed: another program has changed or removed it since",)
+    assert (said.left, said.is_changed) == ({"a.txt"}, False)
     assert (tmp_path / "a.txt").read_text() == "by hand\n"
     unkept = [await run(edit_file, Context(tmp_path), path="a.txt", old="by hand", new="x")]
-    assert "not kept" in (await restore_files(tmp_path, file_changes(unkept), context.load))[0]
+    assert "not kept" in (await restore_files(tmp_path, file_changes(unkept), context.load)).sentences[0]
 
 
 async def test_what_is_never_written_is_refused_before_anybody_is_asked(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from loom.agent.approvals import Action, Approvals, ApprovalSubject, action_subject, path_label, subject_of
+from loom.agent.approvals import Action, Approvals, ApprovalSubject, GivenAnswer, action_subject, path_label, subject_of
 from loom.agent.custom import expand_custom_blocks
 from loom.agent.gate import Allow, ApprovalRequest, Ask, Deny
 from loom.agent.hooks import ToolHooks
@@ -38,7 +38,7 @@ from loom.content.json_values import arguments_problem
 from loom.content.media import Media, digest_of
 from loom.content.messages import Message, media_of, tool
 from loom.errors import LoomError, NotFound, ToolError
-from loom.events import Event, ToolFinished, ToolProgressed, ToolStarted
+from loom.events import ApprovalRequested, Event, ToolFinished, ToolProgressed, ToolStarted
 from loom.formats.facts import IntakeLimits
 from loom.formats.intake import accept
 from loom.models import Capabilities
@@ -171,6 +171,12 @@ class CallContext:
     async def confirm(self, action: str, *, why: str, schema: dict[str, Any] | None = None) -> str:
         asked = action_subject(self._call, self.workspace, action, why)
         return await self._services.approvals.confirm(self._call, asked, schema)
+
+    async def forward_approval(
+        self, asked: ApprovalRequested, *, why: str, answered: asyncio.Future[GivenAnswer]
+    ) -> GivenAnswer:
+        action = action_subject(self._call, self.workspace, f"{asked.call.name}: {asked.action}", why)
+        return await self._services.approvals.forward(self._call, action, asked.values, answered)
 
     async def media(self) -> Sequence[Media]:
         found: list[Media] = []

@@ -36,6 +36,7 @@ from loom.agent.sink import EventSink
 from loom.agent.step import ModelAnswer, StepOutput, ask_model, pause_before_retry, words_of
 from loom.agent.steps import StepValue
 from loom.agent.tracked_files import TrackedFiles
+from loom.agent.work_history import WorkHistory
 from loom.compile.policy import DetachedMessage
 from loom.compile.request import RequestInput, Snapshot
 from loom.content.blocks import ContentBlock, TextBlock, ToolCall, ToolResult
@@ -581,7 +582,8 @@ class Turn:
     async def _store_summary(self, answer: ModelAnswer, finished: StepFinished) -> StepValue:
         """Store the summary and move the head to it; the original path stays as a branch."""
         pinned = compact.pinned_blocks(self.request.path, self.request.overrides)
-        change = await compact.summary_change(self.record, self.request.path, answer, pinned)
+        work = await WorkHistory(self.record).read(self.request.path)
+        change = await compact.summary_change(self.record, self.request.path, answer, pinned, work.todos or ())
         change = msgspec.structs.replace(change, lease=self._final_lease)
         (new,) = change.nodes
         receipt = NoticeRaised(
