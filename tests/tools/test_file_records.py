@@ -62,6 +62,9 @@ async def test_a_file_that_was_never_read_is_held_back_once_and_shown(tmp_path: 
             await run(tool, context, **arguments)
         assert (tmp_path / arguments["path"]).read_bytes() == before
         assert "     1\t" in str(caught.value)
+        with pytest.raises(ToolError, match="an earlier call of this step was refused"):
+            await run(tool, context, **arguments)
+        context.file_records.begin_step()
         await run(tool, context, **arguments)
         assert (tmp_path / arguments["path"]).read_bytes() != before
 
@@ -78,6 +81,7 @@ async def test_a_file_that_changed_since_it_was_read_is_held_back_once_with_the_
         await run(write_file, context, path="a.txt", content="mine\n")
     assert "-three\n+DREI by another" in str(caught.value)
     assert file.read_text() == "eins\nzwei\nDREI by another\n"
+    context.file_records.begin_step()
     await run(write_file, context, path="a.txt", content="mine\n")
     assert file.read_text() == "mine\n"
 

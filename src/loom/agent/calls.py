@@ -100,6 +100,8 @@ class CallContext:
         self.injected: list[ContentBlock] = []
         self.gate: Action | None = None
         """The action of the user's rules for this call, decided before it ran."""
+        self.was_asked = False
+        """Whether the user approved the call before it ran."""
         self.is_allowed = False
         """Whether the program's `approve` function allowed the call, including approvals that the tool requests while
         it runs."""
@@ -250,6 +252,7 @@ async def run_calls(
     """Run the calls of a message in order; neighbouring calls that only read run concurrently. `done` receives each
     result as soon as it is available. A call that `earlier` started and that is not repeatable gets the result
     `INTERRUPTED`."""
+    services.records.begin_step()
     contexts = {call.id: CallContext(services, call, capabilities) for call in calls}
     done.update(earlier.results)
     for group in _groups(calls, services.tools):
@@ -331,12 +334,15 @@ async def _execute(call: ToolCall, services: CallServices, context: CallContext)
             await asyncio.to_thread(found.precheck, context, arguments)
     place = (services.workspace, services.session_id, context.emit)
     before = await services.hooks.run_before(call, *place)
+    if before.question and not (context.is_allowed or context.was_asked):
+        shown = subject_of(call, services.workspace, found.parameters).shown
+        await context.confirm(f"{call.name}: {shown}", why=f"your hook: {before.question}")
     value = await found.run(context, call.arguments)
     made = await blocks_of(value, context.ingest_content)
     response = "\n".join(block.text for block in made if isinstance(block, TextBlock))
     after = await services.hooks.run_after(call, response, *place)
     notes = [TextBlock(CHANGED.format(msgspec.json.encode(changed).decode()))] if changed is not None else []
-    hints = [TextBlock(f"[The user's hook reports: {hint}]") for hint in (before, after) if hint]
+    hints = [TextBlock(f"[The user's hook reports: {hint}]") for hint in (before.context, after) if hint]
     # Mask secrets before truncating: a long text is stored in full, and a cut could split a key.
     blocks = mask_blocks([*notes, *made, *hints], services.secrets)
     keep = context.keep if LOOK in services.tools else None
@@ -374,8 +380,8 @@ async def _check_approval(
             return dict(arguments) if arguments is not None and dict(arguments) != call.arguments else None
         case Ask() | None:
             needed = verdict is not None or found.danger == "ask"
-    was_asked = await approvals.ask(call, asked, needed=needed, is_gate=True)
-    if was_asked and shown != await _describe_effect(call, found, services.workspace, plain.shown):
+    context.was_asked = await approvals.ask(call, asked, needed=needed, is_gate=True)
+    if context.was_asked and shown != await _describe_effect(call, found, services.workspace, plain.shown):
         raise ToolError("it was changed while the approval was pending", hint="Read it again before you retry.")
     return None
 
