@@ -361,8 +361,13 @@ class SessionTurns:
                         snapshot = await self._snapshot_for_turn()
 
     async def _snapshot_for_turn(self) -> Snapshot:
-        """Read the session for a turn that begins now, once its tools are ready: waiting for them may take seconds."""
-        await self._services.wait_tools()
+        """Read the session for a turn that begins now, once its tools are ready: waiting for them may take seconds. The
+        turn shows why tools are missing, unless the turn before it did."""
+        problems = await self._services.wait_tools()
+        shown = self._services.shown_problems.pop(self.id, ())
+        self._notices += [problem for problem in problems if problem not in shown]
+        if problems:
+            self._services.shown_problems[self.id] = problems
         return await self._record.snapshot()
 
     async def _compact_if_due(self, snapshot: Snapshot, message: Message, options: Options, show: Show) -> Snapshot:
