@@ -40,6 +40,8 @@ class LoomError(Exception):
     def __str__(self) -> str:
         if not self.hint:
             return self.message
+        if self.message.endswith("\n"):  # a passage on lines of its own
+            return f"{self.message}{self.hint}"
         stop = "" if self.message.endswith((".", "!", "?", "…")) else "."
         return f"{self.message}{stop} {self.hint}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from loom.config import load_config
 from loom.config.claude_settings import read_hooks
-from loom.content.blocks import ToolCall
+from loom.content.blocks import ImageBlock, ToolCall
 from loom.content.messages import text_of
+from loom.events import ApprovalRequested
 from loom.runtime import Runtime
 from loom.runtime.skills import find_commands, find_skills
 from loom.runtime.workspace_hooks import WorkspaceHooks
-from loom.testing import ScriptedProvider, memory_runtime
+from loom.testing import ScriptedProvider, memory_runtime, sample_png
 
 MODEL = "anthropic/claude-opus-5"
 SKILL = """---
@@ -177,6 +178,51 @@ async def test_hooks_for_claude_code_run_as_they_are_in_a_trusted_folder(tmp_pat
     assert seen[1]["tool_name"] == "Read" and seen[1]["tool_input"] == {"file_path": str(tmp_path / "a.txt")}
 
 
+async def test_the_model_reads_what_hooks_for_claude_code_print_at_the_beginning(tmp_path: Path) -> None:
+    as_json = """echo '{"hookSpecificOutput": {"additionalContext": "the build is red"}}'"""
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "settings.json").write_text(
+        claude_settings(
+            SessionStart=[*one_hook("echo use tabs", "startup|resume"), *one_hook("echo mind the summary", "compact")],
+            UserPromptSubmit=[*one_hook("echo it is Monday"), *one_hook(as_json)],
+            PostToolUse=one_hook("echo noise"),
+        )
+    )
+    async with opened({"trusted_folders": [str(tmp_path)]}, instructions=True) as runtime:
+        provider = equip(runtime, ToolCall("a", "list_files", {}), "Done.", "Yes.", "Summary.", "Again.")
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path))
+
+        def read() -> str:
+            return "\n".join(str(message.blocks) for message in provider.prompts[-1].messages)
+
+        await session.send("go")
+        first = read()
+        assert all(first.count(words) == 1 for words in ("use tabs", "it is Monday", "the build is red"))
+        assert "noise" not in first and "mind the summary" not in first
+        await session.send("and now?")
+        assert (read().count("use tabs"), read().count("it is Monday")) == (1, 2)
+        assert [event async for event in session.compact()]
+        await session.send("go on")
+        assert "mind the summary" in read() and "use tabs" not in read()
+
+
+@pytest.mark.parametrize("answer", ["once", "deny"])
+async def test_a_hook_for_claude_code_can_let_the_user_decide(tmp_path: Path, answer: Literal["once", "deny"]) -> None:
+    ask = """echo '{"hookSpecificOutput": {"permissionDecision": "ask", "permissionDecisionReason": "look twice"}}'"""
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "settings.json").write_text(claude_settings(PreToolUse=one_hook(ask, "Write")))
+    async with opened({"trusted_folders": [str(tmp_path)]}, instructions=True) as runtime:
+        equip(runtime, ToolCall("a", "write_file", {"path": "new.txt", "content": "x"}), "Done.")
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path))
+        asked: list[str] = []
+        async for event in session.stream("go"):
+            if isinstance(event, ApprovalRequested):
+                asked.append(event.action)
+                await session.answer(event.approval, answer)
+    assert len(asked) == 1 and "new.txt" in asked[0] and "look twice" in asked[0]
+    assert (tmp_path / "new.txt").exists() == (answer == "once")
+
+
 @pytest.mark.parametrize("name", [".claude/settings.json", ".claude/settings.local.json"])
 async def test_hooks_of_a_project_run_only_after_a_yes_to_exactly_them(tmp_path: Path, name: str) -> None:
     file = tmp_path / name
@@ -254,3 +300,39 @@ def test_a_settings_file_of_any_shape_is_read(tmp_path_factory: pytest.TempPathF
     file.write_text(json.dumps({"hooks": {"PreToolUse": value, "Stop": [{"hooks": value}]}}))
     for hook in read_hooks(file):
         assert hook.command.strip() and hook.timeout_seconds > 0
+
+
+BROKEN = st.sampled_from(
+    [
+        "name: NAME\ndescription: Use this: always, for a: b",
+        "name: NAME\ndescription: [unclosed\nallowed-tools: Bash(git diff:*)",
+        'name: "NAME"\ndescription: "quoted": yes',
+        "name: NAME\ndescription: fine\nargument-hint: [file] [more]\nmodel: {",
+    ]
+)
+
+
+@settings(max_examples=20, deadline=None)
+@given(head=BROKEN, name=st.from_regex(r"[a-z][a-z0-9-]{0,20}", fullmatch=True))
+def test_metadata_that_is_not_quite_yaml_still_names_and_describes_a_skill(
+    head: str, name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    home = tmp_path_factory.mktemp("home")
+    write_skill(home / "skills" / "folder", f"---\n{head.replace('NAME', name)}\n---\nDo it.\n")
+    config = load_config(environ={"LOOM_HOME": str(home)})
+    (skill,) = find_skills(config, tmp_path_factory.mktemp("ws")).values()
+    assert skill.name == name and skill.description and skill.text.strip() == "Do it."
+
+
+async def test_a_slash_command_takes_its_arguments_from_any_line_and_attaches_what_it_mentions(tmp_path: Path) -> None:
+    (tmp_path / ".claude" / "commands").mkdir(parents=True)
+    (tmp_path / ".claude" / "commands" / "look.md").write_text("Look at @shot.png and at $ARGUMENTS\n")
+    (tmp_path / "shot.png").write_bytes(sample_png(40, 40))
+    (tmp_path / "other.png").write_bytes(sample_png(40, 50))
+    async with opened({"trusted_folders": [str(tmp_path)]}, instructions=True) as runtime:
+        equip(runtime, "Seen.")
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path))
+        await session.send("/look\n@other.png")
+        (asked, _) = await session.path()
+        assert "Look at @shot.png and at @other.png" in text_of(asked.blocks[-1])
+        assert [it.media.name for it in asked.blocks if isinstance(it, ImageBlock)] == ["shot.png", "other.png"]

@@ -15,15 +15,18 @@ def test_a_server_is_added_started_and_removed(tmp_path: Path):
 
     added = loom("mcp", "add", "loom", "-e", "LANG=C", "--", *COMMAND, "mcp-serve")
     broken = loom("mcp", "add", "broken", str(tmp_path / "no-such-program"))
+    loom("mcp", "add", "dying", "--", "sh", "-c", "echo starting >&2; echo no module named x >&2; exit 3")
     checked = loom("mcp", "list", "--check", "--json")
     rows = {row["name"]: row for row in checked.rows}
 
     assert added.code == broken.code == loom("mcp", "list").code == 0 and checked.code == 1
     assert rows["loom"]["tools"] == 2 and rows["loom"]["error"] is None and rows["loom"]["target"] == sys.executable
     assert rows["broken"]["tools"] == 0 and rows["broken"]["error"]
+    assert "exit code 3: no module named x" in loom("mcp", "list", "--check").out
     assert "· loom" in loom("mcp", "list").out
     assert "Remove it first" in loom("mcp", "add", "loom", "x").err
     assert loom("mcp", "remove", "loom").code == loom("mcp", "remove", "broken").code == 0
+    assert loom("mcp", "remove", "dying").code == 0
     assert (loom.home / "loom.toml").read_text().strip() == "# mine\n[images]\nmax_per_message = 3"
     assert "No servers. Add one" in loom("mcp", "list").err
 

@@ -8,7 +8,7 @@ import re
 from contextlib import AbstractAsyncContextManager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -16,7 +16,7 @@ from loom.compile.policy import override_key
 from loom.content.blocks import TextBlock, ToolCall
 from loom.content.inputs import Attachment
 from loom.content.messages import text_of
-from loom.errors import NotFound
+from loom.errors import NotFound, Unavailable
 from loom.events import ApprovalRequested, MessageStored, NoticeRaised, ToolFinished, ToolStarted, TurnStarted
 from loom.prompt import Prompt
 from loom.runtime import Runtime
@@ -310,3 +310,51 @@ async def test_what_a_sub_agent_wants_to_do_is_asked_of_the_user(tmp_path: Path)
         assert shown == ["ask_agent"]
         assert any("new.txt" in action for action in asked)
         assert (tmp_path / "new.txt").read_text() == "x"
+
+
+@pytest.mark.parametrize("here", [True, False])
+@pytest.mark.parametrize("answer", ["once", "always", "deny"])
+async def test_the_approvals_of_sub_agents_can_be_answered_in_either_session(
+    tmp_path: Path, here: bool, answer: Literal["once", "always", "deny"]
+) -> None:
+    """Both sessions list what is asked; an answer in one of them closes the request in the other."""
+    asks = {"approval.rules": [{"tool": "write_file", "action": "ask"}]}
+    async with opened({**AGENTS, **asks}) as runtime:
+        write = [call("write_file", number, path="same.txt", content=f"{number}\n") for number in (7, 8)]
+        equip(runtime, call("ask_agent", tasks=["write it"], agent="reader"), *write, "It is over.", "Done.")
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path))
+        asked = 0
+        async with asyncio.timeout(60):
+            async for event in session.stream("go"):
+                if isinstance(event, ApprovalRequested):
+                    asked += 1
+                    waiting = {it.session.id: it.approvals for it in await runtime.library.approvals()}
+                    assert len(waiting) == 2
+                    (there,) = set(waiting) - {session.id}
+                    if here:
+                        await session.answer(event.approval, answer, "my reason")
+                    else:
+                        await (await runtime.session(there)).answer(waiting[there][0].approval, answer, "my reason")
+        (result,) = [result for message in await session.path() for result in message.results]
+        assert "It is over." in text_of(result)
+        assert asked == (1 if answer == "always" else 2)
+        assert (tmp_path / "same.txt").exists() == (answer != "deny")
+        assert not [it for it in await runtime.library.approvals() if it.approvals]
+
+
+async def test_a_sub_agent_that_cannot_start_does_not_stop_the_others(tmp_path: Path) -> None:
+    class Partly(ScriptedProvider):
+        async def stream(self, prompt: Prompt) -> Any:
+            if "bad task" in words_in(prompt) and "hand" not in words_in(prompt):
+                raise Unavailable("the model is away")
+            async for event in super().stream(prompt):
+                yield event
+
+    tasks = call("ask_agent", tasks=["bad task", "good task"])
+    async with opened(AGENTS, providers={"anthropic": Partly([tasks, "Good.", "Done."])}) as runtime:
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path))
+        async with asyncio.timeout(60):
+            await session.send("hand out two of them")
+        (result,) = [result for message in await session.path() for result in message.results]
+        assert "The agent could not finish: the model is away" in text_of(result)
+        assert "Good." in text_of(result).splitlines()

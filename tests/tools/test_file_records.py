@@ -62,6 +62,9 @@ async def test_a_file_that_was_never_read_is_held_back_once_and_shown(tmp_path: 
             await run(tool, context, **arguments)
         assert (tmp_path / arguments["path"]).read_bytes() == before
         assert "     1\t" in str(caught.value)
+        with pytest.raises(ToolError, match="an earlier call of this step was refused"):
+            await run(tool, context, **arguments)
+        context.file_records.begin_step()
         await run(tool, context, **arguments)
         assert (tmp_path / arguments["path"]).read_bytes() != before
 
@@ -78,6 +81,7 @@ async def test_a_file_that_changed_since_it_was_read_is_held_back_once_with_the_
         await run(write_file, context, path="a.txt", content="mine\n")
     assert "-three\n+DREI by another" in str(caught.value)
     assert file.read_text() == "eins\nzwei\nDREI by another\n"
+    context.file_records.begin_step()
     await run(write_file, context, path="a.txt", content="mine\n")
     assert file.read_text() == "mine\n"
 
@@ -170,11 +174,10 @@ async def test_undo_brings_back_the_bytes_before_and_removes_what_was_new(tmp_pa
     said = await restore_files(tmp_path, file_changes(results), context.load)
     assert (tmp_path / "a.txt").read_bytes() == latin
     assert not (tmp_path / "sub/new.txt").exists()
-    assert said == [
-        "a.txt was restored",
-        "sub/new.txt was removed: it was new",
-        "a.txt was restored",
-    ]
+    assert said.sentences == ("a.txt was restored", "sub/new.txt was removed: it was new")
+    again = await restore_files(tmp_path, file_changes(results), context.load)
+    assert again.sentences == ("a.txt is already as it was before", "sub/new.txt is already as it was before")
+    assert not again.left
 
 
 async def test_undo_leaves_alone_what_something_else_changed_since(tmp_path: Path) -> None:
@@ -184,10 +187,11 @@ async def test_undo_leaves_alone_what_something_else_changed_since(tmp_path: Pat
     results = [await run(edit_file, context, path="a.txt", old="one", new="two")]
     (tmp_path / "a.txt").write_text("by hand\n")
     said = await restore_files(tmp_path, file_changes(results), context.load)
-    assert said == ["a.txt was not changed: another program has changed or removed it since"]
+    assert said.sentences == ("a.txt was not changed: another program has changed or removed it since",)
+    assert (said.left, said.is_changed) == ({"a.txt"}, False)
     assert (tmp_path / "a.txt").read_text() == "by hand\n"
     unkept = [await run(edit_file, Context(tmp_path), path="a.txt", old="by hand", new="x")]
-    assert "not kept" in (await restore_files(tmp_path, file_changes(unkept), context.load))[0]
+    assert "not kept" in (await restore_files(tmp_path, file_changes(unkept), context.load)).sentences[0]
 
 
 async def test_what_is_never_written_is_refused_before_anybody_is_asked(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from loom.content.blocks import ImageBlock, TextBlock, ToolCall, ToolResult
 from loom.content.media import digest_of
 from loom.content.messages import text_of
 from loom.errors import ToolError
+from loom.events import NoticeRaised
 from loom.providers.catalog import model
 from loom.testing import ScriptedProvider, memory_runtime
 from loom.tools.mcp import McpServers
@@ -270,6 +271,30 @@ async def test_a_server_that_cannot_start_is_told_once_and_costs_only_its_own_to
         ]
         assert [status.state for status in servers.status()] == ["failed", "failed", "ready"]
         assert all(name.startswith("bad__") for name in servers.tools)
+
+
+async def test_a_turn_names_the_servers_whose_tools_are_missing_once_in_each_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(McpServers.wait_ready, "__defaults__", (2.0,))
+    dead, late = hostile("dies-at-once", name="dead"), hostile("hangs-at-once", name="late", timeout_seconds=600)
+    provider = ScriptedProvider(["Yes."] * 3)
+    async with (
+        McpServers([dead, late, hostile()]) as servers,
+        memory_runtime(providers={"anthropic": provider}, tools="all", mcp=servers) as runtime,
+    ):
+
+        async def notices(session_id: str) -> list[str]:
+            session = await runtime.session(session_id)
+            return [it.text for it in [_ async for _ in session.stream("hi")] if isinstance(it, NoticeRaised)]
+
+        first, second = [(await runtime.session(model="anthropic/claude-opus-5")).id for _ in range(2)]
+        for session_id in (first, second):
+            told = await notices(session_id)
+            assert [text for text in told if "'dead' is unavailable: exit code 7" in text]
+            assert [text for text in told if "'late' has not responded" in text]
+        assert not await notices(first), "it is not repeated"
+        assert any(spec.name.startswith("bad__") for spec in provider.prompts[0].tools)
 
 
 async def test_errors_refusals_and_nonsense_are_answers() -> None:

@@ -26,6 +26,8 @@ from loom.tools.egress import is_address
 
 Action: TypeAlias = Literal["allow", "ask", "deny"]
 ApprovalVerdict: TypeAlias = Literal["once", "always", "deny"]
+GivenAnswer: TypeAlias = tuple[ApprovalVerdict, str, str]
+"""The verdict, the reason or the values that the user wrote, and who answered."""
 Rule: TypeAlias = Callable[[str, str], Action | None]
 """Maps a tool and one subject of its call (a command, a path or a URL) to the action of the user's policy. None leaves
 the decision to the tool."""
@@ -109,11 +111,11 @@ class Approvals:
         self._approve = approve
         self._gate = asyncio.Lock()
         self._store = store
-        self._waiting: dict[str, asyncio.Future[tuple[ApprovalVerdict, str, str]]] = {}
+        self._waiting: dict[str, asyncio.Future[GivenAnswer]] = {}
         self.open: dict[str, OpenApproval] = {}
         self.taken_up: dict[str, str] = {}
         """Maps the id of each call that was waiting for an answer when its process ended to the id of its approval."""
-        self._early: dict[str, tuple[ApprovalVerdict, str, str]] = {}
+        self._early: dict[str, GivenAnswer] = {}
         self._answered: set[str] = set()
         self.always: set[tuple[str, str]] = set()
         self.deadline: asyncio.Timeout | None = None
@@ -174,10 +176,21 @@ class Approvals:
             raise _not_allowed(call)
         return await self._require(call, about, is_gate=False, schema=schema)
 
+    async def forward(
+        self,
+        call: ToolCall,
+        about: ApprovalSubject,
+        schema: dict[str, Any] | None,
+        answered: asyncio.Future[GivenAnswer],
+    ) -> GivenAnswer:
+        """Ask the user what another session asks, and return the answer. If it is answered there first, `answered`
+        has the answer, and this request is closed with it."""
+        return await self._request(call, about, is_gate=False, schema=schema, answered=answered)
+
     async def _require(
         self, call: ToolCall, about: ApprovalSubject, *, is_gate: bool, schema: dict[str, Any] | None = None
     ) -> str:
-        answer, reason = await self._request(call, about, is_gate=is_gate, schema=schema)
+        answer, reason, _ = await self._request(call, about, is_gate=is_gate, schema=schema)
         if answer == "deny":
             raise ToolError(f"the user denied it{f': {reason}' if reason else ''}")
         return reason
@@ -210,8 +223,14 @@ class Approvals:
         return _STRICTNESS[self.decide_subjects(tool, subjects)] <= max(_STRICTNESS[gate], _STRICTNESS[None])
 
     async def _request(
-        self, call: ToolCall, about: ApprovalSubject, *, is_gate: bool, schema: dict[str, Any] | None
-    ) -> tuple[ApprovalVerdict, str]:
+        self,
+        call: ToolCall,
+        about: ApprovalSubject,
+        *,
+        is_gate: bool,
+        schema: dict[str, Any] | None,
+        answered: asyncio.Future[GivenAnswer] | None = None,
+    ) -> GivenAnswer:
         approval = (self.taken_up.pop(call.id, "") if is_gate else "") or secrets.token_hex(16)
         opened = OpenApproval(
             call=call.id, action=escape_controls(about.shown), pattern=escape_controls(about.pattern), is_gate=is_gate
@@ -222,23 +241,21 @@ class Approvals:
                     approval=approval, call=call, action=opened.action, pattern=opened.pattern, values=schema
                 )
             )
+            if answered is not None:
+                answered.add_done_callback(lambda given: self.answer(approval, *given.result()))
             answer, reason, by = await waiting
-        if answer == "always":
+        if answer == "always" and answered is None:
             self.always.add((call.name, about.pattern))
         await self._store(ApprovalAnswered(approval=approval, answer=answer, reason=reason, by=by))
-        return answer, reason
+        return answer, reason, by
 
     @contextmanager
-    def _open_request(
-        self, approval: str, opened: OpenApproval
-    ) -> Generator[asyncio.Future[tuple[ApprovalVerdict, str, str]]]:
+    def _open_request(self, approval: str, opened: OpenApproval) -> Generator[asyncio.Future[GivenAnswer]]:
         """Register a pending request, and pause the turn's deadline while it is open."""
         with self._paused_deadline():
             yield from self._wait_open(approval, opened)
 
-    def _wait_open(
-        self, approval: str, opened: OpenApproval
-    ) -> Generator[asyncio.Future[tuple[ApprovalVerdict, str, str]]]:
+    def _wait_open(self, approval: str, opened: OpenApproval) -> Generator[asyncio.Future[GivenAnswer]]:
         waiting = self._waiting[approval] = asyncio.get_running_loop().create_future()
         self.open[approval] = opened
         if approval in self._early:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from loom.agent.approvals import Action, Approvals, ApprovalSubject, action_subject, path_label, subject_of
+from loom.agent.approvals import Action, Approvals, ApprovalSubject, GivenAnswer, action_subject, path_label, subject_of
 from loom.agent.custom import expand_custom_blocks
 from loom.agent.gate import Allow, ApprovalRequest, Ask, Deny
 from loom.agent.hooks import ToolHooks
@@ -38,7 +38,7 @@ from loom.content.json_values import arguments_problem
 from loom.content.media import Media, digest_of
 from loom.content.messages import Message, media_of, tool
 from loom.errors import LoomError, NotFound, ToolError
-from loom.events import Event, ToolFinished, ToolProgressed, ToolStarted
+from loom.events import ApprovalRequested, Event, ToolFinished, ToolProgressed, ToolStarted
 from loom.formats.facts import IntakeLimits
 from loom.formats.intake import accept
 from loom.models import Capabilities
@@ -100,6 +100,8 @@ class CallContext:
         self.injected: list[ContentBlock] = []
         self.gate: Action | None = None
         """The action of the user's rules for this call, decided before it ran."""
+        self.was_asked = False
+        """Whether the user approved the call before it ran."""
         self.is_allowed = False
         """Whether the program's `approve` function allowed the call, including approvals that the tool requests while
         it runs."""
@@ -171,6 +173,12 @@ class CallContext:
     async def confirm(self, action: str, *, why: str, schema: dict[str, Any] | None = None) -> str:
         asked = action_subject(self._call, self.workspace, action, why)
         return await self._services.approvals.confirm(self._call, asked, schema)
+
+    async def forward_approval(
+        self, asked: ApprovalRequested, *, why: str, answered: asyncio.Future[GivenAnswer]
+    ) -> GivenAnswer:
+        action = action_subject(self._call, self.workspace, f"{asked.call.name}: {asked.action}", why)
+        return await self._services.approvals.forward(self._call, action, asked.values, answered)
 
     async def media(self) -> Sequence[Media]:
         found: list[Media] = []
@@ -244,6 +252,7 @@ async def run_calls(
     """Run the calls of a message in order; neighbouring calls that only read run concurrently. `done` receives each
     result as soon as it is available. A call that `earlier` started and that is not repeatable gets the result
     `INTERRUPTED`."""
+    services.records.begin_step()
     contexts = {call.id: CallContext(services, call, capabilities) for call in calls}
     done.update(earlier.results)
     for group in _groups(calls, services.tools):
@@ -325,12 +334,15 @@ async def _execute(call: ToolCall, services: CallServices, context: CallContext)
             await asyncio.to_thread(found.precheck, context, arguments)
     place = (services.workspace, services.session_id, context.emit)
     before = await services.hooks.run_before(call, *place)
+    if before.question and not (context.is_allowed or context.was_asked):
+        shown = subject_of(call, services.workspace, found.parameters).shown
+        await context.confirm(f"{call.name}: {shown}", why=f"your hook: {before.question}")
     value = await found.run(context, call.arguments)
     made = await blocks_of(value, context.ingest_content)
     response = "\n".join(block.text for block in made if isinstance(block, TextBlock))
     after = await services.hooks.run_after(call, response, *place)
     notes = [TextBlock(CHANGED.format(msgspec.json.encode(changed).decode()))] if changed is not None else []
-    hints = [TextBlock(f"[The user's hook reports: {hint}]") for hint in (before, after) if hint]
+    hints = [TextBlock(f"[The user's hook reports: {hint}]") for hint in (before.context, after) if hint]
     # Mask secrets before truncating: a long text is stored in full, and a cut could split a key.
     blocks = mask_blocks([*notes, *made, *hints], services.secrets)
     keep = context.keep if LOOK in services.tools else None
@@ -368,8 +380,8 @@ async def _check_approval(
             return dict(arguments) if arguments is not None and dict(arguments) != call.arguments else None
         case Ask() | None:
             needed = verdict is not None or found.danger == "ask"
-    was_asked = await approvals.ask(call, asked, needed=needed, is_gate=True)
-    if was_asked and shown != await _describe_effect(call, found, services.workspace, plain.shown):
+    context.was_asked = await approvals.ask(call, asked, needed=needed, is_gate=True)
+    if context.was_asked and shown != await _describe_effect(call, found, services.workspace, plain.shown):
         raise ToolError("it was changed while the approval was pending", hint="Read it again before you retry.")
     return None
 

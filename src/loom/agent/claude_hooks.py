@@ -11,6 +11,7 @@ import msgspec
 
 NO_REASON: Final = "it gave no reason"
 _EVENTS: Final = {
+    "session_start": "SessionStart",
     "before_tool": "PreToolUse",
     "after_tool": "PostToolUse",
     "turn_start": "UserPromptSubmit",
@@ -31,8 +32,22 @@ _TOOLS: Final = {
     "update_todos": "TodoWrite",
     "use_skill": "Skill",
 }
+_CONTEXT_EVENTS: Final = ("session_start", "turn_start")
+"""Events whose hooks tell the model something by printing it."""
 _FIELDS: Final = {"path": "file_path", "old": "old_string", "new": "new_string", "all": "replace_all"}
 _PATHS: Final = ("Read", "Write", "Edit", "MultiEdit")
+
+
+class HookAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a hook that succeeded has said; each may be empty."""
+
+    refusal: str = ""
+    question: str = ""
+    """Why the user should decide about the call."""
+    context: str = ""
+    """What the model should read."""
+    message: str = ""
+    """What the user should read."""
 
 
 def claude_tool(name: str) -> str:
@@ -44,8 +59,9 @@ def claude_tool(name: str) -> str:
 
 
 def is_match(matcher: str, tool: str) -> bool:
-    """Return whether a matcher, a regular expression for the whole name, means this tool of ours; `tool` is empty at
-    other moments. One that cannot be read means every tool: a guard does not open because of a typing error."""
+    """Return whether a matcher, a regular expression for the whole name, means this tool of ours, or the way in which a
+    session began; `tool` is empty at other moments. One that cannot be read means every tool: a guard does not open
+    because of a typing error."""
     if matcher in ("", "*") or not tool:
         return True
     try:
@@ -78,23 +94,33 @@ def _tool_input(tool: str, arguments: Mapping[str, Any], workspace: Path) -> dic
     return renamed
 
 
-def read_answer(output: str) -> tuple[str, str, str]:
-    """Return what a hook that succeeded has printed as JSON: why it refuses, what the model should read, and what the
-    user should. Each may be empty; what is not JSON says nothing."""
+def read_answer(output: str, event: str) -> HookAnswer:
+    """Return what a hook for `event` that succeeded has printed: JSON, or at the beginning of sessions and turns any
+    text for the model. At other moments, what is not JSON says nothing."""
     try:
-        found = msgspec.json.decode(output)
+        found: object = msgspec.json.decode(output)
     except (msgspec.DecodeError, ValueError, RecursionError):
-        return "", "", ""
-    answer = _table(found)
+        found = None
+    if not isinstance(found, dict):
+        return HookAnswer(context=output if event in _CONTEXT_EVENTS else "")
+    answer = _table(cast("object", found))
     own = _table(answer.get("hookSpecificOutput"))
-    refusal = ""
+    refusal = question = ""
+    reason = str(own.get("permissionDecisionReason") or NO_REASON)
     if own.get("permissionDecision") == "deny":
-        refusal = str(own.get("permissionDecisionReason") or NO_REASON)
+        refusal = reason
     elif answer.get("decision") == "block":
         refusal = str(answer.get("reason") or NO_REASON)
     elif answer.get("continue") is False:
         refusal = str(answer.get("stopReason") or NO_REASON)
-    return refusal, str(own.get("additionalContext") or ""), str(answer.get("systemMessage") or "")
+    elif own.get("permissionDecision") == "ask":
+        question = reason
+    return HookAnswer(
+        refusal=refusal,
+        question=question,
+        context=str(own.get("additionalContext") or ""),
+        message=str(answer.get("systemMessage") or ""),
+    )
 
 
 def _table(value: object) -> Mapping[str, Any]:

@@ -16,6 +16,8 @@ from loom.content.blocks import ContentBlock, MediaBlock, TextBlock, UnknownBloc
 from loom.content.messages import Message, media_blocks, user
 from loom.errors import ContentError
 from loom.session import NewNode, SessionChange
+from loom.tools.todos import todo_lines
+from loom.work_types import Todo
 
 if TYPE_CHECKING:
     from loom.agent.step import ModelAnswer
@@ -25,6 +27,8 @@ INSTRUCTIONS: Final = (
     " found, decided and done; what is left to do; and every name, number, path and quotation that still matters."
     " Say what images and documents showed where it matters. Write nothing but the summary."
 )
+SUMMARIZED_END: Final = "summarises"
+"""The metadata of a summary with the last node of the path that it replaced."""
 _ROLE_NAMES: Final = {"user": "from the user", "assistant": "from the model", "tool": "from tools"}
 _COMPLETE: Final = ("end", "stop_sequence")
 _MAX_MEDIA: Final = 50
@@ -54,10 +58,14 @@ def pinned_blocks(path: Sequence[Placed], overrides: Mapping[str, Override]) -> 
 
 
 async def summary_change(
-    record: SessionRecord, path: Sequence[Placed], answer: ModelAnswer, pinned: Sequence[ContentBlock] = ()
+    record: SessionRecord,
+    path: Sequence[Placed],
+    answer: ModelAnswer,
+    pinned: Sequence[ContentBlock] = (),
+    todos: Sequence[Todo] = (),
 ) -> SessionChange:
-    """Return the change that stores the summary below the root, followed by the pinned blocks. Raise `ContentError` if
-    the model did not finish its summary or wrote none."""
+    """Return the change that stores the summary with the todo list below the root, followed by the pinned blocks. Raise
+    `ContentError` if the model did not finish its summary or wrote none."""
     folded = answer.result
     summary = folded.message.text.strip() if folded is not None and folded.message is not None else ""
     if folded is not None and folded.stop not in _COMPLETE:
@@ -77,9 +85,10 @@ async def summary_change(
     names = ", ".join(labels)
     text = f"[Summary of the previous {len(path)} messages, by {answer.meta.get('model', '')}]\n\n{summary}"
     text += f"\n\n[Media shown: {names}]" if names else ""
+    text += f"\n\n[The todo list, unchanged]\n{todo_lines(todos)}" if todos else ""
     text += "\n\n[The whole conversation is kept; search it with the tool `recall`.]"
     message = user(TextBlock(text), *media, *pinned)
-    meta = {**answer.meta, "summarises": path[-1].id}
+    meta = {**answer.meta, SUMMARIZED_END: path[-1].id}
     return SessionChange(
         move_to=await record.parent(path[0].id),
         nodes=(NewNode(message=message, source="system", meta=meta),),

@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from loom.compile.policy import Placed
+from loom.agent.work_history import PathWork
 from loom.errors import NotFound
-from loom.tools.undo import file_changes
-from loom.work_types import ChangedStep
+from loom.work_types import ChangedStep, FileChange
 
 UNDONE: Final = "undone"
 """The session setting that lists the nodes whose changes were undone."""
 
 
-def changed_steps(path: Sequence[Placed], undone: Collection[str]) -> tuple[ChangedStep, ...]:
+def changed_steps(work: PathWork, undone: Collection[str]) -> tuple[ChangedStep, ...]:
     """Return the steps of a path that changed files, oldest first."""
-    found = ((placed.id, tuple(file_changes(placed.message.results))) for placed in path)
-    changed = [(node, changes) for node, changes in found if changes]
     return tuple(
         ChangedStep(step=number, node=node, changes=changes, is_undone=node in undone)
-        for number, (node, changes) in enumerate(changed, 1)
+        for number, (node, changes) in enumerate(work.changes, 1)
     )
 
 
@@ -35,6 +32,15 @@ def steps_to_undo(steps: Sequence[ChangedStep], step: int | None) -> tuple[Chang
     if not chosen:
         raise NotFound("Nothing to undo.", hint="Only changes by the file tools can be undone.")
     return tuple(chosen)
+
+
+def changes_of(steps: Sequence[ChangedStep]) -> list[FileChange]:
+    return [change for step in steps for change in step.changes]
+
+
+def undone_steps(steps: Sequence[ChangedStep], left: Collection[str]) -> tuple[ChangedStep, ...]:
+    """Return the steps that are undone completely: none of their files was `left` alone."""
+    return tuple(step for step in steps if not any(change.path in left for change in step.changes))
 
 
 def undo_text(sentences: Sequence[str]) -> str:

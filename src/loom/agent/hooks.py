@@ -7,14 +7,14 @@ import asyncio
 import contextlib
 import os
 import tempfile
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from loom.agent.claude_hooks import NO_REASON, claude_input, is_match, read_answer
+from loom.agent.claude_hooks import NO_REASON, HookAnswer, claude_input, is_match, read_answer
 from loom.content.blocks import ToolCall, clean_text
 from loom.errors import ToolError
 from loom.tools.commands import SHELL
@@ -24,7 +24,7 @@ REFUSES: Final = 2
 """The exit code with which a hook refuses a call, or passes its output to the model."""
 MAX_OUTPUT_BYTES: Final = 10_000
 
-HookMoment: TypeAlias = Literal["turn_start", "turn_end", "before_compact", "after_compact"]
+HookMoment: TypeAlias = Literal["session_start", "turn_start", "turn_end", "before_compact", "after_compact"]
 HookNotice: TypeAlias = Callable[[str], Awaitable[None]]
 
 
@@ -41,13 +41,6 @@ class HookProgram(msgspec.Struct, frozen=True, kw_only=True):
         return is_match(self.tool, tool) if self.is_claude else fnmatchcase(tool, self.tool)
 
 
-class HookAnswers(msgspec.Struct, frozen=True, kw_only=True):
-    """What hooks have said: why they refuse, and what the model should read."""
-
-    refusal: str = ""
-    context: str = ""
-
-
 class ToolHooks(msgspec.Struct, frozen=True, kw_only=True):
     before: tuple[HookProgram, ...] = ()
     after: tuple[HookProgram, ...] = ()
@@ -57,22 +50,19 @@ class ToolHooks(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
     """About hooks that are there and do not run."""
 
-    async def run_moment(self, moment: HookMoment, facts: Mapping[str, Any], notice: HookNotice) -> str:
-        """Run the hooks of a turn or of a summary; `facts` holds `session_id`, `cwd` and other details. Return why they
-        refuse."""
+    async def run_moment(self, moment: HookMoment, facts: Mapping[str, Any], notice: HookNotice) -> HookAnswer:
+        """Run the hooks of a session, a turn or a summary; `facts` holds `session_id`, `cwd` and other details, such as
+        the `source` of a session."""
         given = {"hook_event_name": moment, **facts}
-        found = await _run(self.moments.get(moment, ()), "", given, notice)
-        if found.context:
-            await notice(found.context)
-        return found.refusal
+        return await _run(self.moments.get(moment, ()), str(facts.get("source", "")), given, notice)
 
-    async def run_before(self, call: ToolCall, workspace: Path, session_id: str, notice: HookNotice) -> str:
-        """Run the hooks for a call that is about to run; return their output for the model. Raise `ToolError` if one of
-        them refuses it."""
+    async def run_before(self, call: ToolCall, workspace: Path, session_id: str, notice: HookNotice) -> HookAnswer:
+        """Run the hooks for a call that is about to run; return what they say. Raise `ToolError` if one of them refuses
+        it."""
         found = await _run(self.before, call.name, _input("before_tool", call, workspace, session_id), notice)
         if found.refusal:
             raise ToolError(f"the user's hook refused this call: {found.refusal}")
-        return found.context
+        return found
 
     async def run_after(
         self, call: ToolCall, response: str, workspace: Path, session_id: str, notice: HookNotice
@@ -93,25 +83,32 @@ def _input(event: str, call: ToolCall, workspace: Path, session_id: str) -> dict
     }
 
 
-async def _run(hooks: Sequence[HookProgram], tool: str, given: dict[str, Any], notice: HookNotice) -> HookAnswers:
-    """Run the hooks that match `tool`. A failure is only shown as a notice."""
-    refusals: list[str] = []
-    contexts: list[str] = []
+async def _run(hooks: Sequence[HookProgram], matched: str, given: dict[str, Any], notice: HookNotice) -> HookAnswer:
+    """Run the hooks that match the tool or the beginning `matched`, and return what all of them say. A failure is only
+    shown as a notice, like a message for the user."""
+    answers: list[HookAnswer] = []
     for hook in hooks:
-        if not hook.means(tool):
+        if not hook.means(matched):
             continue
         code, output, errors = await _run_program(hook, given)
         if code == REFUSES:
-            refusals.append(errors or output or NO_REASON)
+            answers.append(HookAnswer(refusal=errors or output or NO_REASON))
         elif code:
             await notice(f"the hook {hook.command!r} failed ({code}): {errors or output}")
         elif hook.is_claude:
-            refusal, context, message = read_answer(output)
-            refusals += [refusal] if refusal else []
-            contexts += [context] if context else []
-            if message:
-                await notice(message)
-    return HookAnswers(refusal="\n".join(refusals), context="\n".join(contexts))
+            answers.append(read_answer(output, given["hook_event_name"]))
+    for answer in answers:
+        if answer.message:
+            await notice(answer.message)
+
+    def join(parts: Iterable[str]) -> str:
+        return "\n".join(part for part in parts if part)
+
+    return HookAnswer(
+        refusal=join(answer.refusal for answer in answers),
+        question=join(answer.question for answer in answers),
+        context=join(answer.context for answer in answers),
+    )
 
 
 async def _run_program(hook: HookProgram, given: dict[str, Any]) -> tuple[int, str, str]:

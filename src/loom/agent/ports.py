@@ -88,6 +88,10 @@ class SessionRecord(Protocol):
 
     async def parent(self, node: str) -> str: ...
 
+    async def summarized_end(self, node: str) -> str:
+        """Return the last node of the path that the summary at `node` replaced; empty if `node` is no summary."""
+        ...
+
     async def model(self) -> str:
         """Return the name of the session's model."""
         ...

@@ -114,8 +114,10 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     fetch: Fetch
     expand: Callable[[Sequence[Content], Path], Awaitable[list[Content]]]
     """Returns the content of a message with its slash command and its mentions expanded."""
-    wait_tools: Callable[[], Awaitable[None]]
-    """Waits until the tools of MCP servers are known."""
+    wait_tools: Callable[[], Awaitable[Sequence[str]]]
+    """Waits until the tools of MCP servers are known; returns a sentence for each server whose tools are missing."""
+    shown_problems: dict[str, Sequence[str]]
+    """The sentences about missing tools that the last turn of each session has shown."""
     lock: Callable[[str], SessionLock]
     hooks: Callable[[Path], Awaitable[ToolHooks]]
     """Returns the hooks of turns in a workspace."""

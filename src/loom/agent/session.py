@@ -27,7 +27,7 @@ from loom.agent.checkpoint import (
 )
 from loom.agent.custom import expand_custom_blocks
 from loom.agent.event_stream import EventStream, ReplyStream
-from loom.agent.file_undo import UNDONE, changed_steps, steps_to_undo, undo_text
+from loom.agent.file_undo import UNDONE, changed_steps, changes_of, steps_to_undo, undo_text, undone_steps
 from loom.agent.ingest import Prerender, ingest
 from loom.agent.output import read_output, require_valid_schema
 from loom.agent.plan_mode import is_planning, plan_tools
@@ -36,6 +36,7 @@ from loom.agent.services import Services
 from loom.agent.tracked_files import PUNCTUATION, TrackedFiles, mentions, split_pages
 from loom.agent.turn import Turn, workspace_of
 from loom.agent.turn_start import begin_turn, close_left_turn
+from loom.agent.work_history import WorkHistory
 from loom.compile.policy import Override, overrides_of
 from loom.compile.request import NextRequest, SettleMode, Snapshot, may_compact, next_request, request_input
 from loom.content.blocks import Block, TextBlock
@@ -66,7 +67,6 @@ from loom.session import (
 )
 from loom.tools.background import BackgroundProcess
 from loom.tools.base import Tool
-from loom.tools.todos import current_todos
 from loom.tools.undo import restore_files
 from loom.work_types import ChangedStep, Todo, UndoReport
 
@@ -95,6 +95,7 @@ class SessionTurns:
         self._services = services
         self._lock = services.lock(record.id)
         self._files = TrackedFiles(services.media)
+        self._work = WorkHistory(record)
         self._notices = list(notices)
         self._tools = None if tools is None else tuple(tools)
         self._tracked: list[str] = []
@@ -360,8 +361,13 @@ class SessionTurns:
                         snapshot = await self._snapshot_for_turn()
 
     async def _snapshot_for_turn(self) -> Snapshot:
-        """Read the session for a turn that begins now, once its tools are ready: waiting for them may take seconds."""
-        await self._services.wait_tools()
+        """Read the session for a turn that begins now, once its tools are ready: waiting for them may take seconds. The
+        turn shows why tools are missing, unless the turn before it did."""
+        problems = await self._services.wait_tools()
+        shown = self._services.shown_problems.pop(self.id, ())
+        self._notices += [problem for problem in problems if problem not in shown]
+        if problems:
+            self._services.shown_problems[self.id] = problems
         return await self._record.snapshot()
 
     async def _compact_if_due(self, snapshot: Snapshot, message: Message, options: Options, show: Show) -> Snapshot:
@@ -446,7 +452,7 @@ class SessionTurns:
 
     async def todos(self) -> tuple[Todo, ...]:
         """Return the agent's current to-do list."""
-        return current_todos(await self.path())
+        return (await self._work.read((await self._record.snapshot()).path)).todos or ()
 
     def background_processes(self) -> tuple[BackgroundProcess, ...]:
         """Return the background processes that this session started in this process of Loom."""
@@ -460,31 +466,35 @@ class SessionTurns:
             raise NotFound(error.message) from None
 
     async def changes(self) -> tuple[ChangedStep, ...]:
-        """Return the steps of the current path that changed files."""
+        """Return the steps of the current path, and of what its summary replaced, that changed files."""
         snapshot = await self._record.snapshot()
-        return changed_steps(snapshot.path, snapshot.settings.get(UNDONE, ()))
+        return changed_steps(await self._work.read(snapshot.path), snapshot.settings.get(UNDONE, ()))
 
     async def undo(self, step: int | None = None) -> UndoReport:
         """Undo the file changes of the last step that has any, or of `step` and all later ones. The model is informed.
 
-        A file that something else has changed since is left alone; the report names it. Raise `Conflict` while a turn
-        runs, `NotFound` if there is nothing to undo.
+        A file that something else has changed since is left alone; the report names it, and its step stays open. Raise
+        `Conflict` while a turn runs, `NotFound` if there is nothing to undo.
         """
         async with self._hold_lease():
             await self._close_turn_that_was_left()
             snapshot = await self._record.snapshot()
             undone: list[str] = list(snapshot.settings.get(UNDONE, ()))
-            chosen = steps_to_undo(changed_steps(snapshot.path, undone), step)
-            changes = [change for found in chosen for change in found.changes]
-            files = await restore_files(workspace_of(snapshot), changes, self._services.media.load)
-            message = user(undo_text(files))
-            undone += [found.node for found in chosen]
+            chosen = steps_to_undo(changed_steps(await self._work.read(snapshot.path), undone), step)
+            files = await restore_files(workspace_of(snapshot), changes_of(chosen), self._services.media.load)
+            report = UndoReport(
+                steps=tuple(found.step for found in undone_steps(chosen, files.left)), files=files.sentences
+            )
+            if not files.is_changed:
+                return report
+            message = user(undo_text(files.sentences))
+            undone += [found.node for found in chosen if found.step in report.steps]
 
             def complete(nodes: tuple[str, ...]) -> Completion:
                 return Completion(events=[MessageStored(node=nodes[0], message=message)], settings={UNDONE: undone})
 
             await self._record.commit(SessionChange(nodes=(NewNode(message=message, source="system"),)), complete)
-            return UndoReport(steps=tuple(found.step for found in chosen), files=tuple(files))
+            return report
 
     def track(self, *paths: str) -> None:
         """Inform the agent of changes to these text files, from the next turn on. `@path` in a message does the

@@ -36,6 +36,7 @@ from loom.agent.sink import EventSink
 from loom.agent.step import ModelAnswer, StepOutput, ask_model, pause_before_retry, words_of
 from loom.agent.steps import StepValue
 from loom.agent.tracked_files import TrackedFiles
+from loom.agent.work_history import WorkHistory
 from loom.compile.policy import DetachedMessage
 from loom.compile.request import RequestInput, Snapshot
 from loom.content.blocks import ContentBlock, TextBlock, ToolCall, ToolResult
@@ -223,30 +224,47 @@ class Turn:
             self.services.batching.running -= 1
 
     async def _run_start_hooks(self) -> None:
-        """Run the user's hooks once per turn; raise `ToolError` if one of them refuses it."""
-        if self.checkpoint.steps or self.open_calls:
+        """Run the user's hooks once per turn, and store what they tell the model. Raise `ToolError` if one of them
+        refuses the turn."""
+        if self.checkpoint.steps or self.open_calls or not (self._is_compacting or self._head == self.question):
             return
         for text in self.hooks.notices:
             await self._show_hook(text)
         moment: HookMoment = "before_compact" if self._is_compacting else "turn_start"
-        if self.hooks.moments.get(moment) and (
-            refused := await self.hooks.run_moment(moment, self._hook_facts(), self._show_hook)
-        ):
-            raise ToolError(f"your hook refused it: {refused}")
+        found = [await self.hooks.run_moment(moment, self._hook_facts(), self._show_hook)]
+        if not self._is_compacting and (source := await self._beginning()):
+            facts = {**self._hook_facts(), "source": source}
+            found.insert(0, await self.hooks.run_moment("session_start", facts, self._show_hook))
+        for answer in found:
+            if answer.refusal:
+                raise ToolError(f"your hook refused it: {answer.refusal}")
+        told = "\n".join(answer.context for answer in found if answer.context)
+        if told and not self._is_compacting:
+            note = user(f"[The user's hook reports: {told}]")
+            await self.commit(SessionChange(nodes=(NewNode(message=note, source="system"),)))
+
+    async def _beginning(self) -> Literal["", "startup", "compact"]:
+        """Return how the session began if this is its first turn, or the first after a summary; else empty."""
+        path = self.snapshot.path
+        if not self.hooks.moments.get("session_start") or any(it.message.role == "assistant" for it in path):
+            return ""
+        return "compact" if await self.record.summarized_end(path[0].id) else "startup"
 
     async def _run_end_hooks(self) -> None:
         """Run the user's hooks for a turn that is over. Their output is not stored, because another process may hold
         the lease."""
         moment: HookMoment = "after_compact" if self._is_compacting else "turn_end"
         ends = ("finished",) if self._is_compacting else ("finished", "failed", "interrupted")
-        if not self.hooks.moments.get(moment) or self.state not in ends:
+        if self.state not in ends:
             return
-        if said := await self.hooks.run_moment(moment, self._hook_facts(), self._show_hook):
-            await self._show_hook(said)
+        found = await self.hooks.run_moment(moment, self._hook_facts(), self._show_hook)
+        for text in (found.context, found.refusal):
+            if text:
+                await self._show_hook(text)
 
     def _hook_facts(self) -> dict[str, str]:
         path = self.input.path if self.input is not None else self.snapshot.path
-        asked = next((placed.message for placed in reversed(path) if placed.message.role == "user"), None)
+        asked = next((placed.message for placed in reversed(path) if placed.id == self.question), None)
         return {
             "session_id": self.record.id,
             "cwd": str(workspace_of(self.snapshot)),
@@ -581,7 +599,8 @@ class Turn:
     async def _store_summary(self, answer: ModelAnswer, finished: StepFinished) -> StepValue:
         """Store the summary and move the head to it; the original path stays as a branch."""
         pinned = compact.pinned_blocks(self.request.path, self.request.overrides)
-        change = await compact.summary_change(self.record, self.request.path, answer, pinned)
+        work = await WorkHistory(self.record).read(self.request.path)
+        change = await compact.summary_change(self.record, self.request.path, answer, pinned, work.todos or ())
         change = msgspec.structs.replace(change, lease=self._final_lease)
         (new,) = change.nodes
         receipt = NoticeRaised(

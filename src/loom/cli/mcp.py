@@ -170,7 +170,12 @@ async def _states() -> tuple[dict[str, dict[str, Any]], Sequence[str]]:
         await runtime.mcp.wait_ready(None)
         found = runtime.mcp.status()
         states = {
-            status.name: {"tools": len(status.tools), "prompts": len(status.prompts), "error": status.error or None}
+            status.name: {
+                "tools": len(status.tools),
+                "prompts": len(status.prompts),
+                "error": status.error or None,
+                "stderr": status.stderr.rpartition("\n")[2] if status.error else "",
+            }
             for status in found
         }
         return states, left_out
@@ -178,7 +183,8 @@ async def _states() -> tuple[dict[str, dict[str, Any]], Sequence[str]]:
 
 def _row(row: dict[str, Any], state: dict[str, Any]) -> str:
     mark = "○" if not row["enabled"] or state.get("error") else "✔" if state else "·"
-    told = one_line(state["error"], 80) if state.get("error") else _count(state) if state else ""
+    said = ": ".join(part for part in (state.get("error"), state.get("stderr")) if part)
+    told = one_line(said, 120) if said else _count(state) if state else ""
     line = f"{mark} {safe_text(row['name']):<16} {one_line(row['target'], 30):<30} {row['where']:<10} {told}"
     return line.rstrip()
 

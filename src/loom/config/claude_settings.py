@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
@@ -15,8 +15,8 @@ SETTINGS: Final = ".claude/settings.json"
 PROJECT_SETTINGS: Final = (SETTINGS, ".claude/settings.local.json")
 MAX_BYTES: Final = 1_000_000
 TIMEOUT_SECONDS: Final = 60.0
-ClaudeEvent: TypeAlias = Literal["PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "PreCompact"]
-_EVENTS: Final[tuple[ClaudeEvent, ...]] = ("PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "PreCompact")
+ClaudeEvent: TypeAlias = Literal["SessionStart", "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "PreCompact"]
+_EVENTS: Final[tuple[ClaudeEvent, ...]] = get_args(ClaudeEvent)
 
 
 class ClaudeHook(msgspec.Struct, frozen=True, kw_only=True):

@@ -90,6 +90,7 @@ class Runtime:
         self._batching = WriteBatching()
         self._hooks = WorkspaceHooks(self._current_config, uses_files=options.instructions)
         self._locks: WeakValueDictionary[str, SessionLock] = WeakValueDictionary()
+        self._shown_problems: dict[str, Sequence[str]] = {}
         self._rule, self._approve = approval_of(options.approve, config)
         self.holder: Final = ProcessIdentity()
         self.turn_counters: Final = TurnCounters()
@@ -336,6 +337,7 @@ class Runtime:
             expand=partial(expand_message, self),
             unused_tools=self.toolbox.unused_tools,
             wait_tools=partial(self.toolbox.wait_ready, shared),
+            shown_problems=self._shown_problems,
             lock=lambda session_id: self._locks.setdefault(session_id, SessionLock()),
             hooks=self._hooks.find,
             background=self.processes.of,

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
+import msgspec
+
+from loom.agent.approvals import GivenAnswer
 from loom.content.blocks import ThinkingBlock, ToolResult, UnknownBlock
 from loom.content.messages import text_of
-from loom.errors import LoomError, NotFound, ToolError
-from loom.events import ApprovalRequested, TextDelta, ToolStarted, TurnFailed
+from loom.errors import ApprovalGone, LoomError, NotFound, ToolError
+from loom.events import ApprovalAnswered, ApprovalRequested, TextDelta, ToolFinished, ToolStarted, TurnFailed
 from loom.runtime.agents import AGENT, agent_model, find_agent
 from loom.runtime.session import LocalSession
 from loom.store.nodes import Node
 from loom.tools.base import Tool, ToolContext, text_result
 from loom.tools.mcp.questions import SampleAnswer, SampleRequest
+from loom.tools.undo import file_changes
+from loom.work_types import FileChange
 
 if TYPE_CHECKING:
     from loom.runtime import Runtime
@@ -40,6 +46,13 @@ class SessionContext(Protocol):
     @property
     def tool_names(self) -> Collection[str]:
         """The names of the tools that the turn may call."""
+        ...
+
+    async def forward_approval(
+        self, asked: ApprovalRequested, *, why: str, answered: asyncio.Future[GivenAnswer]
+    ) -> GivenAnswer:
+        """Ask the user what another session asks, and return the answer: the one that is given here, or `answered`,
+        which was given there."""
         ...
 
 
@@ -114,10 +127,16 @@ def ask_agent_tool(runtime: Runtime) -> Tool:
             sessions = [await _open(runtime, context, agent, session, task) for task in tasks]
         except LoomError as error:
             raise ToolError(error.message, hint=error.hint) from None
-        jobs = [_run_task(context, opened, task) for opened, task in zip(sessions, tasks, strict=True)]
-        answers = await asyncio.gather(*jobs)
-        parts = [f"[session {opened.id}]\n{answer}" for opened, answer in zip(sessions, answers, strict=True)]
-        data = {"kind": "agents", "sessions": [opened.id for opened in sessions]}
+        changes: list[FileChange] = []
+        async with asyncio.TaskGroup() as group:
+            jobs = [
+                group.create_task(_run_task(context, opened, task, changes))
+                for opened, task in zip(sessions, tasks, strict=True)
+            ]
+        parts = [f"[session {opened.id}]\n{job.result()}" for opened, job in zip(sessions, jobs, strict=True)]
+        data: dict[str, Any] = {"kind": "agents", "sessions": [opened.id for opened in sessions]}
+        if changes:  # as `undo` finds them
+            data["changes"] = msgspec.to_builtins(changes)
         return text_result("\n\n".join(parts), data=data)
 
     return Tool(ask_agent)
@@ -167,32 +186,57 @@ async def ask_for_server(runtime: Runtime, context: ToolContext, asked: SampleRe
     return SampleAnswer(text=reply.text, model=asking.model, stop=stop)
 
 
-async def _run_task(context: ToolContext, session: LocalSession, task: str) -> str:
-    """Run one task to its end; show its progress, and pass its approval requests to the user."""
+async def _run_task(context: ToolContext, session: LocalSession, task: str, changes: list[FileChange]) -> str:
+    """Run one task to its end and return the answer, or why there is none. Show its progress, pass its approval
+    requests to the user, and add the files that it changes to `changes`."""
+    answer = ""
+    try:
+        async with asyncio.TaskGroup() as group:
+            answer = await _follow(context, session, task, changes, group)
+    except* LoomError as failed:
+        answer = f"The agent could not finish: {failed.exceptions[0]}"
+    return answer
+
+
+async def _follow(
+    context: ToolContext, session: LocalSession, task: str, changes: list[FileChange], group: asyncio.TaskGroup
+) -> str:
+    """Send the task and follow its events; `group` runs what waits for the user."""
     answer: list[str] = []
-    async with session.stream(task) as events:
-        async for event in events:
-            match event:
-                case TextDelta(text=text):
-                    answer.append(text)
-                case ToolStarted(call=call):
-                    answer.clear()  # text before a call is not the answer
-                    await context.emit(f"{session.id}: {call.name}")
-                case ApprovalRequested():
-                    await _pass_on(context, session, event)
-                case TurnFailed(text=text):
-                    return f"The agent could not finish: {text}"
-                case _:
-                    pass
+    requests: dict[str, asyncio.Future[GivenAnswer]] = {}
+    try:
+        async with session.stream(task) as events:
+            async for event in events:
+                match event:
+                    case TextDelta(text=text):
+                        answer.append(text)
+                    case ToolStarted(call=call):
+                        answer.clear()  # text before a call is not the answer
+                        await context.emit(f"{session.id}: {call.name}")
+                    case ToolFinished(result=result):
+                        changes += file_changes([result])
+                    case ApprovalRequested():
+                        requests[event.approval] = asyncio.get_running_loop().create_future()
+                        group.create_task(_pass_on(context, session, event, requests[event.approval]))
+                    case ApprovalAnswered(approval=approval) if approval in requests:
+                        requests.pop(approval).set_result((event.answer, event.reason, event.by))
+                    case TurnFailed(text=text):
+                        return f"The agent could not finish: {text}"
+                    case _:
+                        pass
+    finally:
+        for request in requests.values():  # the turn is over, and these have no answer
+            request.set_result(("deny", "the agent has ended", ""))
     return "".join(answer).strip() or "The agent gave no answer."
 
 
-async def _pass_on(context: ToolContext, session: LocalSession, asked: ApprovalRequested) -> None:
-    """Pass an approval request of a sub-agent to the user, including values to enter, and answer it."""
-    action, why = f"{asked.call.name}: {asked.action}", f"requested by an agent (session {session.id})"
-    try:
-        said = await context.confirm(action, why=why, schema=asked.values)
-    except ToolError as error:
-        await session.answer(asked.approval, "deny", error.message)
-    else:
-        await session.answer(asked.approval, "once", said)
+async def _pass_on(
+    context: ToolContext, session: LocalSession, asked: ApprovalRequested, answered: asyncio.Future[GivenAnswer]
+) -> None:
+    """Pass an approval request of a sub-agent to the user, including values to enter, and answer it. The user may also
+    answer it in the session of the sub-agent: `answered` has that answer."""
+    why = f"requested by an agent (session {session.id})"
+    answer, reason, by = await _session_of(context).forward_approval(asked, why=why, answered=answered)
+    if not answered.done():
+        with suppress(ApprovalGone):  # answered there at the same moment
+            await session.answer(asked.approval, answer, reason, by=by)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,7 @@ from loom.tools.workspace import is_folder, open_file
 if TYPE_CHECKING:
     from loom.runtime import Runtime
 
+_COMMAND: Final = re.compile(r"/(?P<name>\S+)(?P<arguments>(?:\s.*)?)", re.DOTALL)
 _HEAD_BYTES: Final = 65_536
 _ATTACHED: Final = ("image", "pdf", "office", "audio")
 """Kinds of files that a mention attaches."""
@@ -40,14 +42,19 @@ def list_commands(runtime: Runtime, workspace: Path) -> tuple[CommandView, ...]:
 
 
 async def expand_message(runtime: Runtime, content: Sequence[Content], workspace: Path) -> list[Content]:
-    """Return the content with its slash command expanded, and with the resources that the text mentions (`@SERVER:URI`)
-    before it. Raise `ToolError` if a server does not return them."""
+    """Return the content with its slash command expanded, and with the resources (`@SERVER:URI`) and media that the
+    text mentions before it. Raise `ToolError` if a server does not return them."""
     leaves = list(flatten(list(content)))
     texts = [leaf.text if isinstance(leaf, TextBlock) else leaf for leaf in leaves if isinstance(leaf, str | TextBlock)]
-    if len(texts) == 1 and texts[0].startswith("/"):
-        filled = await _fill(runtime, texts[0], workspace)
-        if filled is not None:
-            return [*(leaf for leaf in leaves if not isinstance(leaf, str | TextBlock)), *filled]
+    if len(texts) == 1 and (typed := _COMMAND.fullmatch(texts[0])) is not None:
+        others = [leaf for leaf in leaves if not isinstance(leaf, str | TextBlock)]
+        own = (await asyncio.to_thread(find_commands, runtime.config, workspace)).get(typed["name"])
+        if own is not None:
+            texts = [own.fill(typed["arguments"].strip())]
+            leaves = [*others, *texts]
+        elif (prompt := await _server_prompt(runtime, typed["name"])) is not None:
+            # What a server writes mentions nothing of the user's.
+            return [*others, *await runtime.mcp.get_prompt(prompt, typed["arguments"].strip(), _Attach(runtime))]
     found: list[ContentBlock] = []
     for name in mentions("\n".join(texts)):
         resource = runtime.mcp.mentioned_resource(name) or runtime.mcp.mentioned_resource(name.rstrip(".,;:!?)"))
@@ -83,17 +90,12 @@ def _mentioned_media(names: Sequence[str], leaves: Sequence[Content], workspace:
     return found
 
 
-async def _fill(runtime: Runtime, text: str, workspace: Path) -> Sequence[Content] | None:
-    name, _, arguments = text[1:].partition(" ")
-    own = (await asyncio.to_thread(find_commands, runtime.config, workspace)).get(name)
-    if own is not None:
-        return [own.fill(arguments.strip())]
+async def _server_prompt(runtime: Runtime, name: str) -> ServerPrompt | None:
     server, _, prompt_name = name.partition(":")
     if not prompt_name or server not in [status.name for status in runtime.mcp.status()]:
         return None
     await runtime.mcp.wait_ready()
-    prompt = next((it for it in runtime.mcp.prompts() if _name(it) == name), None)
-    return None if prompt is None else await runtime.mcp.get_prompt(prompt, arguments.strip(), _Attach(runtime))
+    return next((it for it in runtime.mcp.prompts() if _name(it) == name), None)
 
 
 def _name(prompt: ServerPrompt) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from loom.agent.compact import SUMMARIZED_END
 from loom.agent.ports import Committed, Completion, OpenStep
 from loom.compile.cost import Calibration
 from loom.compile.policy import DetachedMessage, Watermark, overrides_of
@@ -133,6 +134,9 @@ class StoredRecord:
 
     async def parent(self, node: str) -> str:
         return (await self._stores.forest.node(node)).parent_id or ""
+
+    async def summarized_end(self, node: str) -> str:
+        return str((await self._stores.forest.node(node)).meta.get(SUMMARIZED_END, ""))
 
     async def check_kept(self, node: str) -> None:
         if not await self._stores.sessions.keeps(self.id, node):

@@ -28,6 +28,7 @@ MAX_SKILLS: Final = 100
 MAX_FILE_BYTES: Final = 200_000
 MAX_DESCRIPTION_CHARS: Final = 1_024
 
+_FACT: Final = re.compile(r"^(?P<key>[\w-]+):[ \t]*(?P<value>.*?)[ \t]*$", re.MULTILINE)
 _PLACE: Final = re.compile(r"\$(?:ARGUMENTS\b|([1-9])(?!\d))")
 
 
@@ -149,6 +150,6 @@ def _read(file: Path) -> tuple[dict[str, Any], str]:
 
     try:
         facts = cast("dict[str, Any]", yaml_reader.parse(head, file.name))
-    except ConfigError:  # written for another program: the text is still used
-        facts = {}
+    except ConfigError:  # written for another program, whose reader forgives `description: Use this: always`
+        facts = {found["key"]: found["value"].strip("\"'") for found in _FACT.finditer(head)}
     return facts, rest.lstrip("-").lstrip("\n")

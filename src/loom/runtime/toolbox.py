@@ -4,7 +4,7 @@ servers."""
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -78,10 +78,13 @@ class Toolbox:
         await self.wait_ready()
         return self.available_tools()
 
-    async def wait_ready(self, names: Collection[str] | None = None) -> None:
-        """Wait until the tools of MCP servers are known, if any of `names` (None: all tools) may be one of theirs."""
-        if self._uses_mcp and (names is None or not self._chosen.tools.keys() >= set(names)):
-            await self._mcp.wait_ready()
+    async def wait_ready(self, names: Collection[str] | None = None) -> Sequence[str]:
+        """Wait until the tools of MCP servers are known, if any of `names` (None: all tools) may be one of theirs.
+        Return a sentence for each server whose tools are missing."""
+        if not self._uses_mcp or (names is not None and self._chosen.tools.keys() >= set(names)):
+            return ()
+        await self._mcp.wait_ready()
+        return self._mcp.problems()
 
     def resolve(self, choice: Iterable[str | Tool | Callable[..., Any]]) -> tuple[str | Tool, ...]:
         """Return the tools that the program chose for a session: names of the runtime's tools, and additional tools."""

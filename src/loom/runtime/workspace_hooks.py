@@ -44,6 +44,7 @@ class WorkspaceHooks:
             before=_programs(settings.before_tool, claude, "PreToolUse"),
             after=_programs(settings.after_tool, claude, "PostToolUse"),
             moments={
+                "session_start": _programs((), claude, "SessionStart"),
                 "turn_start": _programs(settings.turn_start, claude, "UserPromptSubmit"),
                 "turn_end": _programs(settings.turn_end, claude, "Stop"),
                 "before_compact": _programs(settings.before_compact, claude, "PreCompact"),

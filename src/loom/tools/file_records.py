@@ -17,6 +17,7 @@ import msgspec
 from loom.content.media import DIGEST_TAG, digest_of
 from loom.errors import ToolError
 from loom.tools.diff import unified_diff
+from loom.tools.number_text import count_text
 
 MAX_KEPT_CHARS: Final = 4_000_000
 """The limit for the texts that differences are shown against, for all files of a session together."""
@@ -40,6 +41,8 @@ class FileRecords:
     def __init__(self) -> None:
         self._known: OrderedDict[Path, _KnownFile] = OrderedDict()
         self._chars = 0
+        self._shown: set[Path] = set()
+        """Files that a refusal of the current step shows: the model has not read it yet."""
         self.is_changed = False
         """Whether something was recorded since `setting` was called."""
 
@@ -82,12 +85,23 @@ class FileRecords:
             self._note(path, str(mark), before.text if before is not None and before.mark == mark else None)
         self.is_changed = False
 
+    def begin_step(self) -> None:
+        """Note that the model has read the results of the previous step."""
+        self._shown.clear()
+
     def check(self, path: Path, data: bytes, text: str, name: str) -> None:
-        """Raise ToolError if the file is not as the model has seen it, and record it: the next attempt passes."""
+        """Raise ToolError if the file is not as the model has seen it, and record it: an attempt in the next step
+        passes."""
+        if path in self._shown:
+            raise ToolError(
+                f"{name} was not changed: an earlier call of this step was refused, and its result shows the file",
+                hint="Read that first, and then make the call again if it is still right.",
+            )
         known = self._known.get(path)
         if known is not None and known.mark == _mark(data):
             return
         self.note(path, data, text)
+        self._shown.add(path)
         again = "If the change is still right, make the same call again."
         if known is None:
             raise ToolError(
@@ -107,7 +121,7 @@ def _mark(data: bytes) -> str:
 def _beginning(text: str) -> str:
     lines = text.split("\n")
     shown = _cut("\n".join(f"{number:>6}\t{line}" for number, line in enumerate(lines[:40], 1)))
-    return f"It has {len(lines)} lines:\n{shown}\n"
+    return f"It has {count_text(len(lines), 'line')}:\n{shown}\n"
 
 
 def _cut(text: str) -> str:

@@ -39,9 +39,9 @@ def todo_lines(todos: Iterable[Todo]) -> str:
     return "\n".join(f"{_MARKS[todo.state]} {todo.text}" for todo in todos)
 
 
-def current_todos(path: Iterable[Message]) -> tuple[Todo, ...]:
-    """Return the last list on a path."""
-    found: tuple[Todo, ...] = ()
+def current_todos(path: Iterable[Message]) -> tuple[Todo, ...] | None:
+    """Return the last list on a path, or None if there is none."""
+    found: tuple[Todo, ...] | None = None
     for result in (result for message in path for result in message.results):
         data: Any = result.data
         if isinstance(data, dict) and cast("dict[str, Any]", data).get("kind") == "todos":

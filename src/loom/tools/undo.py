@@ -4,7 +4,7 @@ other media that no message refers to (`cleanup_after_days`)."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -20,48 +20,85 @@ LoadBytes: TypeAlias = Callable[[str], Awaitable[bytes]]
 """Digest → the bytes that were kept."""
 
 
+class RestoredFiles(msgspec.Struct, frozen=True):
+    """The outcome of an undo: one sentence for each file."""
+
+    sentences: tuple[str, ...]
+    left: frozenset[str]
+    """The paths of the files that are not as they were before the changes."""
+    is_changed: bool
+    """Whether any file was restored, at least in part."""
+
+
 def file_changes(results: Iterable[ToolResult]) -> list[FileChange]:
-    """Return the changes that the tools of these results wrote, in order."""
+    """Return the changes that the tools of these results wrote, in order: `change` is that of a file tool, `changes`
+    are those of sub-agents."""
     found: list[FileChange] = []
     for result in results:
-        data: Any = result.data
-        change: Any = cast("dict[str, Any]", data).get("change") if isinstance(data, dict) else None
-        if isinstance(change, dict):
-            found.append(msgspec.convert(change, FileChange))
+        raw: Any = result.data
+        data = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
+        change, changes = data.get("change"), data.get("changes")
+        found += [msgspec.convert(change, FileChange)] if isinstance(change, dict) else []
+        found += msgspec.convert(changes, list[FileChange]) if isinstance(changes, list) else []
     return found
 
 
-async def restore_files(workspace: Path, changes: Iterable[FileChange], load: LoadBytes) -> list[str]:
-    """Undo `changes`, the last one first, and return a sentence for each.
+async def restore_files(workspace: Path, changes: Iterable[FileChange], load: LoadBytes) -> RestoredFiles:
+    """Undo `changes`, which are in the order in which they were made.
 
-    If something else has changed a file since, the file is left unchanged: its sentence has the reason, and older
-    changes of the same file are skipped without a sentence. Files outside the workspace are never changed.
+    If something else has changed a file since, the file is left unchanged, and its sentence has the reason; if that
+    happened between two changes, only the later ones are undone. Files outside the workspace are never changed.
     """
-    said: list[str] = []
-    blocked: set[str] = set()
-    for change in reversed(list(changes)):
-        if change.path in blocked:
-            continue
+    by_path: dict[str, list[FileChange]] = {}
+    for change in changes:
+        by_path.setdefault(change.path, []).append(change)
+    sentences: list[str] = []
+    left: set[str] = set()
+    is_changed = False
+    for path, made in by_path.items():
         try:
-            said.append(await _restore_one(workspace, change, load))
+            sentence, is_complete = await _restore_one(workspace, made, load)
+            is_changed = True
         except ToolError as error:
-            blocked.add(change.path)
-            said.append(f"{change.path} was not changed: {error.message}")
-    return said
+            sentence, is_complete = f"{path} was not changed: {error.message}", False
+        sentences.append(sentence)
+        left |= set() if is_complete else {path}
+    return RestoredFiles(tuple(sentences), frozenset(left), is_changed)
 
 
-async def _restore_one(workspace: Path, change: FileChange, load: LoadBytes) -> str:
-    if change.before is not None and change.kept is None:
-        raise ToolError("its previous content was not kept")
-    found = await asyncio.to_thread(original_bytes, workspace, change.path)
-    if found is None or found.digest != change.after:
+async def _restore_one(workspace: Path, made: Sequence[FileChange], load: LoadBytes) -> tuple[str, bool]:
+    """Restore one file; return a sentence, and whether it is as it was before the first of its changes. Raise ToolError
+    if it must be left alone."""
+    path = made[0].path
+    found = await asyncio.to_thread(original_bytes, workspace, path)
+    now = found.digest if found is not None else None
+    first, rest = _trace_back(made, now)
+    if first is None or found is None:
+        if now == made[0].before:
+            return f"{path} is already as it was before", True
         raise ToolError("another program has changed or removed it since")
-    if change.before is None:
+    if first.before is None:
         await asyncio.to_thread(remove, workspace, found)
-        return f"{change.path} was removed: it was new"
-    try:
-        data = await load(change.before) if change.before != digest_of(b"") else b""
-    except NotFound:
-        raise ToolError("its previous content is no longer kept") from None
-    await asyncio.to_thread(write_bytes, workspace, found, data)
-    return f"{change.path} was restored"
+        said = "was removed: it was new"
+    else:
+        if first.kept is None:
+            raise ToolError("its previous content was not kept")
+        try:
+            data = await load(first.before) if first.before != digest_of(b"") else b""
+        except NotFound:
+            raise ToolError("its previous content is no longer kept") from None
+        await asyncio.to_thread(write_bytes, workspace, found, data)
+        said = "was restored"
+    if not rest or first.before == made[0].before:
+        return f"{path} {said}", True
+    return f"{path} {said}, but not its earlier changes: another program has changed it in between", False
+
+
+def _trace_back(made: Sequence[FileChange], now: str | None) -> tuple[FileChange | None, list[FileChange]]:
+    """Follow the changes backwards from the content that the file has now. Return the earliest that is reached, and the
+    changes that are not. Sub-agents that ran together may have reported theirs in another order."""
+    rest, reached, at = list(made), None, now
+    while (change := next((it for it in reversed(rest) if it.after == at), None)) is not None:
+        rest.remove(change)
+        reached, at = change, change.before
+    return reached, rest

@@ -212,8 +212,8 @@ class Server:
         """The connection that was reported as late."""
         self._failed_at = -math.inf
         """When the last attempt to connect failed; infinite if it did not."""
-        self._reported = ""
-        """The last failure that was reported."""
+        self.problem = ""
+        """A sentence about why its tools are missing; empty while they are not."""
         self._is_closed = False
 
     def status(self) -> ServerStatus:
@@ -231,14 +231,18 @@ class Server:
             process_id=connection.process_id if connection is not None else None,
         )
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the connection that is being opened was reported as late."""
+        return self._late is not None and self._late is self._connection and not self._late.opened.done()
+
     def report_late(self, seconds: float) -> None:
-        """Report a server that is not ready, once for each attempt."""
-        if self._late is not self._connection:
-            self._late = self._connection
-            self.notice(
-                f"MCP server {self.spec.name!r} has not responded for {seconds:g} s."
-                " This request is sent without its tools; they are added when it is ready."
-            )
+        """Report that the connection is not open yet."""
+        self._late = self._connection
+        self._report(
+            f"MCP server {self.spec.name!r} has not responded for {seconds:g} s."
+            " This request is sent without its tools; they are added when it is ready."
+        )
 
     def connect_soon(self) -> asyncio.Future[Client] | None:
         """Connect, unless the last attempt has just failed. Return the future to wait for; None if there is nothing to
@@ -272,7 +276,7 @@ class Server:
         except TimeoutError:
             raise ToolError(await self._check_silence(what)) from None
         except ServerGone as error:
-            self._report(error.message)
+            self._report_failure(error.message)
             again = "" if "loom mcp login" in error.message else " The next call starts it again."
             raise ToolError(f"MCP server {self.spec.name!r} is unavailable: {error.message}.{again}") from None
 
@@ -307,7 +311,7 @@ class Server:
         error = opened.exception()
         if not self._is_closed:
             self._failed_at = -math.inf if error is None else time.monotonic()
-            self._report(error.message if isinstance(error, ServerGone) else "")
+            self._report_failure(error.message if isinstance(error, ServerGone) else "")
 
     async def _check_silence(self, what: str) -> str:
         """Check after a timeout whether the call is slow or the server hangs; end a server that hangs."""
@@ -320,17 +324,21 @@ class Server:
                 await connection.request(what, connection.list_all)
         except (TimeoutError, ServerGone):
             await connection.end(f"it stopped responding in {what!r} and was stopped")
-            self._report(connection.error)
+            self._report_failure(connection.error)
             return f"{silence}. It stopped responding and was stopped. The next call starts it again."
         except ToolError:
             pass  # a refusal is a response, too
         return f"{silence}. It still responds to other requests."
 
-    def _report(self, reason: str) -> None:
-        """Report a failure, once until the reason changes."""
-        if reason and reason != self._reported:
-            self.notice(f"MCP server {self.spec.name!r} is unavailable: {reason}.")
-        self._reported = reason
+    def _report_failure(self, reason: str) -> None:
+        """Report why the server is unavailable; an empty `reason` means that it is available."""
+        self._report(f"MCP server {self.spec.name!r} is unavailable: {reason}." if reason else "")
+
+    def _report(self, problem: str) -> None:
+        """Report a problem, once until it changes."""
+        if problem and problem != self.problem:
+            self.notice(problem)
+        self.problem = problem
 
 
 def describe_error(error: BaseException, spec: ServerSpec) -> str:

@@ -75,13 +75,22 @@ class McpServers:
 
     async def wait_ready(self, seconds: float | None = READY_SECONDS) -> None:
         """Wait until every server has listed its tools or failed, but not longer than `seconds` (None: as long as each
-        of them may take). A late server is reported, and its tools appear in `tools` when it is ready; a server that
-        failed a while ago is tried again without waiting."""
-        waiting = {opened: server for server in self._servers.values() if (opened := server.connect_soon()) is not None}
+        of them may take). A late server is reported and waited for once; its tools appear in `tools` when it
+        is ready. A server that failed a while ago is tried again without waiting."""
+        waiting = {
+            opened: server
+            for server in self._servers.values()
+            if not (seconds is not None and server.is_late) and (opened := server.connect_soon()) is not None
+        }
+        await asyncio.sleep(0)  # a caller that repeats this lets servers go on
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=seconds)
             for opened in late:
                 waiting[opened].report_late(seconds or 0.0)
+
+    def problems(self) -> tuple[str, ...]:
+        """Return a sentence for each server whose tools are missing, because it failed or is late."""
+        return tuple(server.problem for server in self._servers.values() if server.problem)
 
     def status(self) -> tuple[ServerStatus, ...]:
         return tuple(server.status() for server in self._servers.values())
