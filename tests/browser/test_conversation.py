@@ -166,7 +166,7 @@ def test_stop_holds_the_queue_and_asks(client: Client) -> None:
     assert client.daemon.ask(f"/v1/sessions/{client.session}/queue")["queue"] == []
     client.page.reload()
     expect(held.get_by_role("listitem")).to_have_count(2)
-    expect(client.page.get_by_role("note", name="Answer status")).to_contain_text("incomplete")
+    expect(client.page.get_by_role("note", name="Answer status")).to_contain_text("Stopped. The answer is incomplete.")
     expect(client.answers.last.locator(".facts")).not_to_contain_text("0 out")
     expect(client.user_messages).to_have_count(1)
     held.get_by_role("button", name="Send 2 messages").click()
@@ -174,6 +174,9 @@ def test_stop_holds_the_queue_and_asks(client: Client) -> None:
     expect(client.user_messages).to_have_count(3)
     expect(client.user_messages.nth(1).locator("figcaption")).to_contain_text("shot.png")
     expect(held).to_have_count(0)
+    earlier = client.page.get_by_role("note", name="Answer status")
+    expect(earlier).to_contain_text("Stopped")
+    expect(earlier.get_by_role("button")).to_have_count(0)  # it would continue after the last message, not here
 
 
 def test_escape_stops_an_answer(client: Client) -> None:
