@@ -157,7 +157,7 @@ def test_several_models_answer_one_question_side_by_side(client: Client) -> None
     dialog = client.page.get_by_role("dialog", name="Choose a model")
     for name in ("spark", "echo"):
         dialog.get_by_role("option", name=re.compile(f"^{name}")).hover()
-        dialog.get_by_role("region", name="What would change").get_by_role("button", name="Select").click()
+        dialog.get_by_role("region", name="What would change").get_by_role("button", name="Add to comparison").click()
     dialog.get_by_role("button", name="Ask 2 models side by side").click()
     expect(client.page.get_by_text("Asks spark, echo side by side.")).to_be_visible()
     client.send("!echo hello to both")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from browser.client import Client, OpenClient
@@ -166,7 +167,7 @@ def test_stop_holds_the_queue_and_asks(client: Client) -> None:
     assert client.daemon.ask(f"/v1/sessions/{client.session}/queue")["queue"] == []
     client.page.reload()
     expect(held.get_by_role("listitem")).to_have_count(2)
-    expect(client.page.get_by_role("note", name="Answer status")).to_contain_text("incomplete")
+    expect(client.page.get_by_role("note", name="Answer status")).to_contain_text("Stopped. The answer is incomplete.")
     expect(client.answers.last.locator(".facts")).not_to_contain_text("0 out")
     expect(client.user_messages).to_have_count(1)
     held.get_by_role("button", name="Send 2 messages").click()
@@ -174,6 +175,9 @@ def test_stop_holds_the_queue_and_asks(client: Client) -> None:
     expect(client.user_messages).to_have_count(3)
     expect(client.user_messages.nth(1).locator("figcaption")).to_contain_text("shot.png")
     expect(held).to_have_count(0)
+    earlier = client.page.get_by_role("note", name="Answer status")
+    expect(earlier).to_contain_text("Stopped")
+    expect(earlier.get_by_role("button")).to_have_count(0)  # it would continue after the last message, not here
 
 
 def test_escape_stops_an_answer(client: Client) -> None:
@@ -282,3 +286,56 @@ def test_targets_are_large_enough_for_a_finger(open_client: OpenClient) -> None:
           .filter(([, box]) => box.width > 0 && (box.width < 24 || box.height < 24)).map(([html]) => html)"""
     )
     assert small == []
+
+
+@pytest.mark.parametrize("ending", ["cancel", "send", "refused"])
+def test_a_draft_comes_back_after_another_message_was_edited(client: Client, ending: str) -> None:
+    client.send_and_wait("!echo one")
+    client.message_box.fill("not finished yet")
+    client.paste_files(file_payload("shot.png", draw_image("shot")))
+    expect(client.attachments).to_contain_text("640×400")
+    client.user_messages.last.hover()
+    client.user_messages.last.get_by_role("button", name="Edit and resend").click()
+    expect(client.message_box).to_have_value("!echo one")
+    expect(client.attachments).to_have_count(0)
+    client.message_box.fill("!echo two")
+    if ending == "refused":
+        refusal = '{"error": {"code": "request.invalid", "message": "Not now."}}'
+        client.page.route("**/messages", lambda route: route.fulfill(status=409, body=refusal))
+        client.send_button.click()
+        expect(client.page.get_by_text("Not now.")).to_be_visible()
+        expect(client.message_box).to_have_value("!echo two")
+        client.page.unroute("**/messages")
+    if ending == "cancel":
+        client.page.get_by_role("button", name="Cancel editing").click()
+    else:
+        client.send_button.click()
+        expect(client.answers.last).to_contain_text("two")
+        expect(client.user_messages).to_have_count(1)
+        expect(client.page.get_by_role("group", name="Version 2 of 2").first).to_be_visible()
+    expect(client.message_box).to_have_value("not finished yet")
+    expect(client.attachments).to_contain_text("shot.png")
+    client.page.reload()
+    expect(client.message_box).to_have_value("not finished yet")
+
+
+def test_a_message_is_sent_also_if_the_storage_of_the_browser_is_full(client: Client) -> None:
+    client.send_and_wait("!echo one")
+    client.page.evaluate("""() => {
+      let piece = 'x'.repeat(1 << 20);
+      for (let at = 0; piece; at++) {
+        try { localStorage.setItem(`filler.${at}`, piece); } catch { piece = piece.slice(piece.length >> 1 || 1); }
+      }
+    }""")
+    assert client.send_and_wait(f"!echo two {'word ' * 500}").inner_text().count("word") == 500
+    client.message_box.fill("the page still works")
+    expect(client.send_button).to_be_enabled()
+
+
+def test_a_message_of_the_user_can_be_copied(open_client: OpenClient) -> None:
+    client = open_client(permissions=["clipboard-read", "clipboard-write"])
+    client.send_and_wait("!echo copy me")
+    client.user_messages.last.hover()
+    client.user_messages.last.get_by_role("button", name="Copy message").click()
+    expect(client.user_messages.last.get_by_role("button", name="Copied")).to_be_visible()
+    assert client.page.evaluate("navigator.clipboard.readText()") == "!echo copy me"

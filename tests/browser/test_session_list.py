@@ -67,3 +67,34 @@ def test_a_session_is_deleted_after_a_question(client: Client) -> None:
     expect(client.page.get_by_role("heading", name=re.compile("Drop an image"))).to_be_visible()
     expect(client.page.locator(f"a[href='#/s/{session}']")).to_have_count(0)
     assert session not in [one["id"] for one in client.daemon.ask("/v1/sessions")["sessions"]]
+
+
+def test_what_is_typed_while_the_search_is_being_loaded_is_searched(client: Client) -> None:
+    client.send_and_wait("!echo a needle in the hay")
+    expect(client.message_box).to_be_focused()
+    release = client.hold("**/assets/deferred-*.js")
+    client.page.reload()
+    expect(client.message_box).to_be_focused()
+    client.page.keyboard.press("Control+k")
+    client.page.keyboard.type("neeedle")
+    client.page.keyboard.press("Backspace")
+    for _ in range(3):
+        client.page.keyboard.press("Backspace")
+    client.page.keyboard.type("dle")
+    release()
+    search = client.page.get_by_role("combobox", name="Search everything")
+    expect(search).to_have_value("needle")
+    expect(search).to_be_focused()
+    expect(client.page.get_by_role("option", name=re.compile("needle in the hay")).first).to_be_visible()
+    expect(client.message_box).to_have_value("")
+    client.page.keyboard.press("Escape")
+    expect(client.message_box).to_be_focused()
+
+
+def test_the_address_of_a_session_that_is_gone_leads_to_the_start_and_says_why(client: Client) -> None:
+    client.page.goto(f"{client.daemon.url}/#/s/01ARZ3NDEKTSV4RRFFQ69G5FAV")
+    expect(client.page.get_by_text("Session not found.")).to_be_visible()
+    expect(client.page.get_by_text("It was deleted, or the link is incomplete.")).to_be_visible()
+    expect(client.page.locator("button.sample")).to_have_count(4)
+    client.send_and_wait("!echo a new one")
+    expect(client.user_messages).to_have_count(1)

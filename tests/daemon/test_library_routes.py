@@ -43,7 +43,9 @@ async def test_sessions_are_kept_in_folders_tagged_pinned_and_archived():
 
 async def test_a_link_shows_the_conversation_as_it_was_until_it_is_deleted():
     async with memory_runtime() as runtime, serving(runtime) as daemon, RemoteLibrary(daemon.url, TOKEN) as library:
-        made = (await library.import_messages([user("<b>hello</b>"), assistant("an answer")])).session
+        made = (
+            await library.import_messages([user("<b>hello</b>"), assistant("an answer")], system="Be brief.")
+        ).session
         link = await library.share(made.id)
         await runtime.stores.sessions.append_to_head(made.id, [user("said later")])
 
@@ -51,6 +53,7 @@ async def test_a_link_shows_the_conversation_as_it_was_until_it_is_deleted():
             page = await http.get(link.path)
             assert page.status_code == 200 and page.headers["content-type"].startswith("text/html")
             assert "&lt;b&gt;hello" in page.text and "an answer" in page.text and "said later" not in page.text
+            assert "Be brief." not in page.text, "the system prompt is not part of the conversation"
             assert "sandbox" in page.headers["content-security-policy"] and "<script" not in page.text
             assert (await http.get(link.path[:-1] + "x")).status_code == 404
             (listed,) = await library.shares(made.id)

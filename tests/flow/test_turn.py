@@ -253,6 +253,20 @@ async def test_a_cancelled_turn_leaves_a_session_that_goes_on() -> None:
         assert "interrupted" in text_of(result)
 
 
+async def test_an_answer_that_is_cancelled_is_stored_with_that_reason() -> None:
+    async with memory_runtime() as runtime:
+        session = await runtime.session(model="loom/spark")
+        seen = ""
+        async for event in session.stream("!slow 40tps\n!tokens 400"):
+            seen += event.text if isinstance(event, TextDelta) else ""
+            if len(seen) > 100:
+                await session.cancel()
+        stored = await runtime.stores.sessions.get(session.id)
+        node = await runtime.stores.forest.node(stored.head_id)
+        assert node.message is not None and node.message.text.startswith(seen[:100])
+        assert node.meta["finish_reason"] == "cancelled"
+
+
 async def test_the_model_can_be_switched_in_the_middle_and_nothing_breaks() -> None:
     answers = ScriptedProvider(["seen", "read"])
     async with memory_runtime(providers={"anthropic": answers, "deepseek": answers}) as runtime:

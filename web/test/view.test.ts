@@ -224,7 +224,35 @@ test("an answer that was stopped, interrupted or stored incomplete says so, and 
   const ended = (code: string): string | undefined => new TurnList().of(play(live, [{ type: "turn_failed", data: { turn: "t1", code, text: "x", hint: "" } }]))[0]?.ending;
   assert.deepEqual(["turn.cancelled", "turn.interrupted", "provider.overloaded"].map(ended), ["stopped", "interrupted", ""]);
   const stored = (stop: string): string | undefined => new TurnList().of(openView("S", { ...EMPTY, messages: [said("a", null, "user", "one"), { ...said("b", "a", "assistant", "two"), stop }], head: "b" }, 0))[0]?.ending;
-  assert.deepEqual(["end", "incomplete", ""].map(stored), ["", "incomplete", ""]);
+  assert.deepEqual(["end", "incomplete", "cancelled", "interrupted", ""].map(stored), ["", "incomplete", "stopped", "interrupted", ""]);
   const alone: History = { ...EMPTY, messages: [said("a", null, "user", "one")], head: "a" };
   assert.equal(new TurnList().of(openView("S", alone, 0))[0]?.ending, "unanswered");
+});
+
+test("a notice of a continued turn is shown once, however often a snapshot brings it", () => {
+  const notice: SessionEvent = { type: "notice", data: { text: "Continued after a restart", code: "turn.continued" } };
+  const seen = play(openView("S", EMPTY, 0), [...PARTIAL.filter((event) => event.type !== "thinking"), notice]);
+  const running = { turn: "t1", model: "loom/spark", partial: [{ ...notice, data: { ...notice.data, type: "notice" } as Partial["data"], seq: 50, session: "S" }] };
+  const snapshot = (seq: number): History => ({ ...EMPTY, messages: [said("n1", "root", "user", "hi")], head: "n1", seq, running });
+  let view = seen;
+  for (const seq of [60, 61, 62]) {
+    view = mergeHistory(view, snapshot(seq), 0);
+    assert.equal(partsOf(view).filter(([kind]) => kind === "notice").length, 1);
+  }
+});
+
+test("an answer that was continued says so after a reload, between its parts", () => {
+  const parts = [said("a", null, "user", "one"), { ...said("b", "a", "assistant", "two"), stop: "interrupted" }, { ...said("c", "b", "assistant", "three"), stop: "end" }];
+  const view = openView("S", { ...EMPTY, messages: parts, head: "c" }, 0);
+  assert.deepEqual(partsOf(view).map(([kind]) => kind), ["text", "notice", "text"]);
+  assert.equal(new TurnList().of(view)[0]?.ending, "");
+});
+
+test("a turn that was stopped while tools ran is incomplete; one that a message steered is not, and only the last can be continued", () => {
+  const call: MessageView = { ...said("b", "a", "assistant", ""), blocks: [{ type: "tool_call", id: "c1", name: "look" }], stop: "tool_calls" };
+  const result = { ...said("c", "b", "user", "x"), role: "tool", blocks: [{ type: "tool_result", call_id: "c1", blocks: [{ type: "text", text: "interrupted" }] }] } as MessageView;
+  const asked = said("a", null, "user", "one");
+  const turnsOf = (messages: MessageView[]) => new TurnList().of(openView("S", { ...EMPTY, messages, head: messages.at(-1)?.node ?? "" }, 0)).map((turn) => [turn.ending, turn.isLast]);
+  assert.deepEqual(turnsOf([asked, call, result]), [["incomplete", true]]);
+  assert.deepEqual(turnsOf([asked, call, result, said("d", "c", "user", "and this"), said("e", "d", "assistant", "done")]), [["", false], ["", true]]);
 });

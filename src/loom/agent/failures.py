@@ -9,6 +9,7 @@ from loom.errors import Conflict, LoomError
 from loom.events import TurnFailed
 
 CONTINUE_HINT: Final = "Your conversation is saved; send a message to continue."
+_FINISH_REASONS: Final = {"turn.cancelled": "cancelled", "turn.interrupted": "interrupted"}
 
 
 def turn_failed(turn: str, error: LoomError) -> TurnFailed:
@@ -23,6 +24,11 @@ def turn_interrupted(turn: str, why: str = "") -> TurnFailed:
 
 def turn_cancelled(turn: str) -> TurnFailed:
     return TurnFailed(turn=turn, code="turn.cancelled", text="The turn was cancelled", hint=CONTINUE_HINT)
+
+
+def finish_reason(end: TurnFailed) -> str:
+    """Return the reason that is stored with the unfinished answer of a turn that ended in this way."""
+    return _FINISH_REASONS.get(end.code, "incomplete")
 
 
 def limit_reached(turn: str, limit: str) -> TurnFailed:

@@ -22,7 +22,7 @@ from loom.agent import compact
 from loom.agent.approvals import Approvals
 from loom.agent.calls import CallServices, EarlierCalls, run_calls, unanswered_results
 from loom.agent.checkpoint import TurnCheckpoint
-from loom.agent.failures import lease_lost, limit_reached, turn_cancelled, turn_failed
+from loom.agent.failures import finish_reason, lease_lost, limit_reached, turn_cancelled, turn_failed
 from loom.agent.hooks import HookMoment, ToolHooks
 from loom.agent.ingest import ingest
 from loom.agent.lessons import learned_change, next_input, watermark_change
@@ -346,7 +346,8 @@ class Turn:
         message = answer.result.message if answer is not None and answer.result is not None else None
         nodes = [left] if left is not None else []
         if answer is not None and message is not None and not self._is_compacting:
-            nodes.append(NewNode(message=message, meta=answer.meta))
+            ended = {} if answer.is_complete else {"finish_reason": finish_reason(end)}
+            nodes.append(NewNode(message=message, meta={**answer.meta, **ended}))
         calls = nodes[-1].message.calls if nodes else self.open_calls
         if calls:
             nodes.append(NewNode(message=unanswered_results(calls, self.done)))

@@ -12,7 +12,7 @@ import msgspec
 from loom.agent import compact
 from loom.agent.calls import EarlierCalls, unanswered_results
 from loom.agent.checkpoint import Compact, NewMessage, QueuedMessage, Regenerate, Resume, TurnCheckpoint, TurnRequest
-from loom.agent.failures import turn_cancelled, turn_interrupted
+from loom.agent.failures import finish_reason, turn_cancelled, turn_interrupted
 from loom.agent.plan_mode import is_planning
 from loom.agent.ports import Committed, Completion, OpenStep
 from loom.agent.step import words_of
@@ -285,7 +285,7 @@ async def _close_open_step(turn: Turn, step: OpenStep, end: TurnFailed) -> None:
     """Close an unfinished turn: store the text that the user has seen, and the results of calls that ended."""
     turn.done = dict(step.results)
     words = _seen_words(turn, fold(step.answer))
-    await turn.close(end, None if words is None else NewNode(message=words, meta={"finish_reason": "interrupted"}))
+    await turn.close(end, None if words is None else NewNode(message=words, meta={"finish_reason": finish_reason(end)}))
 
 
 def _seen_words(turn: Turn, partial: Folded) -> Message | None:

@@ -123,6 +123,12 @@ _TEXT_FILE: Final = re.compile(r"\[file: ([^\]\n]+)\]\n")
 """The beginning of the text of a file that is attached as text."""
 
 
+def text_file_in(text: str) -> tuple[str, str] | None:
+    """Return the name and the content of a file that is attached as text; None for other text."""
+    found = _TEXT_FILE.match(text)
+    return (found[1], text[found.end() :]) if found else None
+
+
 def title_of(message: Message) -> str:
     """Return a title for a conversation that begins with this message: its first words, or the names of its files."""
     texts = [block.text.strip() for block in message.blocks if isinstance(block, TextBlock)]

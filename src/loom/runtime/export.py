@@ -1,8 +1,8 @@
 """A session as a file: Markdown, one HTML page with its images inside, JSON with everything in it, or a zip of these
 with every medium as a file. `loom import` restores JSON and zip exactly.
 
-The HTML page contains no script and loads nothing from a server; all text in it is escaped. In the zip, media are named
-by their digest: the name of a file never becomes a path.
+`conversation_page.py` writes the HTML page. In the zip, media are named by their digest: the name of a file never
+becomes a path.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import io
 import mimetypes
 import zipfile
 from collections.abc import Sequence
-from html import escape
 from typing import TYPE_CHECKING, Final, Literal, assert_never
 
 import msgspec
@@ -35,11 +34,12 @@ from loom.content.blocks import (
 )
 from loom.content.codec import decode_message
 from loom.content.media import Media
-from loom.content.messages import Message, media_of, sources_of, text_of
+from loom.content.messages import media_blocks, media_of, sources_of, text_of
 from loom.content.recipes import Fit
 from loom.content.terminal_safe import safe_text
 from loom.errors import Corrupt, LoomError, NotFound
 from loom.formats import render
+from loom.runtime.conversation_page import Mask, PageImage, conversation_page
 from loom.runtime.session_settings import system_prompt_of
 from loom.session import ExportFormat
 from loom.store.exchange import WORKSPACE, SessionExchange
@@ -69,13 +69,6 @@ _ENDINGS: Final = {
     "video/quicktime": ".mov",
 }
 """Extensions that systems define differently, or not at all."""
-_POLICY: Final = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-_STYLE: Final = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:48rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}"
-    "article{margin:1.2rem 0;border-inline-start:3px solid #8884;padding-inline-start:1rem}"
-    "h2{font-size:.85rem;margin:0 0 .3rem;opacity:.7}pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:.3rem 0;"
-    "font:inherit}.code{font-family:ui-monospace,monospace;font-size:.85rem}img{max-width:100%;height:auto}"
-)
 
 
 async def export_session(runtime: Runtime, session: StoredSession, form: ExportFormat) -> bytes:
@@ -92,13 +85,20 @@ async def export_session(runtime: Runtime, session: StoredSession, form: ExportF
             return await export_page(runtime, session, session.head_id, form)
 
 
-async def export_page(runtime: Runtime, session: StoredSession, node_id: str, form: Literal["md", "html"]) -> bytes:
-    """Return the conversation down to a node, for people to read."""
+async def export_page(
+    runtime: Runtime, session: StoredSession, node_id: str, form: Literal["md", "html"], *, with_system: bool = True
+) -> bytes:
+    """Return the conversation down to a node, for people to read. Secrets and the path of the workspace are masked."""
+
+    def mask(text: str) -> str:
+        text = text.replace(session.workspace, WORKSPACE) if len(session.workspace) > 1 else text
+        return runtime.secrets.mask(text)
+
     root, *nodes = await runtime.stores.forest.path(node_id)
-    system, title = system_prompt_of(session.settings, root.system), session.title
-    system = system.replace(session.workspace, WORKSPACE) if len(session.workspace) > 1 else system
-    text = _markdown(title, system, nodes) if form == "md" else await _html(runtime, title, system, nodes)
-    return runtime.secrets.mask(text).encode()
+    system = system_prompt_of(session.settings, root.system) if with_system else ""
+    if form == "html":
+        return (await _html(runtime, session.title, system, nodes, mask)).encode()
+    return mask(_markdown(session.title, system, nodes)).encode()
 
 
 async def read_archive(runtime: Runtime, session_id: str) -> SessionArchive:
@@ -201,57 +201,18 @@ def _markdown_block(block: Block) -> str:
             assert_never(block)
 
 
-async def _html(runtime: Runtime, title: str, system: str, nodes: Sequence[Node]) -> str:
-    name = escape(" ".join(title.split()) or "Conversation")
-    parts = [
-        '<!doctype html><html><head><meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-        f'<meta name="viewport" content="width=device-width"><title>{name}</title><style>{_STYLE}</style></head>',
-        f"<body><h1>{name}</h1>",
-    ]
-    if system:
-        parts.append(f"<article><h2>system</h2><pre>{_escape(system)}</pre></article>")
-    for node in nodes:
-        if node.message is not None:
-            blocks = await _html_blocks(runtime, node.message)
-            parts.append(f"<article><h2>{_escape(author_name(node))}</h2>{blocks}</article>")
-    return "\n".join([*parts, "</body></html>\n"])
+async def _html(runtime: Runtime, title: str, system: str, nodes: Sequence[Node], mask: Mask) -> str:
+    blocks = [block for node in nodes if node.message is not None for block in media_blocks(node.message.blocks)]
+    images = {block.media.digest: block for block in blocks if isinstance(block, ImageBlock)}
+    embedded = {digest: await _embed(runtime, block) for digest, block in images.items()}
+    return await asyncio.to_thread(conversation_page, title, system, nodes, embedded, mask)
 
 
-async def _html_blocks(runtime: Runtime, message: Message) -> str:
-    blocks = [await _html_block(runtime, block) for block in message.blocks]
-    if sources := sources_of(message):
-        blocks.append(f"<p><small>Sources: {_escape(', '.join(sources))}</small></p>")
-    return "".join(blocks)
-
-
-async def _html_block(runtime: Runtime, block: Block) -> str:
-    match block:
-        case TextBlock():
-            return f"<pre>{_escape(block.text)}</pre>"
-        case ThinkingBlock():
-            return f"<details><summary>thinking</summary><pre>{_escape(text_of(block))}</pre></details>"
-        case ImageBlock():
-            return await _picture(runtime, block)
-        case ToolResult():
-            inner = "".join([await _html_block(runtime, part) for part in block.blocks])
-            return f"<details open><summary>{_escape(block.name or 'result')}</summary>{inner}</details>"
-        case ToolCall() | DocumentBlock() | AudioBlock() | VideoBlock() | UnknownBlock():
-            return f'<pre class="code">{_escape(text_of(block))}</pre>'
-        case _:
-            assert_never(block)
-
-
-async def _picture(runtime: Runtime, block: ImageBlock) -> str:
-    label = _escape(text_of(block))
+async def _embed(runtime: Runtime, block: ImageBlock) -> PageImage:
     try:
         data = await runtime.stores.media.load(block.media.digest)
         made = await asyncio.to_thread(render, data, block.media, Fit(max_side_px=_SIDE_PX))
     except LoomError as error:
-        return f"<pre>{label} ({_escape(error.message)})</pre>"
+        return PageImage(problem=error.message)
     encoded = base64.b64encode(made.data).decode()
-    return f'<p><img alt="{label}" src="data:{made.media_type};base64,{encoded}"></p>'
-
-
-def _escape(text: str) -> str:
-    return escape(safe_text(text))
+    return PageImage(f"data:{made.media_type};base64,{encoded}")

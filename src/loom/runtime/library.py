@@ -265,11 +265,13 @@ class LocalLibrary:
         await Shares(self._runtime.stores.database).delete(session_id, share_id)
 
     async def shared_page(self, secret: str) -> bytes:
-        """Return the HTML page of a shared conversation; raise `NotFound` if the link does not exist."""
+        """Return the HTML page of a shared conversation, without its system prompt. Raise `NotFound` if the link does
+        not exist."""
         from loom.runtime.export import export_page
 
         found = await Shares(self._runtime.stores.database).find(secret)
-        return await export_page(self._runtime, await self.stores.sessions.get(found.session_id), found.node, "html")
+        session = await self.stores.sessions.get(found.session_id)
+        return await export_page(self._runtime, session, found.node, "html", with_system=False)
 
     async def search(self, text: str, *, limit: int = 20, per_session: int = 3) -> tuple[SearchResult, ...]:
         """Search all messages; return at most `per_session` results for one session."""

@@ -11,7 +11,7 @@ addEventListener("message", (event: MessageEvent<{ id: number; source: string; i
   const { id, source, isDark } = event.data;
   document.documentElement.style.colorScheme = isDark ? "dark" : "light";
   document.documentElement.style.background = isDark ? "#1e2127" : "#ffffff";
-  mermaid.initialize({ startOnLoad: false, securityLevel: "strict", theme: isDark ? "dark" : "neutral", htmlLabels: false, flowchart: { htmlLabels: false }, suppressErrorRendering: true });
+  mermaid.initialize({ startOnLoad: false, securityLevel: "strict", theme: isDark ? "dark" : "neutral", themeCSS: ".node *, .edgeLabel * { filter: none !important; }", htmlLabels: false, flowchart: { htmlLabels: false }, suppressErrorRendering: true });
   mermaid.render(`diagram-${id}`, source).then(
     ({ svg }) => {
       document.body.innerHTML = svg;

@@ -9,3 +9,6 @@ export const ShieldIcon = /* @__PURE__ */ path("M12 3l7 3v5c0 5-3 8-7 10-4-2-7-5
 export const DownloadIcon = /* @__PURE__ */ path("M12 4v11M7 11l5 5 5-5M5 20h14");
 export const EyeIcon = /* @__PURE__ */ path("M2.500 12S6 5.500 12 5.500 21.500 12 21.500 12 18 18.500 12 18.500 2.500 12 2.500 12zM12 15a3 3 0 1 0 0-6 3 3 0 0 0 0 6z");
 export const PinIcon = /* @__PURE__ */ path("M9 4h6l-1 6 3 3v2H7v-2l3-3zM12 15v6");
+export const LeftIcon = /* @__PURE__ */ path("M14 7l-5 5 5 5");
+export const RightIcon = /* @__PURE__ */ path("M10 7l5 5-5 5");
+export const ColumnsIcon = /* @__PURE__ */ path("M4 5h16v14H4zM12 5v14");

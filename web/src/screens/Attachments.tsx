@@ -59,7 +59,7 @@ function FailedAttachment({ attachment }: { attachment: Attachment }) {
   const unlock = () => password.value && retry(key, password.value);
   return (
     <div class="failed-attachment" role="alert">
-      <p><strong>{name}:</strong> {problem?.message} {wantsPassword(attachment) ? "Enter its password; an unlocked copy is stored, the password is not." : problem?.hint}</p>
+      <p><strong>{name}</strong>{reasonWithout(name, problem?.message ?? "")} {wantsPassword(attachment) ? "Enter its password; an unlocked copy is stored, the password is not." : problem?.hint}</p>
       {wantsPassword(attachment) && (
         <div class="buttons">
           <input type="password" aria-label={`Password of ${name}`} autocomplete="off" value={password.value} onInput={(event) => (password.value = event.currentTarget.value)} onKeyDown={(event) => event.key === "Enter" && (event.preventDefault(), unlock())} />
@@ -73,6 +73,11 @@ function FailedAttachment({ attachment }: { attachment: Attachment }) {
       </div>
     </div>
   );
+}
+
+/** Most messages begin with the name of the file, which is shown already. */
+function reasonWithout(name: string, message: string): string {
+  return message.startsWith(`${name} `) ? message.slice(name.length) : `: ${message}`;
 }
 
 function Preview({ attachment }: { attachment: Attachment }) {

@@ -1,7 +1,7 @@
 // The conversation. It scrolls with the answer while the end is in view, and stops when the user scrolls up.
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { announce, problem, linkedMessage, turns, view } from "../state/app";
+import { problem, linkedMessage, turns, view } from "../state/app";
 import { held } from "../state/held";
 import { loadOlder } from "../state/sessions";
 import { DownIcon } from "../parts/icons";
@@ -76,7 +76,7 @@ export function ChatPane() {
     if (!linkedMessage.value || !seen) return;
     follows.current = false;
     const linked = linkedMessage.value;
-    void import("./deferred").then(({ openMessage }) => openMessage(linked)).then((node) => requestAnimationFrame(() => scrollToMessage(scroller.current?.querySelector<HTMLElement>(`[data-node="${CSS.escape(node)}"]`))));
+    void import("./deferred").then(({ showMessage }) => showMessage(linked));
     linkedMessage.value = "";
   }, [linkedMessage.value, seen === null]);
 
@@ -130,18 +130,6 @@ export function ChatPane() {
       <Composer />
     </>
   );
-}
-
-/** Scroll to a message that a link names, and highlight it. */
-function scrollToMessage(found: HTMLElement | null | undefined): void {
-  if (!found) return;
-  found.scrollIntoView({ block: "center" });
-  // Content that was skipped gets its real height only now.
-  requestAnimationFrame(() => found.scrollIntoView({ block: "center" }));
-  found.tabIndex = -1;
-  found.focus({ preventScroll: true });
-  found.classList.add("linked");
-  announce("Message found");
 }
 
 function Skeleton() {

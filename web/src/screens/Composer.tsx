@@ -2,17 +2,16 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { askedModels, dialog, info, isBusy, isListening, modelInfo, sessionDraft, sessionId } from "../state/app";
-import { attach, attachments, attachPaste, blocks, COMMAND, canSend, editing, failed, isUploading, onFocusWanted, stopEditing, submit, text } from "../state/composer";
+import { attach, attachments, attachPaste, blocks, COMMAND, canSend, editing, failed, isUploading, onFocusWanted, submit, text } from "../state/composer";
 import { editLast } from "../state/keys";
 import { stop } from "../state/actions";
-import { shortModel } from "../state/format";
 import { deferred } from "../parts/components";
-import { CameraIcon, ClipIcon, CloseIcon, MicIcon, SendIcon, SlidersIcon, StopIcon } from "../parts/icons";
+import { CameraIcon, ClipIcon, MicIcon, SendIcon, SlidersIcon, StopIcon } from "../parts/icons";
 import { Meter } from "./Meter";
 import type { SuggestionHandle } from "./Suggestions";
 
 const Attachments = deferred((found) => found.Attachments);
-const EditWarning = deferred((found) => found.EditWarning);
+const ComposerNotes = deferred((found) => found.ComposerNotes);
 const Suggestions = deferred((found) => found.Suggestions);
 /** A command, or a mention of a file. */
 const SUGGESTS = /^\/|(?:^|\s)@/;
@@ -93,25 +92,8 @@ export function Composer() {
     <form class="composer" aria-label="Message" onSubmit={(event) => (event.preventDefault(), void submit())}>
       {SUGGESTS.test(text.value) && <Suggestions cursor={cursor.value} handle={suggestions} onAccept={onAccept} />}
       <div class="composer-box">
-        {editing.value && (
-          <p class="editing">
-            Editing creates a new branch. The original message is kept. <EditWarning />
-            <button type="button" class="icon" aria-label="Cancel editing" onClick={stopEditing}><CloseIcon /></button>
-          </p>
-        )}
+        {(editing.value || askedModels.value.length > 1 || isTextOnly) && <ComposerNotes isTextOnly={isTextOnly} />}
         {attachments.value.length > 0 && <Attachments />}
-        {askedModels.value.length > 1 && (
-          <p class="editing">
-            Asks {askedModels.value.map(shortModel).join(", ")} side by side.
-            <button type="button" class="icon" aria-label="Ask one model only" onClick={() => (askedModels.value = [])}><CloseIcon /></button>
-          </p>
-        )}
-        {isTextOnly && (
-          <p class="notice">
-            {shortModel(modelInfo.value?.reference ?? "")} is a text-only model: images are sent as text.{" "}
-            <button type="button" class="link" onClick={() => (dialog.value = "models")}>Choose a model</button>
-          </p>
-        )}
         <textarea
           id="message"
           ref={box}

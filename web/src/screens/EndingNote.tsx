@@ -23,8 +23,8 @@ export function EndingNote({ turn }: { turn: Turn }) {
     <div class="ending" role="note" aria-label="Answer status">
       <WarnIcon />
       <span>{turn.parts.length || turn.ending === "unanswered" ? ENDING_TEXT[turn.ending] : turn.ending === "stopped" ? "Stopped before the answer started." : "Interrupted before the answer started."}</span>
-      {turn.parts.length > 0 && <button type="button" class="chip" onClick={() => void send({ text: "Continue where you stopped.", blocks: [], files: [], key: randomKey() })}>Continue{price}</button>}
-      <button type="button" class="chip" onClick={() => void regenerate(last)}><AgainIcon /> {turn.parts.length ? "Regenerate" : "Answer"}</button>
+      {turn.isLast && turn.parts.length > 0 && <button type="button" class="chip" onClick={() => void send({ text: "Continue where you stopped.", blocks: [], files: [], key: randomKey() })}>Continue{price}</button>}
+      {turn.isLast && <button type="button" class="chip" onClick={() => void regenerate(last)}><AgainIcon /> {turn.parts.length ? "Regenerate" : "Answer"}</button>}
     </div>
   );
 }

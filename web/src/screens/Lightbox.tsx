@@ -3,8 +3,8 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { mediaUrl } from "../api/http";
-import { CloseIcon, CopyIcon, LeftIcon, RightIcon } from "../parts/icons";
-import { DownloadIcon, EyeIcon } from "../parts/rare_icons";
+import { CloseIcon, CopyIcon } from "../parts/icons";
+import { DownloadIcon, EyeIcon, LeftIcon, RightIcon } from "../parts/rare_icons";
 import { Badge } from "../parts/Badge";
 import { Dialog } from "../parts/Dialog";
 import { announce, model, sessionId } from "../state/app";

@@ -3,7 +3,8 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import type { ModelView, Plan, PlanCell, Rendition } from "../api/types";
 import { Dialog } from "../parts/Dialog";
-import { AgainIcon, ColumnsIcon, SearchIcon } from "../parts/icons";
+import { AgainIcon, SearchIcon } from "../parts/icons";
+import { ColumnsIcon } from "../parts/rare_icons";
 import { announce, askedModels, dialog, model, models, sessionId, turns } from "../state/app";
 import { focusComposer } from "../state/composer";
 import { discardText, estimateText } from "../state/estimate_text";
@@ -105,12 +106,16 @@ export function ModelSwitcher() {
           <span class="dim clip">{selected.value.map(shortModel).join(", ")}: each answer becomes a version</span>
         </div>
       )}
-      <p class="dim legend">✓ known · <span class="guess">?</span> assumed until the model is used</p>
+      {shown.some(isGuessed) && <p class="dim legend"><span class="guess">?</span> assumed until the model is used</p>}
     </Dialog>
   );
 }
 
 const FLAGS = [["vision", "images"], ["native_pdf", "PDF"], ["thinking", "thinking"], ["tools", "tools"], ["audio", "audio"], ["video", "video"]] as const;
+
+function isGuessed(one: ModelView): boolean {
+  return FLAGS.some(([flag]) => one.capabilities[flag] && one.origins[flag] === "guessed");
+}
 
 function Takes({ model: one }: { model: ModelView }) {
   return (
@@ -187,7 +192,7 @@ function Preview({ model: one, plan, isSelected, onUse, onRegenerate, onSelect }
       <div class="buttons">
         {!isNow && <button type="button" class="primary" onClick={onUse}>Use {shortModel(one.reference)}</button>}
         {!isNow && turns.value.length > 0 && <button type="button" onClick={onRegenerate}><AgainIcon /> Regenerate the last answer only</button>}
-        <button type="button" aria-pressed={isSelected} title="Select (Space)" onClick={onSelect}>Select</button>
+        <button type="button" aria-pressed={isSelected} title="Ask it together with others (Space)" onClick={onSelect}><ColumnsIcon /> {isSelected ? "Remove from comparison" : "Add to comparison"}</button>
       </div>
     </section>
   );

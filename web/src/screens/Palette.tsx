@@ -5,7 +5,7 @@ import { request, mediaUrl } from "../api/http";
 import type { SearchResult } from "../api/types";
 import { Dialog } from "../parts/Dialog";
 import { SearchIcon } from "../parts/icons";
-import { dialog, info, sessionDialog, sessionId, sessions } from "../state/app";
+import { dialog, info, sessionDialog, sessionId, sessions, typedAhead } from "../state/app";
 import { focusComposer } from "../state/composer";
 import { toggle } from "../state/keys";
 import { go, report, titleOf } from "../state/sessions";
@@ -42,6 +42,7 @@ function actions(): Choice[] {
 
 export function Palette() {
   const query = useSignal("");
+  useEffect(() => void (query.value = typedAhead.value), []);
   const found = useSignal<SearchResult[]>([]);
   const at = useSignal(0);
   const words = query.value.trim().toLowerCase();

@@ -24,11 +24,12 @@ export function SentMessages({ sent }: { sent: Sent[] }) {
 }
 
 export function Notices({ notices }: { notices: Notice[] }) {
+  if (!notices.length) return null;
   return (
-    <>
+    <div class="notices">
       {notices.map((one) => (
         <p key={one.id} class="notice">{one.text}</p>
       ))}
-    </>
+    </div>
   );
 }

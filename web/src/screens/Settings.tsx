@@ -40,6 +40,8 @@ export function Settings() {
   );
 }
 
+const THEME_NAMES = { system: "System", light: "Light", dark: "Dark" } as const;
+
 function Appearance() {
   return (
     <section>
@@ -48,7 +50,7 @@ function Appearance() {
         <legend class="visually-hidden">Appearance</legend>
         {THEMES.map((one) => (
           <label key={one}>
-            <input type="radio" name="theme" checked={theme.value === one} onChange={() => setTheme(one)} /> {one}
+            <input type="radio" name="theme" checked={theme.value === one} onChange={() => setTheme(one)} /> {THEME_NAMES[one]}
           </label>
         ))}
       </fieldset>

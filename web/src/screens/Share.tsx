@@ -39,7 +39,7 @@ export function Share({ session, onClose }: { session: SessionView; onClose: () 
       <div class="settings-body">
         <section>
           <h3>Read-only link</h3>
-          <p class="dim">Anyone who can reach this server and has the link can read the conversation as it is now, with its images, without signing in. Later messages are not shown.</p>
+          <p class="dim">Anyone who can reach this server and has the link can read the conversation as it is now, with its images, without signing in. Later messages and the system prompt are not shown.</p>
           <div class="share-new">
             <Field label="Link works for">
               {(facts) => <select {...facts} value={days.value} onChange={(event) => (days.value = Number(event.currentTarget.value))}>{PERIODS.map(([value, name]) => <option key={value} value={value}>{name}</option>)}</select>}

@@ -5,7 +5,7 @@ import { request } from "../api/http";
 import type { CommandView, PromptView } from "../api/types";
 import { dialog, info, panel, sessionDialog, sessionId, view } from "../state/app";
 import { COMMAND, mentioned, submit, text } from "../state/composer";
-import { editLast, toggle } from "../state/keys";
+import { editLast, openPalette, toggle } from "../state/keys";
 import { go, report } from "../state/sessions";
 import { regenerate, stop } from "../state/actions";
 import { forkSession } from "../state/session_actions";
@@ -45,7 +45,7 @@ const COMMANDS: [string, string, () => unknown][] = [
   ["share", "Share or export this session", () => info.value && (sessionDialog.value = { kind: "share", session: info.value })],
   ["import", "Import conversations from a file", () => (dialog.value = "import")],
   ["prompts", "Saved prompts", () => (dialog.value = "prompts")],
-  ["search", "Search", () => (dialog.value = "palette")],
+  ["search", "Search", openPalette],
   ["settings", "API keys, models, limits", () => (dialog.value = "settings")],
   ["theme", "Light, dark or system", () => cycleTheme()],
   ["help", "Keyboard shortcuts", () => (dialog.value = "shortcuts")],

@@ -1,6 +1,6 @@
 import { BranchIcon, ChevronIcon, GearIcon, LayersIcon, Logo, MenuIcon, SearchIcon } from "../parts/icons";
 import { config, dialog, info, model, modelInfo, panel, sessionId, showsSessions, view } from "../state/app";
-import { toggle } from "../state/keys";
+import { openPalette, toggle } from "../state/keys";
 import { go } from "../state/sessions";
 import { shortModel } from "../state/format";
 
@@ -18,7 +18,7 @@ export function TopBar() {
       </button>
       {sessionId.value ? <h1 class="top-title clip">{info.value?.title || "Untitled"}</h1> : <span class="top-title" />}
       <div class="top-end">
-        <button type="button" class="icon not-narrow" aria-label="Search" title="Search (Ctrl K)" onClick={() => (dialog.value = "palette")}>
+        <button type="button" class="icon not-narrow" aria-label="Search" title="Search (Ctrl K)" onClick={openPalette}>
           <SearchIcon />
         </button>
         {sessionId.value && (

@@ -1,13 +1,14 @@
 // One turn: the user's message and the parts of the answer.
+import { splitBlocks } from "../api/blocks";
 import type { MessageView } from "../api/types";
-import { AgainIcon, ColumnsIcon, DotsIcon, EditIcon, ForkIcon, LeftIcon, RightIcon, SoundIcon, StarIcon } from "../parts/icons";
+import { AgainIcon, DotsIcon, EditIcon, ForkIcon, SoundIcon, StarIcon } from "../parts/icons";
 import { CopyButton } from "../parts/CopyButton";
 import { Markdown } from "../parts/Markdown";
 import { MediaGrid, MessageContent } from "../parts/MediaFigure";
 import { Menu } from "../parts/Menu";
 import { deferred, memo } from "../parts/components";
 import { Thinking, Ticking } from "../parts/Thinking";
-import { compared, dialog, MAX_COMPARED, spokenText } from "../state/app";
+import { dialog, spokenText } from "../state/app";
 import { edit } from "../state/composer";
 import { regenerate } from "../state/actions";
 import type { Part, Turn } from "../state/turns";
@@ -17,6 +18,7 @@ import { clockTime, formatCost, formatSeconds, shortModel, formatTokens } from "
 const ToolCard = deferred((found) => found.ToolCard);
 const Citations = deferred((found) => found.Citations);
 const EndingNote = deferred((found) => found.EndingNote);
+const Siblings = deferred((found) => found.Siblings);
 
 export const TurnView = memo(function TurnView({ turn }: { turn: Turn }) {
   return (
@@ -29,13 +31,15 @@ export const TurnView = memo(function TurnView({ turn }: { turn: Turn }) {
 });
 
 function UserMessage({ message, number }: { message: MessageView; number: number }) {
+  const { text } = splitBlocks(message.blocks);
   return (
     <article class="user-message" data-node={message.node}>
       <header>
         <h2>You <span class="visually-hidden">, turn {number}</span></h2>
         <MessageTime seconds={message.created_at} />
-        <Siblings message={message} />
+        {message.siblings.length > 1 && <Siblings message={message} />}
         <span class="acts">
+          {text && <CopyButton text={text} label="Copy message" />}
           <button type="button" class="icon" aria-label="Edit and resend" title="Edit and resend. The original is kept" onClick={() => edit(message)}><EditIcon /></button>
         </span>
       </header>
@@ -121,23 +125,4 @@ function PartView({ part, isLive }: { part: Part; isLive: boolean }) {
     case "tool":
       return <ToolCard call={part.call} isWhole={part.isWhole} result={part.result} run={part.run} approval={part.approval} isLive={isLive} />;
   }
-}
-
-/** ‹ 2/3 ›: switch between the versions of a message. */
-function Siblings({ message }: { message: MessageView }) {
-  const nodes = message.siblings ?? [];
-  const at = nodes.indexOf(message.node);
-  if (nodes.length < 2 || at < 0) return null;
-  const step = (by: number): void => {
-    const next = nodes[at + by];
-    if (next) void import("./deferred").then(({ showSibling }) => showSibling(next));
-  };
-  return (
-    <span class="siblings" role="group" aria-label={`Version ${at + 1} of ${nodes.length}`}>
-      <button type="button" class="icon" aria-label="Previous version" disabled={at === 0} onClick={() => step(-1)}><LeftIcon /></button>
-      <span>{at + 1}/{nodes.length}</span>
-      <button type="button" class="icon" aria-label="Next version" disabled={at === nodes.length - 1} onClick={() => step(1)}><RightIcon /></button>
-      <button type="button" class="icon" aria-label="Compare versions" title="Compare versions" onClick={() => (compared.value = nodes.slice(-MAX_COMPARED))}><ColumnsIcon /></button>
-    </span>
-  );
 }

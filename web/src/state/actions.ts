@@ -5,6 +5,7 @@ import type { Posted, SessionView } from "../api/types";
 import { announce, chosenModel, model, sessionDraft, sessionId, view } from "./app";
 import { hold } from "./held";
 import { go, putSession, refresh, report } from "./sessions";
+import { saveItem } from "./storage";
 import { withState, withoutQueued, withoutSent, withSent } from "./view";
 
 export interface Outgoing {
@@ -64,7 +65,7 @@ export function resendOutbox(): void {
 
 export async function deliver(id: string, outgoing: Outgoing): Promise<boolean> {
   const kept = OUTBOX + outgoing.key;
-  localStorage.setItem(kept, JSON.stringify({ id, outgoing: { ...outgoing, blocks: outgoing.blocks.map(storableAttachment) } }));
+  saveItem(kept, JSON.stringify({ id, outgoing: { ...outgoing, blocks: outgoing.blocks.map(storableAttachment) } }));
   const isEdit = outgoing.parent !== undefined;
   if (view.value?.session === id && !isEdit) view.value = withSent(view.value, outgoing.key, messageOf(outgoing));
   const blocks = [...outgoing.blocks.map(attachmentReference), ...outgoing.files.map((path) => ({ type: "file", path }))];

@@ -58,6 +58,8 @@ export const MAX_COMPARED = 4;
 /** The message that a link names, until it is in view. */
 export const linkedMessage = signal("");
 export const dialog = signal<Dialog>("");
+/** Typed after the search was opened and before its code was loaded. */
+export const typedAhead = signal("");
 export const showsSessions = signal(false);
 /** The media block under the pointer: highlighted in the inspector and in the chat. */
 export const highlightedDigest = signal("");

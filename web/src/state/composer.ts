@@ -1,9 +1,10 @@
 // The message being written: text, attachments, the message it edits. Saved per session across reloads.
-import { computed, effect, signal } from "@preact/signals";
+import { batch, computed, effect, signal } from "@preact/signals";
 import { randomKey } from "../api/http";
 import { type Attachable, attachmentName, type Block, splitBlocks, storableAttachment } from "../api/blocks";
 import type { MessageView, Problem } from "../api/types";
 import { announce, askedModels, comparesAnswers, sessionId } from "./app";
+import { saveItem } from "./storage";
 import { send } from "./actions";
 
 export interface Attachment {
@@ -29,13 +30,21 @@ export const attachments = signal<Attachment[]>([]);
 export const mentioned = signal<string[]>([]);
 /** The message being edited; sending creates a sibling. */
 export const editing = signal<MessageView | null>(null);
-export const isSending = signal(false);
 export const isUploading = computed(() => attachments.value.some((one) => one.fraction !== null));
 /** Attachments that failed: they stay until the user retries or removes them, and nothing is sent without them. */
 export const failed = computed(() => attachments.value.filter((one) => one.problem !== null));
 export const blocks = computed<Attachable[]>(() => attachments.value.flatMap((one) => (one.block ? [withPages(one, one.block)] : [])));
-export const canSend = computed(() => !isSending.value && !isUploading.value && !failed.value.length && (text.value.trim() !== "" || blocks.value.length > 0));
+export const canSend = computed(() => !isUploading.value && !failed.value.length && (text.value.trim() !== "" || blocks.value.length > 0));
 
+interface Draft {
+  text: string;
+  attachments: Attachment[];
+  mentioned: string[];
+}
+
+const EMPTY: Draft = { text: "", attachments: [], mentioned: [] };
+/** The draft that was there before a message was edited; it comes back afterwards. */
+let suspended: Draft | null = null;
 let key = randomKey();
 const focusers: (() => void)[] = [];
 
@@ -92,8 +101,30 @@ export function attachPaste(words: string): void {
 }
 
 export function edit(message: MessageView): void {
+  suspended ??= currentDraft();
   editing.value = message;
   fillComposer(message.blocks);
+}
+
+function currentDraft(): Draft {
+  return { text: text.value, attachments: attachments.value, mentioned: mentioned.value };
+}
+
+function showDraft(draft: Draft): void {
+  text.value = draft.text;
+  attachments.value = draft.attachments;
+  mentioned.value = draft.mentioned;
+  key = randomKey();
+  focusComposer();
+}
+
+/** End the edit, or clear what was sent; the draft from before the edit comes back. */
+function resumeDraft(): void {
+  batch(() => {
+    editing.value = null;
+    showDraft(suspended ?? EMPTY);
+  });
+  suspended = null;
 }
 
 /** Put the blocks of a message back into the composer. */
@@ -105,18 +136,7 @@ export function fillComposer(message: Block[]): void {
   focusComposer();
 }
 
-export function stopEditing(): void {
-  editing.value = null;
-  clear();
-}
-
-function clear(): void {
-  text.value = "";
-  attachments.value = [];
-  mentioned.value = [];
-  key = randomKey();
-  focusComposer();
-}
+export const stopEditing = resumeDraft;
 
 /** The name of a command, and nothing else. */
 export const COMMAND = /^\/([\w:.-]*)$/;
@@ -128,20 +148,21 @@ export async function submit(steer = false): Promise<void> {
   const files = mentioned.value.filter((path) => text.value.includes(`@${path}`));
   const models = askedModels.value.length > 1 ? { models: askedModels.value } : {};
   const outgoing = { text: text.value.trim(), blocks: blocks.value, files, key, steer, ...models, ...(editing.value ? { parent: editing.value.parent } : {}) };
-  const before = { text: text.value, attachments: attachments.value };
-  isSending.value = true;
-  editing.value = null;
-  clear();
-  isSending.value = false;
+  const [before, edited] = [currentDraft(), editing.value];
+  resumeDraft();
+  const shown = currentDraft();
   const isTaken = await send(outgoing);
   if (isTaken && models.models) {
     askedModels.value = [];
     comparesAnswers.value = sessionId.value;
   }
-  // A refused message comes back, unless the user has started another one.
-  if (!isTaken && !text.value && !attachments.value.length) {
-    text.value = before.text;
-    attachments.value = before.attachments;
+  // A refused message comes back, unless the user has started another one; an edit is still an edit.
+  if (!isTaken && text.value === shown.text && attachments.value === shown.attachments) {
+    batch(() => {
+      if (edited) suspended = shown;
+      editing.value = edited;
+      showDraft(before);
+    });
   }
 }
 
@@ -169,7 +190,7 @@ export function keepDrafts(): void {
     if (!words && !list.length) localStorage.removeItem(place);
     else {
       const draft: StoredDraft = { text: words, key, attachments: list.map(({ name, bytes, block, pages }) => ({ name, bytes, block: block && storableAttachment(block), pages })) };
-      localStorage.setItem(place, JSON.stringify(draft));
+      saveItem(place, JSON.stringify(draft));
     }
   });
 }
@@ -177,7 +198,7 @@ export function keepDrafts(): void {
 function restore(place: string): void {
   const raw = localStorage.getItem(place);
   const draft = raw ? (JSON.parse(raw) as StoredDraft) : null;
-  editing.value = null;
+  editing.value = suspended = null;
   text.value = draft?.text ?? "";
   key = draft?.key ?? randomKey();
   attachments.value = (draft?.attachments ?? []).map((one) => {

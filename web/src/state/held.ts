@@ -2,6 +2,7 @@
 import { computed, signal } from "@preact/signals";
 import type { Block } from "../api/blocks";
 import { sessionId } from "./app";
+import { saveItem } from "./storage";
 
 export interface HeldMessage {
   key: string;
@@ -24,7 +25,7 @@ export const held = computed(() => {
 });
 
 function save(session: string, list: HeldMessage[]): void {
-  if (list.length) localStorage.setItem(storageKey(session), JSON.stringify(list));
+  if (list.length) saveItem(storageKey(session), JSON.stringify(list));
   else localStorage.removeItem(storageKey(session));
   changes.value += 1;
 }

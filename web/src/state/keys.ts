@@ -1,5 +1,5 @@
 // Global keyboard shortcuts. Single letters work only outside text fields.
-import { dialog, isBusy, panel, sessionId, showsSessions, turns } from "./app";
+import { dialog, isBusy, panel, sessionId, showsSessions, turns, typedAhead } from "./app";
 import { edit, editing, focusComposer, stopEditing, text } from "./composer";
 import { lightbox } from "./images";
 import { go } from "./sessions";
@@ -9,7 +9,7 @@ export function onKey(event: KeyboardEvent): void {
   if (event.defaultPrevented || lightbox.value) return;
   const isTyping = event.target instanceof HTMLElement && event.target.matches("input, textarea, select, [contenteditable]");
   const withControl = event.ctrlKey || event.metaKey;
-  if (withControl && event.key.toLowerCase() === "k") return act(event, () => (dialog.value = "palette"));
+  if (withControl && event.key.toLowerCase() === "k") return act(event, openPalette);
   if (dialog.value) return;
   if (event.key === "Escape") return escape(event);
   if (isTyping || withControl || event.altKey) return;
@@ -30,6 +30,23 @@ const LETTERS: Record<string, () => unknown> = {
   "[": () => step(-1),
   "]": () => step(1),
 };
+
+/** Open the search. What is typed while its code is being loaded belongs to it, not to the message. */
+export function openPalette(): void {
+  dialog.value = "palette";
+  typedAhead.value = "";
+  const waiting = new AbortController();
+  const take = (event: KeyboardEvent): void => {
+    if (dialog.value !== "palette" || document.querySelector("dialog[open]")) return waiting.abort();
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape") dialog.value = "";
+    else if (event.key === "Backspace") typedAhead.value = typedAhead.value.slice(0, -1);
+    else if (event.key.length === 1) typedAhead.value += event.key;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  addEventListener("keydown", take, { capture: true, signal: waiting.signal });
+}
 
 function act(event: KeyboardEvent, action: () => unknown): void {
   event.preventDefault();

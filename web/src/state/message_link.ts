@@ -6,7 +6,7 @@ import { showSibling } from "./session_actions";
 const PAGE = 200;
 
 /** Load a message and return the node under which it is drawn. */
-export async function openMessage(node: string): Promise<string> {
+async function openMessage(node: string): Promise<string> {
   if (!(await loadUntil(node)) && (await showSibling(node))) {
     announce("Switched to the branch of that message");
     await loadUntil(node);
@@ -31,4 +31,21 @@ function drawnMessage(node: string): string {
   const at = order.get(node) ?? -1;
   const drawn = turns.value.flatMap((turn) => [turn.user?.node, turn.answers[0]?.node]).filter((one) => one !== undefined);
   return drawn.findLast((one) => (order.get(one) ?? at + 1) <= at) ?? "";
+}
+
+/** Open a message that a link names, scroll to it and highlight it. */
+export async function showMessage(linked: string): Promise<void> {
+  const node = await openMessage(linked);
+  requestAnimationFrame(() => scrollToMessage(document.querySelector<HTMLElement>(`.chat [data-node="${CSS.escape(node)}"]`)));
+}
+
+function scrollToMessage(found: HTMLElement | null): void {
+  if (!found) return;
+  found.scrollIntoView({ block: "center" });
+  // Content that was skipped gets its real height only now.
+  requestAnimationFrame(() => found.scrollIntoView({ block: "center" }));
+  found.tabIndex = -1;
+  found.focus({ preventScroll: true });
+  found.classList.add("linked");
+  announce("Message found");
 }

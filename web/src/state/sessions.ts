@@ -107,12 +107,16 @@ async function openSession(id: string): Promise<void> {
   try {
     const early = prefetched?.id === id ? await prefetched.history : null;
     prefetched = null;
-    const history = early ?? (await readHistory(id));
+    const found = early ?? (await readHistory(id));
     if (sessionId.value !== id) return;
-    view.value = openView(id, history, Date.now());
+    view.value = openView(id, found, Date.now());
     join(id);
   } catch (error) {
-    report(error);
+    if (!(error instanceof ApiError && error.status === 404)) return report(error);
+    if (sessionId.value !== id) return;
+    history.replaceState(null, "", addressOf(""));
+    await route();
+    report(new ApiError(404, error.code, "Session not found.", "It was deleted, or the link is incomplete."));
   }
 }
 

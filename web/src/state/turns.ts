@@ -28,12 +28,15 @@ export interface Turn {
   seconds: number | null;
   stop: string | null;
   ending: Ending;
+  /** Only the last turn can be continued. */
+  isLast: boolean;
 }
 
 /** Why the answer of a turn is not complete; empty for a complete or running one. */
 export type Ending = "" | "stopped" | "interrupted" | "incomplete" | "unanswered";
 
 const ENDINGS: Record<string, Ending> = { "turn.cancelled": "stopped", "turn.interrupted": "interrupted" };
+const STORED_ENDINGS: Record<string, Ending> = { cancelled: "stopped", interrupted: "interrupted", incomplete: "incomplete" };
 
 type Kept = { turn: Turn; sources: unknown[] };
 
@@ -48,7 +51,7 @@ export class TurnList {
       const live = isLast ? view.live : null;
       const key = messages[0]?.node ?? "";
       const ids = messages.flatMap((message) => message.blocks.flatMap((block) => (block.type === "tool_call" ? [block.id] : [])));
-      const sources: unknown[] = [...messages, index, live, ...ids.map((id) => view.runs[id]), isLast ? view.approvals : null, isLast ? view.failure : null, isLast ? view.asides : null, isLast && view.queue.length > 0];
+      const sources: unknown[] = [...messages, index, live, ...ids.map((id) => view.runs[id]), isLast, isLast ? view.approvals : null, isLast ? view.failure : null, isLast ? view.asides : null, isLast && view.queue.length > 0];
       const old = this.kept.get(key);
       const found = old && equal(old.sources, sources) ? old : { turn: buildTurn(messages, index + 1, view, live, isLast), sources };
       fresh.set(key, found);
@@ -81,10 +84,13 @@ function buildTurn(messages: MessageView[], number: number, view: View, live: Li
   for (const message of messages) {
     for (const block of message.blocks) if (block.type === "tool_result") results.set(block.call_id, block);
   }
-  const parts = messages.flatMap((message): (Part | null)[] => [
-    ...(message.role === "assistant" ? joinTexts(message.blocks).map((block, index) => storedPart(block, message, index, results, view)) : []),
-    ...asidesAfter(view, message.node),
-  ]).filter((part): part is Part => part !== null);
+  const parts = messages.flatMap((message, index): (Part | null)[] => {
+    const asides = asidesAfter(view, message.node);
+    const isContinued = message.stop === "interrupted" && (index < messages.length - 1 || live !== null);
+    // The notice of the event says more, but only a page that was open has it.
+    if (isContinued && !asides.some((part) => part.kind === "notice")) asides.push({ kind: "notice", key: `continued.${message.node}`, text: "Continued after an interruption." });
+    return [...(message.role === "assistant" ? joinTexts(message.blocks).map((block, at) => storedPart(block, message, at, results, view)) : []), ...asides];
+  }).filter((part): part is Part => part !== null);
   if (!messages.length) parts.push(...asidesAfter(view, view.head));
   if (live) parts.push(...liveParts(live, view));
   const usage = answers.reduce<Usage | null>((sum, one) => (one.usage ? addUsage(sum ?? {}, one.usage) : sum), null);
@@ -102,7 +108,8 @@ function buildTurn(messages: MessageView[], number: number, view: View, live: Li
     usd: sumOf(answers.map((one) => one.usd)),
     seconds: sumOf(answers.map((one) => one.seconds)),
     stop: answers.at(-1)?.stop ?? null,
-    ending: live ? "" : endingOf(user, answers, view, isLast),
+    ending: live ? "" : endingOf(user, messages, view, isLast),
+    isLast,
   };
 }
 
@@ -110,10 +117,12 @@ function asidesAfter(view: View, node: string | null): Part[] {
   return view.asides.filter((one) => one.after === node).map((one) => ({ kind: one.kind, key: `aside.${one.id}`, text: one.text }));
 }
 
-function endingOf(user: MessageView | null, answers: MessageView[], view: View, isLast: boolean): Ending {
-  const known = isLast && view.failure ? ENDINGS[view.failure.code] : undefined;
+function endingOf(user: MessageView | null, messages: MessageView[], view: View, isLast: boolean): Ending {
+  const answers = messages.filter((message) => message.role === "assistant");
+  const known = (isLast && view.failure ? ENDINGS[view.failure.code] : undefined) ?? STORED_ENDINGS[answers.at(-1)?.stop ?? ""];
   if (known) return known;
-  if (answers.at(-1)?.stop === "incomplete") return "incomplete";
+  // Stopped while tools ran. Before a message that steered the turn, that is how its beginning looks.
+  if (isLast && !view.failure && messages.at(-1)?.role === "tool") return "incomplete";
   // Only a snapshot lists siblings: a message that has just arrived is about to be answered.
   const isOld = user !== null && user.siblings.length > 0;
   return isOld && !answers.length && !(isLast && (view.failure || view.queue.length)) ? "unanswered" : "";

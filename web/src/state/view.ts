@@ -119,18 +119,20 @@ export function applyEnvelope(view: View, envelope: Envelope, now: number): View
 }
 
 export function mergeHistory(view: View, history: History, now: number): View {
-  const known = new Map(view.messages.map((message) => [message.node, message]));
-  const fresh = history.messages.map((message) => reuseMessage(known.get(message.node), message));
+  const loaded = new Map(view.messages.map((message) => [message.node, message]));
+  const page = history.messages.map((message) => reuseMessage(loaded.get(message.node), message));
   if (history.seq < view.seq) {
-    const found = new Map(fresh.map((message) => [message.node, message]));
+    const found = new Map(page.map((message) => [message.node, message]));
     return { ...view, messages: view.messages.map((message) => found.get(message.node) ?? message), branches: history.branches ?? 1, refreshes: 0 };
   }
-  const after = openView(view.session, { ...history, messages: fresh }, now);
-  const [messages, more] = withOlder(view, fresh, history.more);
+  const after = openView(view.session, { ...history, messages: page }, now);
+  const [messages, more] = withOlder(view, page, history.more);
   const live = after.live && view.live?.turn === after.live.turn ? { ...after.live, began: view.live.began } : after.live;
   const sent = view.sent.filter((one) => one.state !== "accepted");
   const kept = after.live && view.live?.turn === after.live.turn ? [] : partialOf(view);
-  const asides = [...view.asides, ...kept, ...after.asides].filter((one) => !isStored(one, messages) && !isStreaming(one, live));
+  const known = [...view.asides, ...kept];
+  const fresh = after.asides.filter((one) => !known.some((old) => old.kind === one.kind && old.after === one.after && old.text === one.text));
+  const asides = [...known, ...fresh].filter((one) => !isStored(one, messages) && !isStreaming(one, live));
   return { ...after, messages, more, live, sent, asides, runs: view.runs, thought: view.thought, failure: view.failure, notices: view.notices };
 }
 
