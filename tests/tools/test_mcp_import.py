@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,69 @@ def test_the_command_adds_what_is_new(tmp_path: Path) -> None:
     config = load_config(cwd=loom.folder, environ={"LOOM_HOME": str(loom.home)})
     assert config.mcp.servers["files"].args == ("-y", "server", ".")
     assert foreign_files(tmp_path)[2] == tmp_path / ".claude.json"
+
+
+CODEX = """model = "x"
+[mcp_servers.docs]
+command = "npx"
+args = ["-y", "docs"]
+startup_timeout_sec = 20
+[mcp_servers.remote]
+url = "https://example.org/mcp"
+bearer_token_env_var = "TOKEN"
+"""
+OPENCODE = """{"$schema": "x", "mcp": {"local": {"type": "local", "command": ["npx", "-y", "it"],
+ "environment": {"A": "b"}, "enabled": false}, "remote": {"type": "remote", "url": "https://example.org/mcp"}}}"""
+
+
+def test_the_files_of_codex_and_opencode_are_read(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(CODEX)
+    (tmp_path / "opencode.json").write_text(OPENCODE)
+    assert foreign_servers(tmp_path / "config.toml") == (
+        {
+            "docs": {"command": "npx", "args": ["-y", "docs"]},
+            "remote": {"url": "https://example.org/mcp", "headers": {"Authorization": "Bearer {env:TOKEN}"}},
+        },
+        [],
+    )
+    assert foreign_servers(tmp_path / "opencode.json") == (
+        {
+            "local": {"command": "npx", "args": ["-y", "it"], "env": {"A": "b"}, "enabled": False},
+            "remote": {"url": "https://example.org/mcp"},
+        },
+        [],
+    )
+    (tmp_path / "config.toml").write_text("not toml")
+    with pytest.raises(ConfigError, match="is not a TOML file"):
+        foreign_servers(tmp_path / "config.toml")
+
+
+REFERENCES = (
+    "${input:token}",
+    "${A:-b}",
+    "{",
+    "}",
+    "{file:/etc/passwd}",
+    "{env:}",
+    "{x:y}",
+    "${workspaceFolder}",
+    "$A",
+)
+
+
+def test_whatever_an_imported_file_refers_to_the_configuration_stays_valid(tmp_path: Path) -> None:
+    loom = Loom(tmp_path)
+    servers = {
+        f"{key}{number}": {"command": "x", key: [text] if key == "args" else {"A": text}}
+        for key in ("args", "env")
+        for number, text in enumerate(REFERENCES)
+    }
+    servers |= {f"url{number}": {"url": f"https://h/{text}"} for number, text in enumerate(REFERENCES)}
+    servers |= {f"h{number}": {"url": "https://h", "headers": {"A": text}} for number, text in enumerate(REFERENCES)}
+    file = tmp_path / "other.json"
+    file.write_text(json.dumps({"mcpServers": servers}))
+    ran = loom("mcp", "import", str(file))
+    listed = loom("mcp", "list")
+    assert (ran.code, listed.code) == (0, 0), listed.err
+    assert "env0: " in ran.err and "{input:" in ran.err
+    assert len(listed.out.splitlines()) + len(ran.err.splitlines()) == len(servers)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loom.errors import ToolError
 from loom.tools import file_search, ripgrep
 from loom.tools.builtin import builtin_tools
 from loom.tools.search_patterns import required_literal
+from loom.tools.text_job import search_line
 from patience import PATIENCE_SECONDS
 from tools.world import Context, said
 
@@ -68,6 +72,23 @@ async def test_many_matches_are_cut_and_long_lines_are_shown_around_the_match(tm
     line = (await said(SEARCH, Context(tmp_path), pattern="NEEDLE")).splitlines()[0]
     assert "NEEDLE" in line
     assert len(line) < 400
+
+
+@given(
+    before=st.integers(0, 40_000),
+    after=st.integers(0, 40_000),
+    pattern=st.sampled_from(["NEEDLE", "NEEDLE$", "^NEEDLE"]),
+)
+def test_a_long_line_is_searched_to_its_end(before: int, after: int, pattern: str) -> None:
+    line, compiled = f"{'x' * before}NEEDLE{'y' * after}", re.compile(pattern)
+    found, expected = search_line(compiled, line), compiled.search(line)
+    assert (found and found.span()) == (expected and expected.span())
+    assert search_line(re.compile("[xy]$"), line + "!") is None, "a part has no end of its own"
+
+
+async def test_a_match_far_behind_in_a_line_is_found(tmp_path: Path) -> None:
+    (tmp_path / "bundle.js").write_text("x" * 300_000 + "NEEDLE" + "y" * 300_000)
+    assert "xxNEEDLEyy" in await said(SEARCH, Context(tmp_path), pattern="NEEDLE")
 
 
 async def test_a_pattern_that_never_ends_is_ended_and_nothing_stands_still_meanwhile(

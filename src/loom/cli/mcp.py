@@ -81,10 +81,10 @@ def add(name: str, target: tuple[str, ...], env: tuple[str, ...], headers: tuple
 @mcp_command.command("import")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 def import_(file: Path | None) -> int:
-    """Import the servers of another program from its file: Claude Desktop, Claude Code, Cursor, VS Code.
+    """Import the servers of another program: Claude Desktop, Claude Code, Cursor, VS Code, Codex, OpenCode.
 
-    Without FILE, the usual places of these programs are read. A server whose name you have already is left out. Check
-    the file afterwards: secrets are copied unchanged.
+    FILE is its configuration; without it, the usual places of these programs are read. A server whose name you have
+    already is left out. Check the file afterwards: secrets are copied unchanged.
     """
     files = [file] if file is not None else [found for found in foreign_files(Path.home()) if found.is_file()]
     if not files:
@@ -95,6 +95,11 @@ def import_(file: Path | None) -> int:
         for name, entry in entries.items():
             if name in known or not _NAME.fullmatch(name):
                 problems.append(f"{name}: " + ("you have it already" if name in known else "not a valid server name"))
+                continue
+            try:
+                load_config(flags={f"mcp.servers.{name}": entry})
+            except ConfigError as error:  # a reference that Loom does not know, for instance: loom.toml stays valid
+                problems.append(f"{name}: {error.message.removeprefix('flags: ')}")
                 continue
             add_table(user_config_file(), (*_PATH, name), entry)
             known.add(name)

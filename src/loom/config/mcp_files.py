@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
@@ -99,8 +100,8 @@ def _nearest(cwd: Path) -> Path | None:
 
 
 def foreign_files(home: Path) -> tuple[Path, ...]:
-    """Return the files in which Claude Desktop, Claude Code, Cursor and VS Code store their servers on Linux and
-    macOS."""
+    """Return the files in which Claude Desktop, Claude Code, Cursor, VS Code, Codex and OpenCode store their servers on
+    Linux and macOS."""
     support = home / "Library" / "Application Support"
     return (
         home / ".config" / "Claude" / "claude_desktop_config.json",
@@ -109,14 +110,20 @@ def foreign_files(home: Path) -> tuple[Path, ...]:
         home / ".cursor" / "mcp.json",
         home / ".config" / "Code" / "User" / "mcp.json",
         support / "Code" / "User" / "mcp.json",
+        home / ".codex" / "config.toml",
+        home / ".config" / "opencode" / "opencode.json",
     )
 
 
 def foreign_servers(file: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """Return the servers of another program's file as tables for loom.toml, and a sentence for each that cannot be
     used. Raise ConfigError if the file cannot be read or has another format."""
-    data = read_json_object(file, str(file), MAX_OTHER_BYTES, has_comments=True)
-    places = (data.get("mcpServers"), data.get("servers"), get_object(data.get("mcp")).get("servers"))
+    if file.suffix == ".toml":
+        data = _read_toml(file)
+    else:
+        data = read_json_object(file, str(file), MAX_OTHER_BYTES, has_comments=True)
+    mcp = data.get("mcp")
+    places = (data.get("mcpServers"), data.get("mcp_servers"), data.get("servers"), get_object(mcp).get("servers"), mcp)
     servers = next((cast("dict[str, Any]", found) for found in places if isinstance(found, dict)), None)
     if servers is None:
         raise ConfigError("has no MCP servers.", file=str(file), hint="It needs an object mcpServers or servers.")
@@ -125,12 +132,40 @@ def foreign_servers(file: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
     for name, written in servers.items():
         try:
             # loom.toml has no defaults of variables: such a text stays as it is
-            entry = _read_entry(written)
+            entry = _read_entry(_usual_form(written))
             fields = _fields(entry, lambda found: found[0] if found[2] else f"{{env:{found[1]}}}")
             entries[name] = fields | ({"enabled": False} if entry.disabled else {})
         except ConfigError as error:
             problems.append(f"{name}: {error}")
     return entries, problems
+
+
+def _usual_form(written: Any) -> Any:
+    """Return an entry of Codex or OpenCode with the keys of all others."""
+    if not isinstance(written, dict):
+        return written
+    entry = dict(cast("dict[str, Any]", written))
+    command = entry.get("command")
+    if isinstance(command, list) and command:
+        entry["command"], *entry["args"] = cast("list[Any]", command)
+    if entry.get("type") in ("local", "remote"):
+        del entry["type"]
+    if entry.get("enabled") is False:
+        entry["disabled"] = True
+    for theirs, ours in (("environment", "env"), ("http_headers", "headers")):
+        entry.setdefault(ours, entry.get(theirs, {}))
+    if isinstance(token := entry.get("bearer_token_env_var"), str):
+        entry["headers"] = {**get_object(entry["headers"]), "Authorization": f"Bearer ${{{token}}}"}
+    return entry
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=str(file), hint="Check the path.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"is not a TOML file: {error}", file=str(file)) from None
 
 
 def _read_entry(written: Any) -> _ServerEntry:

@@ -19,8 +19,10 @@ from loom.formats.text import decode_text, encoding_of, lines_of
 from loom.formats.worker.loop import Task, serve
 from loom.tools.search_patterns import is_line_independent
 
-MAX_LINE_CHARS: Final = 10_000
-"""Longer lines are searched up to this length."""
+PART_CHARS: Final = 10_000
+"""Longer lines are searched in parts of this length: a slow pattern then takes time in proportion to the line."""
+OVERLAP_CHARS: Final = 1_000
+"""A match in a longer line that is longer than this may be missed."""
 SHOWN_CHARS: Final = 300
 MAX_MATCH_LINES: Final = 20
 
@@ -96,11 +98,23 @@ def _by_line(pattern: re.Pattern[str], text: str, file: int, job: SearchJob) -> 
     lines = list(lines_of(text))
     around = job.context_lines
     for number, line in enumerate(lines):
-        found = pattern.search(line, 0, MAX_LINE_CHARS)
+        found = search_line(pattern, line)
         if found is not None:
             before = tuple(_clip_line(near, 0) for near in lines[max(number - around, 0) : number])
             after = tuple(_clip_line(near, 0) for near in lines[number + 1 : number + 1 + around])
             yield Match(file, number + 1, _clip_line(line, found.start()), before, after)
+
+
+def search_line(pattern: re.Pattern[str], line: str) -> re.Match[str] | None:
+    """Return a match in a line, the first one if the line has one part."""
+    for start in range(0, len(line) or 1, PART_CHARS - OVERLAP_CHARS):
+        end = start + PART_CHARS
+        found = pattern.search(line, start, end)
+        if found is not None and found.end() == end < len(line):  # `$` means the end of the line, not of a part
+            found = pattern.match(line, found.start())
+        if found is not None or end >= len(line):
+            return found
+    return None
 
 
 def _across_lines(pattern: re.Pattern[str], text: str, file: int, job: SearchJob) -> Iterator[Match]:
