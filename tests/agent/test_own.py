@@ -223,7 +223,7 @@ async def test_a_plan_shows_every_model_what_it_would_get_also_of_what_is_not_sa
         assert lines[-2].startswith("tokens")
         assert len({len(line.split("  ")[0]) for line in lines}) > 1
         assert "sha256:" in str(plan[MODEL].wire())
-        with pytest.raises(ConfigError, match="no wire"):
+        with pytest.raises(ConfigError, match="sends no request"):
             plan["spark"].wire()
         with pytest.raises(ContentError, match="no block is called"):
             plan[MODEL].row("nothing.png")

@@ -133,9 +133,10 @@ async def test_a_resumed_turn_ends_at_the_limit_that_it_began_with(tmp_path: Pat
 async def test_an_answer_that_is_received_before_the_turn_is_taken_up_reaches_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    async def wait_long(*_: object) -> None:
+    async def wait_long(*_: object) -> tuple[str, ...]:
         """Wait as for a slow tool server: heartbeats pass before the turn exists."""
         await asyncio.sleep(1.5)
+        return ()
 
     async with runtime_at(tmp_path, [ToolCall("1", "wipe")], wipe) as runtime:
         session_id = await left_waiting(runtime)

@@ -143,7 +143,7 @@ def _refuse_typing_error(args: list[str]) -> None:
         return
     if hint := _OTHER_WORDS.get(word.lower()):
         raise click.UsageError(f"Unknown command {word!r}. {hint}. To send it as a question: loom ask {word}")
-    close = difflib.get_close_matches(word, COMMANDS, n=1, cutoff=_NEAR)
+    close = difflib.get_close_matches(word, (*COMMANDS, "help"), n=1, cutoff=_NEAR)
     if close:
         raise click.UsageError(
             f"Unknown command {word!r}. Did you mean `loom {close[0]}`? To send it as a question: loom ask {word}"

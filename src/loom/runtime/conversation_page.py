@@ -200,7 +200,7 @@ class _Page:
             case ToolCall():
                 return self._call(block, results.get(block.id))
             case ToolResult():
-                return self._folded(block.name or "Result", self._result(block), is_error=block.is_error)
+                return self._details(block.name or "Result", self._result(block), is_error=block.is_error)
             case DocumentBlock() | AudioBlock() | VideoBlock() | UnknownBlock():
                 return f'<p class="facts">{self.escape(text_of(block))}</p>'
             case _:
@@ -209,7 +209,7 @@ class _Page:
     def _text(self, text: str, *, is_user: bool) -> str:
         if file := text_file_in(text):
             name, content = file
-            return self._folded(name, f'<pre class="plain">{self.escape(content)}</pre>')
+            return self._details(name, f'<pre class="plain">{self.escape(content)}</pre>')
         if is_user:
             return f'<p class="said" dir="auto">{self.escape(text)}</p>'
         open_details: dict[str, int] = {}
@@ -223,7 +223,7 @@ class _Page:
         brief = " ".join(values.split())[:_SUMMARY_CHARS]
         is_error = result is not None and result.is_error
         inner += self._result(result) if result is not None else ""
-        return self._folded(call.name, inner, brief, is_error=is_error)
+        return self._details(call.name, inner, brief, is_error=is_error)
 
     def _result(self, result: ToolResult) -> str:
         return "".join(
@@ -233,7 +233,7 @@ class _Page:
             for block in result.blocks
         )
 
-    def _folded(self, name: str, inner: str, brief: str = "", *, is_error: bool = False) -> str:
+    def _details(self, name: str, inner: str, brief: str = "", *, is_error: bool = False) -> str:
         code = f" <code>{self.escape(brief)}</code>" if brief else ""
         failed = " (failed)" if is_error else ""
         kind = ' class="error"' if is_error else ""

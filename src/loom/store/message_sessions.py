@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 
 from loom.store.database import Transaction
 
-_Sessions: TypeAlias = frozenset[int]
-_NONE: Final[_Sessions] = frozenset()
+_SessionKeys: TypeAlias = frozenset[int]
+_NONE: Final[_SessionKeys] = frozenset()
 _TOGETHER: Final = 4
 """The messages per session from which on the links between the next messages are read."""
 _MOST_BETWEEN: Final = 100
@@ -53,14 +53,14 @@ class MessageSessions:
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
-        self._walked: dict[int, _Sessions] = {}
+        self._walked: dict[int, _SessionKeys] = {}
         self._ranges: list[_Range] = []
         self._are_together = False
         """Whether the last messages were many of few sessions."""
 
-    def find(self, keys: Sequence[int]) -> dict[int, _Sessions]:
+    def find(self, keys: Sequence[int]) -> dict[int, _SessionKeys]:
         """Return the sessions of each message, in the order of `keys`."""
-        missing = [key for key in keys if self._known(key) is None]
+        missing = [key for key in keys if self._find_known(key) is None]
         if missing:
             low, high = min(missing), max(missing) + 1
             most = _MOST_BETWEEN * len(missing)
@@ -70,11 +70,11 @@ class MessageSessions:
                 self._ranges.append(self._read_range(low, above if above - low <= most else high))
             else:
                 self._walk(missing)
-        found = {key: self._known(key) or _NONE for key in keys}
+        found = {key: self._find_known(key) or _NONE for key in keys}
         self._are_together = len(_NONE.union(*found.values())) * _TOGETHER <= len(found)
         return found
 
-    def _known(self, key: int) -> _Sessions | None:
+    def _find_known(self, key: int) -> _SessionKeys | None:
         if key in self._walked:
             return self._walked[key]
         return next((known.sessions_of(key) for known in self._ranges if known.low <= key < known.high), None)
@@ -103,9 +103,9 @@ class MessageSessions:
         below = {child for group in children.values() for child in group if child >= high}
         if runs and runs[-1][1] == high - 1:
             below.add(high)
-        if unknown := sorted(key for key in below if self._known(key) is None):
+        if unknown := sorted(key for key in below if self._find_known(key) is None):
             self._walk(unknown)
-        found = _Range(low, high, runs, {key: self._known(key) or _NONE for key in below})
+        found = _Range(low, high, runs, {key: self._find_known(key) or _NONE for key in below})
         for key in sorted(children.keys() | ends.keys() | {last for _, last in runs}, reverse=True):
             found.add_mark(key, ends[key], children[key])
         return found
@@ -116,7 +116,7 @@ class _Range:
     messages that are followed by a child. In a run the sessions change only at marks; the last key of each run is a
     mark. `values` are the sessions of children outside the range."""
 
-    def __init__(self, low: int, high: int, runs: Sequence[tuple[int, int]], values: dict[int, _Sessions]) -> None:
+    def __init__(self, low: int, high: int, runs: Sequence[tuple[int, int]], values: dict[int, _SessionKeys]) -> None:
         self.low = low
         self.high = high
         self._firsts = [first for first, _ in runs]
@@ -131,7 +131,7 @@ class _Range:
         self._values[key] = frozenset(ends).union(*map(self.sessions_of, followers))
         self._marks.append(-key)
 
-    def sessions_of(self, key: int) -> _Sessions:
+    def sessions_of(self, key: int) -> _SessionKeys:
         if key in self._values:
             return self._values[key]
         return self._values[-self._marks[bisect_right(self._marks, -key) - 1]] if self._is_followed(key) else _NONE
