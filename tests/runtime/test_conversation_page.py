@@ -122,6 +122,17 @@ def test_tex_stays_as_it_was_written(tex: str):
     assert tex in PageReader(page_of([user("?"), assistant(f"Then {tex} follows.")])).text
 
 
+@given(cut=st.integers(1, 45))
+def test_an_answer_that_was_cut_anywhere_and_continued_is_rendered_as_one(cut: int):
+    text = "Do this:\n\n```sh\nmake run\n```\n\nThen *look* at it."
+
+    def answer_of(*parts: str) -> str:
+        return page_of([user("?"), *map(assistant, parts)]).partition('<article class="answer">')[2]
+
+    assert "<pre" in answer_of(text)
+    assert answer_of(text[:cut], text[cut:]) == answer_of(text)
+
+
 def test_answers_are_rendered_and_calls_stand_with_their_results():
     answer = (
         "## Plan\n\n- **one**\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```python\ndef f(): ...\n```\n\nhttps://example.org"

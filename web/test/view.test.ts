@@ -241,11 +241,20 @@ test("a notice of a continued turn is shown once, however often a snapshot bring
   }
 });
 
-test("an answer that was continued says so after a reload, between its parts", () => {
-  const parts = [said("a", null, "user", "one"), { ...said("b", "a", "assistant", "two"), stop: "interrupted" }, { ...said("c", "b", "assistant", "three"), stop: "end" }];
-  const view = openView("S", { ...EMPTY, messages: parts, head: "c" }, 0);
-  assert.deepEqual(partsOf(view).map(([kind]) => kind), ["text", "notice", "text"]);
-  assert.equal(new TurnList().of(view)[0]?.ending, "");
+test("an answer that was cut anywhere and continued is one text with a notice, stored or live, however often it was cut", () => {
+  const whole = "Do this:\n\n```sh\nmake run\n```\n\nThen *look* at it.";
+  const asked = said("a", null, "user", "one");
+  for (let first = 1; first < whole.length - 1; first += 1) {
+    const second = first + Math.ceil((whole.length - first) / 2);
+    const cut = [{ ...said("b", "a", "assistant", whole.slice(0, first)), stop: "interrupted" }, { ...said("c", "b", "assistant", whole.slice(first, second)), stop: "interrupted" }];
+    const rest = whole.slice(second);
+    const stored = openView("S", { ...EMPTY, messages: [asked, ...cut, { ...said("d", "c", "assistant", rest), stop: "end" }], head: "d" }, 0);
+    const running = play(openView("S", { ...EMPTY, messages: [asked, ...cut], head: "c" }, 0), [{ type: "turn_started", data: { turn: "t1", model: "m" } }, { type: "text", data: { text: rest, index: 0 } }]);
+    for (const view of [stored, running]) {
+      assert.deepEqual(partsOf(view), [["text", whole], ["notice", "Continued after an interruption."]]);
+      assert.equal(new TurnList().of(view)[0]?.ending, "");
+    }
+  }
 });
 
 test("a turn that was stopped while tools ran is incomplete; one that a message steered is not, and only the last can be continued", () => {

@@ -39,10 +39,10 @@ from loom.agent.turn_start import begin_turn, close_left_turn
 from loom.agent.work_history import WorkHistory
 from loom.compile.policy import Override, overrides_of
 from loom.compile.request import NextRequest, SettleMode, Snapshot, may_compact, next_request, request_input
-from loom.content.blocks import Block, TextBlock
+from loom.content.blocks import TextBlock
 from loom.content.inputs import Attachment, Content, Ingested, flatten
 from loom.content.json_values import as_json
-from loom.content.messages import Message, media_blocks, user
+from loom.content.messages import Message, join_texts, media_blocks, user
 from loom.errors import ApprovalGone, Conflict, ContentError, LoomError, NotFound, ToolError
 from loom.events import (
     ApprovalRequested,
@@ -171,7 +171,9 @@ class SessionTurns:
         turn = self._last
         if not answers or turn is None or turn.receipt is None:
             raise LoomError(f"The model returned an empty answer (stop: {finished.stop})", hint="Try again.")
-        message = join_answers([answer.message for answer in answers])
+        blocks = [block for answer in answers for block in answer.message.blocks]
+        # An answer that was interrupted and continued is one message.
+        message = answers[0].message if len(answers) == 1 else Message("assistant", tuple(join_texts(blocks)))
         with self._record.wait_for_store():
             parent = await self._record.parent(turn.question)
         return Reply(
@@ -732,18 +734,6 @@ def _show_nothing(_: Event) -> None:
 
 def checkpoint_of(snapshot: Snapshot) -> TurnCheckpoint:
     return msgspec.convert(snapshot.settings.get("running", {}), TurnCheckpoint)
-
-
-def join_answers(messages: Sequence[Message]) -> Message:
-    """Return one message for an answer that was interrupted and continued."""
-    blocks: list[Block] = []
-    for block in (block for message in messages for block in message.blocks):
-        last = blocks[-1] if blocks else None
-        if isinstance(block, TextBlock) and isinstance(last, TextBlock):
-            blocks[-1] = TextBlock(last.text + block.text, (*last.citations, *block.citations))
-        else:
-            blocks.append(block)
-    return messages[0] if len(messages) == 1 else Message("assistant", tuple(blocks))
 
 
 def _running_error() -> Conflict:

@@ -106,6 +106,19 @@ def tool(*results: ToolResult) -> Message:
     return Message("tool", results)
 
 
+def join_texts(blocks: Iterable[Block]) -> list[Block]:
+    """Return the blocks of an answer with neighboring texts joined: providers split texts at citations, and an answer
+    that was interrupted and continued may be split in mid-word."""
+    joined: list[Block] = []
+    for block in blocks:
+        last = joined[-1] if joined else None
+        if isinstance(block, TextBlock) and isinstance(last, TextBlock):
+            joined[-1] = TextBlock(last.text + block.text, (*last.citations, *block.citations))
+        else:
+            joined.append(block)
+    return joined
+
+
 def media_blocks(blocks: Iterable[Block]) -> Iterator[MediaBlock]:
     """Yield every block that refers to bytes, in order, including those inside tool results."""
     for block in blocks:

@@ -26,7 +26,7 @@ from loom.content.blocks import (
     UnknownBlock,
     VideoBlock,
 )
-from loom.content.messages import sources_of, text_file_in, text_of
+from loom.content.messages import join_texts, sources_of, text_file_in, text_of
 from loom.content.terminal_safe import safe_text
 
 if TYPE_CHECKING:
@@ -180,6 +180,7 @@ class _Page:
         results = {block.call_id: block for block in blocks if isinstance(block, ToolResult)}
         calls = {block.id for block in blocks if isinstance(block, ToolCall)}
         shown = [block for block in blocks if not (isinstance(block, ToolResult) and block.call_id in calls)]
+        shown = shown if is_user else join_texts(shown)
         body = "".join(self._block(block, results, is_user=is_user) for block in shown)
         if sources := [source for node in nodes if node.message is not None for source in sources_of(node.message)]:
             body += f'<p class="sources">Sources: {self.escape(", ".join(dict.fromkeys(sources)))}</p>'

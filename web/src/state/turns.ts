@@ -93,6 +93,7 @@ function buildTurn(messages: MessageView[], number: number, view: View, live: Li
   }).filter((part): part is Part => part !== null);
   if (!messages.length) parts.push(...asidesAfter(view, view.head));
   if (live) parts.push(...liveParts(live, view));
+  joinContinued(parts);
   const usage = answers.reduce<Usage | null>((sum, one) => (one.usage ? addUsage(sum ?? {}, one.usage) : sum), null);
   return {
     key: messages[0]?.node ?? "live",
@@ -131,6 +132,17 @@ function endingOf(user: MessageView | null, messages: MessageView[], view: View,
 function sumOf(values: (number | null | undefined)[]): number | null {
   const known = values.filter((value): value is number => typeof value === "number");
   return known.length ? known.reduce((sum, value) => sum + value, 0) : null;
+}
+
+/** Join the texts around the notice of a continuation, which then follows: a code block or a sentence may be cut there. */
+function joinContinued(parts: Part[]): void {
+  for (let at = parts.length - 1; at > 1; at -= 1) {
+    const [before, notice, after] = parts.slice(at - 2, at + 1);
+    if (before?.kind !== "text" || notice?.kind !== "notice" || after?.kind !== "text") continue;
+    const text = { ...before, text: before.text + after.text, citations: [...before.citations, ...after.citations], isOpen: after.isOpen };
+    const next = parts[at + 1];
+    parts.splice(at - 2, 3, text, ...(next?.kind === "notice" && next.text === notice.text ? [] : [notice]));
+  }
 }
 
 /** Join neighbouring text blocks: providers split them at citations. */
