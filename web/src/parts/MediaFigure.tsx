@@ -1,15 +1,17 @@
 // An image, a document, an audio file or a video in the conversation. The badge with the model's version is below it, never over it.
 import { mediaUrl } from "../api/http";
-import { type AudioBlock, type Block, type DocumentBlock, fileIn, type ImageBlock, isMedia, type MediaBlock, pageRange, type VideoBlock } from "../api/blocks";
+import { type Block, type DocumentBlock, fileIn, type ImageBlock, isMedia, type MediaBlock, pageRange } from "../api/blocks";
 import { highlightedDigest } from "../state/app";
 import { cellFor, openImage } from "../state/images";
 import { plural, formatBytes } from "../state/format";
 import { CellBadge } from "./Badge";
-import { FileIcon, SoundIcon } from "./icons";
+import { FileIcon } from "./icons";
 import { deferred } from "./components";
 
 const SHOWN_CHARS = 20_000;
 const PageStrip = deferred((found) => found.PageStrip);
+const AudioFigure = deferred((found) => found.AudioFigure);
+const VideoFigure = deferred((found) => found.VideoFigure);
 
 /** The content of a user message: typed text, then files and media. */
 export function MessageContent({ blocks }: { blocks: Block[] }) {
@@ -50,11 +52,11 @@ function TextFileFigure({ name, content }: { name: string; content: string }) {
 export function MediaFigure({ block, preview = "" }: { block: MediaBlock; preview?: string }) {
   if (block.type === "image") return <ImageFigure block={block} preview={preview} />;
   if (block.type === "document") return <DocumentView block={block} />;
-  if (block.type === "video") return <VideoView block={block} />;
-  return <AudioView block={block} />;
+  if (block.type === "video") return <VideoFigure block={block} />;
+  return <AudioFigure block={block} />;
 }
 
-function facts(parts: (string | undefined | null | false)[]): string {
+export function facts(parts: (string | undefined | null | false)[]): string {
   return parts.filter(Boolean).join(" · ");
 }
 
@@ -100,43 +102,6 @@ function DocumentView({ block }: { block: DocumentBlock }) {
         <span class="clip">{facts([media.name || block.title || media.media_type, range, formatBytes(media.size_bytes)])}</span>
         {cell && <CellBadge cell={cell} />}
       </figcaption>
-    </figure>
-  );
-}
-
-function VideoView({ block }: { block: VideoBlock }) {
-  const { media } = block;
-  const cell = cellFor(media.digest);
-  const measure = media.width && media.height ? `${media.width}×${media.height}` : "";
-  return (
-    <figure class={`document video${highlightedDigest.value === media.digest ? " lit" : ""}`} onPointerEnter={() => (highlightedDigest.value = media.digest)} onPointerLeave={() => (highlightedDigest.value = "")}>
-      <video controls preload="none" poster={mediaUrl(media.digest, "thumb")} src={mediaUrl(media.digest, "full")} aria-label={media.name || "video"} />
-      <figcaption>
-        <FileIcon />
-        <span class="clip">{facts([media.name || media.media_type, measure, media.duration_seconds != null && formatSeconds(media.duration_seconds), media.codec, formatBytes(media.size_bytes)])}</span>
-        {cell && <CellBadge cell={cell} />}
-      </figcaption>
-      {block.transcript && <p class="dim">{block.transcript}</p>}
-    </figure>
-  );
-}
-
-/** "8 s", "12:30": as players show it. */
-function formatSeconds(seconds: number): string {
-  const whole = Math.round(seconds);
-  return whole < 60 ? `${whole} s` : `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
-}
-
-function AudioView({ block }: { block: AudioBlock }) {
-  const { media } = block;
-  return (
-    <figure class="document">
-      <audio controls preload="none" src={mediaUrl(media.digest, "full")} aria-label={media.name || "audio"} />
-      <figcaption>
-        <SoundIcon />
-        <span class="clip">{facts([media.name || media.media_type, media.duration_seconds != null && `${Math.round(media.duration_seconds)} s`, formatBytes(media.size_bytes)])}</span>
-      </figcaption>
-      {block.transcript && <p class="dim">{block.transcript}</p>}
     </figure>
   );
 }

@@ -19,13 +19,17 @@ export function lazy<Props extends object>(load: () => Promise<ComponentType<Pro
   let Loaded: ComponentType<Props> | null = null;
   return function Lazy(props: Props) {
     const [state, setState] = useState<"" | "loaded" | "failed">("");
+    const isShown = Loaded !== null;
     useEffect(() => {
-      if (Loaded) return;
+      if (isShown) return;
+      // In a task of its own: running the code of a part and rendering it at once would block the page for longer.
+      const show = (): unknown => setTimeout(() => setState("loaded"));
+      // Another place may have loaded it between the rendering of this one and its effect.
+      if (Loaded) return void show();
       load().then(
         (found) => {
           Loaded = found;
-          // In a task of its own: running the code of a part and rendering it at once would block the page for longer.
-          setTimeout(() => setState("loaded"));
+          show();
         },
         // The server is offline or has a newer build: only a reload knows the new file names.
         () => setState("failed"),
