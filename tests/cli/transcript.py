@@ -37,6 +37,10 @@ _ALWAYS = (
     (re.compile(r"\b\d+\.\d s\b"), "0.0 s"),
     (re.compile(r"127\.0\.0\.1:(?!5666)\d+"), "127.0.0.1:PORT"),
     (re.compile(r"(?<=\?t=)[A-Za-z0-9_-]+|^[A-Za-z0-9_-]{43}$", re.MULTILINE), "TOKEN"),
+    # Exported pages: the day, the times, and how they look.
+    (re.compile(r"<time datetime=.*?</time>"), "<time>TIME</time>"),
+    (re.compile(r'(<p class="facts">)\d{4}-\d\d-\d\d'), r"\g<1>DATE"),
+    (re.compile(r"<style>.*?</style>", re.DOTALL), "<style>…</style>"),
     (re.compile(r"\bpid \d+"), "pid 1"),
     (re.compile(r'"pid":\d+'), '"pid":1'),
     # Which sandbox there is, is a matter of the machine.

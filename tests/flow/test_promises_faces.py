@@ -52,7 +52,7 @@ def test_64_the_log_and_every_export_name_the_sources_and_mark_the_reasoning(tmp
     assert "sources: manual.pdf p. 1, manual.pdf p. 3" in log
     assert any(line.startswith("thinking: ") for line in log)
     assert "*Sources: manual.pdf p. 1, manual.pdf p. 3*" in exports["md"]
-    assert "Sources: manual.pdf p. 1, manual.pdf p. 3</small>" in exports["html"]
+    assert "Sources: manual.pdf p. 1, manual.pdf p. 3</p>" in exports["html"]
 
 
 async def test_64_citations_reach_a_client_with_source_page_and_words(tmp_path: Path) -> None:
