@@ -46,3 +46,17 @@ def test_undo_lists_the_steps_and_restores_the_files(tmp_path: Path):
     assert (loom.folder / "a.txt").read_text() == "one\n"
     assert not (loom.folder / "b.txt").exists()
     assert "Nothing to undo" in loom("undo").err
+
+
+def test_an_undo_that_leaves_the_files_alone_fails(tmp_path: Path):
+    loom = Loom(tmp_path)
+    (loom.folder / "a.txt").write_text("one\n")
+    asyncio.run(change_files(loom))
+    (loom.folder / "b.txt").write_text("mine\n")
+
+    left = loom("undo")
+
+    assert left.out == "b.txt was not changed: another program has changed or removed it since\n"
+    assert left.code == 1
+    assert (loom.folder / "b.txt").read_text() == "mine\n"
+    assert loom("undo", "--list").out == "   1  a.txt\n   2  b.txt\n"

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from loom.cli.shared.daemon_lookup import running_daemon
-from loom.cli.shared.exit_codes import OK, exit_code
+from loom.cli.shared.exit_codes import FAILED, OK, exit_code
 from loom.cli.shared.options import MessageOptions, complete_sessions
 from loom.cli.shared.questions import ApprovalReply, is_interactive
 from loom.cli.shared.session_options import OutputFormat, find_or_last
@@ -201,8 +201,9 @@ async def _ps(stop: tuple[str, str] | None, *, as_json: bool) -> int:
 def undo_command(step: int | None, session: str, is_list: bool, as_json: bool) -> int:
     """Undo the file changes of the last step, or of STEP and all later ones.
 
-    Files are restored as they were before. A file that something else changed since is left alone. The model reads
-    what was undone. Only changes by write_file, edit_file and multi_edit can be undone, for `cleanup_after_days`.
+    Files are restored as they were before. A file that something else changed since is left alone; the exit code is 1
+    if no step could be undone completely. The model reads what was undone. Only changes by write_file, edit_file and
+    multi_edit can be undone, for `cleanup_after_days`.
     """
     return asyncio.run(_undo(step, session, is_list=is_list, as_json=as_json))
 
@@ -223,7 +224,7 @@ async def _undo(step: int | None, wanted: str, *, is_list: bool, as_json: bool) 
     else:
         for sentence in report.files:
             click.echo(safe_text(sentence))
-    return OK
+    return OK if report.steps else FAILED
 
 
 def _step_line(found: ChangedStep) -> str:
