@@ -1,4 +1,4 @@
-"""One built client, one daemon and one Chromium for all of these tests; every test gets a page of its own."""
+"""One built client for all of these tests, one daemon for each half of them; every test gets a page of its own."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from patience import PATIENCE_SECONDS
 
 expect.set_options(timeout=PATIENCE_SECONDS * 1_000)
 MAKER = Path(__file__).resolve().parents[2] / "web/make.py"
+SECOND_HALF = ("test_context", "test_recovery", "test_rendering", "test_screens")
+"""In a process of their own: these take as long as the others together, and no other tests take as long."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("browser"))
+            item.add_marker(pytest.mark.xdist_group(f"browser {1 + (item.path.stem in SECOND_HALF)}"))
 
 
 @pytest.fixture(scope="session")

@@ -61,7 +61,6 @@ class Newcomer:
         return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
 
-@pytest.mark.xdist_group("browser")  # that group builds the client, which the package takes along
 def test_a_newcomer_gets_through_them_offline(tmp_path: Path, installed: Path):
     newcomer = Newcomer(tmp_path, installed)
 

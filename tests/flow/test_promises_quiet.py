@@ -194,7 +194,6 @@ def test_46_everything_that_comes_with_loom_is_free_for_all_uses() -> None:
     assert all("Lesser" in told[name] or "LGPL" in told[name] for name in IMPORTED)
 
 
-@pytest.mark.xdist_group("browser")  # others of that group build the same files anew
 def test_46_every_package_in_the_web_client_is_listed_with_its_licence() -> None:
     maker = runpy.run_path(str(ROOT / "web" / "make.py"))
     maker["make"]()
