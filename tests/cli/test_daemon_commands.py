@@ -246,7 +246,8 @@ def test_a_second_daemon_is_told_who_has_the_folder(tmp_path: Path):
         (row,) = [row for row in loom("doctor", "--json").rows if row["name"] == "daemon"]
 
     assert second.code == 2 and "is already using this data folder" in second.err
-    assert lan.code == 2 and "already running" in lan.err
+    # On a busy machine the daemon may not respond in time; its lock says the same.
+    assert lan.code == 2 and ("already running" in lan.err or "is already using this data folder" in lan.err)
     assert row["state"] == "ok" and "running at http://127.0.0.1:" in row["text"]
 
 
