@@ -93,7 +93,16 @@ def test_what_is_written_can_be_read(copy_to: Copy) -> None:
     text = "first\n" + "long " * 50_000 + "ä"
 
     assert write_clipboard(text)
-    assert read_clipboard().text == text
+
+    deadline = time.monotonic() + 60
+    while True:  # xclip comes back before its child owns the clipboard
+        try:
+            found = read_clipboard().text
+            break
+        except NotFound:
+            assert time.monotonic() < deadline, "the text never came to the clipboard"
+            time.sleep(0.02)
+    assert found == text
 
 
 def test_a_list_of_urls_names_local_files_alone() -> None:
