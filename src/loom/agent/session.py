@@ -168,6 +168,7 @@ class SessionTurns:
         return await self._stream(content, wanted, how.get("output"), shows_left_turn=False).finish()
 
     async def _reply(self, finished: TurnFinished, answers: Sequence[MessageStored]) -> Reply:
+        """Return the reply of the last turn. Raise `LoomError` if the model returned nothing."""
         turn = self._last
         if not answers or turn is None or turn.receipt is None:
             raise LoomError(f"The model returned an empty answer (stop: {finished.stop})", hint="Try again.")
@@ -206,7 +207,7 @@ class SessionTurns:
         return await ingest(content, services.media, limits=services.limits, fetch=services.fetch, prerender=prerender)
 
     async def draft_of(self, content: Sequence[Content], model: str = "") -> tuple[Message, ...]:
-        """Return the message for `content`, for a preview; return nothing if it is empty."""
+        """Return the message for `content`, for a preview; return an empty tuple without content."""
         if not content:
             return ()
         return (Message("user", (await self._store_content(await self._expand(content), model)).blocks),)
@@ -404,9 +405,9 @@ class SessionTurns:
         return turn
 
     async def _continue_left_turn(self, snapshot: Snapshot, show: Show, *, is_superseded: bool = False) -> bool:
-        """Continue the turn that another process left unfinished, if `snapshot` holds one. With `is_superseded`, a turn
-        with pending approvals is closed instead, and the next turn shows a notice. Return False if the session was lost
-        meanwhile."""
+        """Continue the turn that another process left unfinished, if `snapshot` contains one. With `is_superseded`, a
+        turn with pending approvals is closed instead, and the next turn shows a notice. Return False if the session was
+        lost meanwhile."""
         checkpoint = checkpoint_of(snapshot)
         if not checkpoint.turn:
             return True
@@ -706,6 +707,7 @@ class SessionTurns:
                 raise error
 
     async def _beat(self) -> None:
+        """Renew the lease until it is lost, and pass commands on to the running turn."""
         loop = asyncio.get_running_loop()
         while True:
             # All sessions of this process renew at the same moments, so that one query serves them all.

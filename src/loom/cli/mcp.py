@@ -66,7 +66,8 @@ def add(name: str, target: tuple[str, ...], env: tuple[str, ...], headers: tuple
     if project:
         file = Path.cwd() / MCP_FILE
         _change_project(file, name, entry)
-        _say_if_untrusted()
+        for warning in _project_servers(load_config()).warnings:  # an untrusted folder's servers are not used
+            print_line(warning)
     else:
         file = user_config_file()
         if name in load_config().mcp.servers:
@@ -259,12 +260,6 @@ def _change_project(file: Path, name: str, entry: dict[str, Any] | None) -> None
     changed = {**table, name: entry} if entry else {key: value for key, value in table.items() if key != name}
     whole = msgspec.json.encode({**data, "mcpServers": changed})
     write_user_file(file, msgspec.json.format(whole, indent=2).decode() + "\n", mode=0o644)
-
-
-def _say_if_untrusted() -> None:
-    """Print a warning if the folder is not trusted, because the project's servers are not used then."""
-    for warning in _project_servers(load_config()).warnings:
-        print_line(warning)
 
 
 def _project_servers(config: Config) -> ProjectServers:

@@ -104,7 +104,8 @@ async def _models(references: tuple[str, ...], as_json: bool) -> int:
     code = OK
     async with Runtime.open() as runtime:
         default = await runtime.models.default()
-        for name in references or _known_models(runtime, default):
+        first = (f"{platform}/{name}" for platform, name in FIRST_CHOICES.items())
+        for name in references or dict.fromkeys([default, *runtime.config.models, *first, BUILT_IN_MODEL]):
             try:
                 listed.append(_model_row(runtime, name, default))
             except LoomError as error:
@@ -118,11 +119,6 @@ async def _models(references: tuple[str, ...], as_json: bool) -> int:
         for found in listed:
             click.echo(_row(found))
     return code
-
-
-def _known_models(runtime: Runtime, default: str) -> tuple[str, ...]:
-    chosen = (f"{platform}/{name}" for platform, name in FIRST_CHOICES.items())
-    return tuple(dict.fromkeys([default, *runtime.config.models, *chosen, BUILT_IN_MODEL]))
 
 
 def _model_row(runtime: Runtime, name: str, default: str) -> ModelRow:

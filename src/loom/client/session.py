@@ -72,8 +72,8 @@ class RemoteSession:
     # Messages --------------------------------------------------------------------------------------------------------
 
     async def stream(self, *content: Content, **how: Unpack[MessageKeywords]) -> AsyncGenerator[Event]:
-        """Send a message and yield the events of its turn; closing it early cancels the turn. A lost connection is
-        reopened without losing events."""
+        """Send a message and yield the events of its turn; closing the stream early cancels the turn. A lost connection
+        is reopened without losing events."""
         wanted = options_of(**how, tools=self._tools)
         found = await upload(self._link, content, self._limits)
         message = Message("user", found.blocks)
@@ -534,6 +534,7 @@ class _Turns:
         return [event]
 
     def _events_before_turn(self, event: Event) -> list[Event | None]:
+        """Return the events to yield before our turn has started; hold back those that may belong to it."""
         match event:
             case TurnStarted() if event.message == self._queued:
                 self.turn, self.have_begun = event.turn, True

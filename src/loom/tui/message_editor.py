@@ -187,7 +187,7 @@ class MessageEditor(TextArea):
     def _go_up(self) -> None:
         if self.is_completing:
             self._on_completion_key("up")
-        elif self.cursor_location[0] > 0 or self._is_wrapped_above():
+        elif self.cursor_location[0] > 0 or self.wrapped_document.location_to_offset(self.cursor_location).y > 0:
             self.action_cursor_up()
         elif self.has_queued and not self.text:
             self.post_message(self.QueuedWanted())
@@ -203,9 +203,6 @@ class MessageEditor(TextArea):
             self._show_history(text)
         else:
             self.action_cursor_down()
-
-    def _is_wrapped_above(self) -> bool:
-        return self.wrapped_document.location_to_offset(self.cursor_location).y > 0
 
     def _show_history(self, text: str) -> None:
         self.load_text(text)
