@@ -4,7 +4,7 @@ import { request, ApiError } from "./api/http";
 import type { ConfigView, ModelView } from "./api/types";
 import { App } from "./screens/App";
 import { config, connection, defaultModel, models, sessionId, view } from "./state/app";
-import { keepDrafts } from "./state/composer";
+import { startComposer } from "./state/composer";
 import { connect } from "./state/connection";
 import { watchComparison, watchFolderTrust, watchTitle } from "./state/page_effects";
 import { watchPlan } from "./state/plan";
@@ -46,7 +46,7 @@ async function begin(): Promise<void> {
 // The draft is restored before the server has answered, so that typing can start at once.
 loadTheme();
 sessionId.value = sessionInAddress();
-keepDrafts();
+startComposer();
 watchPlan();
 watchTitle();
 watchComparison();

@@ -21,8 +21,8 @@ async function uploadAttachment(at: string, file: File, name: string, password =
   } catch (error) {
     if (stop.signal.aborted) return detach(at);
     const problem = error instanceof ApiError ? { code: error.code, message: error.message, hint: error.hint } : { code: "file.unreadable", message: `The browser could not read ${name}.`, hint: "It may have been moved or changed. Attach it again." };
-    update(at, { fraction: null, problem });
     announce(`${name} could not be attached`);
+    update(at, { fraction: null, problem });
   }
 }
 
