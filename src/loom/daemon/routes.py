@@ -539,6 +539,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "What the next request would contain, for several models.",
         body=m.PlanRequest,
         answer=m.PlanView,
+        only_reads=True,
     ),
     _row(
         "GET", SESSION + "/wire", plan_routes.wire, "The exact body for a model.", query=m.WireQuery, answer=m.WireView
