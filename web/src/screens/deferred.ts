@@ -30,6 +30,7 @@ export { Suggestions, takeCommand } from "./Suggestions";
 export { Usage } from "./Usage";
 export { TextAlternative } from "./TextAlternative";
 export { retry } from "../state/attaching";
+export { returnToAddress } from "../state/login_return";
 export { moveHeldMessages } from "../state/old_drafts";
 export { chooseList, loadMoreSessions } from "../state/lists";
 export { showMessage } from "../state/message_link";
