@@ -1,5 +1,5 @@
 // The message being written: text, attachments, the message it edits. Saved per session across reloads.
-import { batch, computed, effect, signal, untracked } from "@preact/signals";
+import { batch, computed, effect, signal } from "@preact/signals";
 import { randomKey } from "../api/http";
 import { type Attachable, attachmentName, type Block, splitBlocks, storableAttachment } from "../api/blocks";
 import type { MessageView, Problem } from "../api/types";
@@ -98,7 +98,10 @@ export function attach(files: File[]): void {
   attachments.value = [...attachments.value, ...fresh];
   import("../screens/deferred").then(
     ({ retry }) => fresh.forEach((one) => retry(one.key)),
-    () => (attachments.value = attachments.value.map((one) => (fresh.some(({ key }) => key === one.key) ? { ...one, fraction: null, problem: notUploaded(one.name) } : one))),
+    () => {
+      scheduled.value = null;
+      attachments.value = attachments.value.map((one) => (fresh.some(({ key }) => key === one.key) ? { ...one, fraction: null, problem: notUploaded(one.name) } : one));
+    },
   );
 }
 
@@ -151,23 +154,8 @@ export const stopEditing = resumeDraft;
 /** The name of a command, and nothing else. */
 export const COMMAND = /^\/([\w:.-]*)$/;
 
-function attachmentKeys(): string {
+export function attachmentKeys(): string {
   return attachments.value.map((one) => one.key).join();
-}
-
-/** Send a scheduled message when its uploads have ended. A failed upload cancels that, and so does a change by the user: it would be sent half written. */
-function watchScheduled(): void {
-  effect(() => {
-    const wanted = scheduled.value;
-    if (!wanted) return;
-    const isChanged = wanted.text !== text.value || wanted.attachments !== attachmentKeys();
-    if (!isChanged && !failed.value.length && isUploading.value) return;
-    untracked(() => {
-      scheduled.value = null;
-      if (!isChanged && !failed.value.length) void submit(wanted.steer);
-      else announce(isChanged ? "Sending canceled: the message was changed" : "The message was not sent. Retry or remove the failed attachment");
-    });
-  });
 }
 
 export function cancelScheduled(): void {
@@ -221,10 +209,8 @@ export function storedAttachment({ name, bytes, block, pages }: StoredDraft["att
   return { name, bytes, block: block && storableAttachment(block), pages };
 }
 
-/** Save drafts, and send scheduled messages. */
-export function startComposer(): void {
+export function keepDrafts(): void {
   if (Object.keys(localStorage).some((name) => name.startsWith(OLD_HELD))) void import("../screens/deferred").then(({ moveHeldMessages }) => moveHeldMessages(OLD_HELD));
-  watchScheduled();
   effect(() => {
     const place = `loom.draft.${sessionId.value || "new"}`;
     const list = attachments.value;
