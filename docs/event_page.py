@@ -94,6 +94,7 @@ _FIELDS: Final = {
     "seconds": "how long it took",
     "seq": "the number of the event within the session",
     "session": "the id of the session",
+    "paused": "whether no turn takes it until it is resumed",
     "steers": "whether the running turn reads it at its next step",
     "step": "which request of the turn, from 1",
     "stop": "why the model stopped",

@@ -278,6 +278,10 @@ class SessionTurns:
     async def queue(self) -> tuple[Queued, ...]:
         return tuple(await self._record.queue())
 
+    async def _runnable(self) -> list[Queued]:
+        """Return the queued messages that are not paused, in order."""
+        return [queued for queued in await self._record.queue() if not queued.is_paused]
+
     def work(self) -> EventStream:
         """Do the work that no other process does: continue an unfinished turn, then answer queued messages in order.
         The stream ends at once if another process runs the session."""
@@ -290,7 +294,7 @@ class SessionTurns:
                     async with self._heartbeat():
                         may_be_queued = await self._run_backlog(show)
                 # Another process may have queued a message just before the lease was released, expecting us to run it.
-                if not may_be_queued or not await self._record.queue():
+                if not may_be_queued or not await self._runnable():
                     return
 
         return EventStream(job)
@@ -304,7 +308,7 @@ class SessionTurns:
         if checkpoint_of(snapshot).turn:
             snapshot = None  # the turn that was left has changed the session
         last: Queued | None = None
-        while not self._is_draining and (waiting := await self._record.queue()):
+        while not self._is_draining and (waiting := await self._runnable()):
             first = waiting[0]
             is_same = last is not None and (last.id, last.answers_left) == (first.id, first.answers_left)
             if is_same and not (self._last is not None and self._last.stop_reason == "cancel"):

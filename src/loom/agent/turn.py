@@ -459,6 +459,8 @@ class Turn:
     async def _take_steering(self) -> None:
         """Store steering messages after the results, so that the next step reads them."""
         for queued in await self.record.queue():
+            if queued.is_paused:
+                continue
             message = queued.message
             if message is None or not queued.options.steers or queued.options.parent:
                 return

@@ -366,12 +366,25 @@ class RemoteSession:
     async def queue(self) -> tuple[Queued, ...]:
         found = await self._get("/queue", QueueView)
         return tuple(
-            Queued(id=it.message, key="", message=Message("user", it.blocks), created_at=it.created_at)
+            Queued(
+                id=it.message,
+                key="",
+                message=Message("user", it.blocks),
+                options=Options(steers=it.steers),
+                created_at=it.created_at,
+                is_paused=it.paused,
+            )
             for it in found.queue
         )
 
     async def remove_queued(self, queued: str) -> None:
         await self._link.ask("DELETE", self._path(f"/queue/{quote(queued, safe='')}"), repeats=False)
+
+    async def pause_queue(self, *queued: str) -> None:
+        await self._link.ask("PATCH", self._path("/queue"), json={"paused": True, "messages": queued})
+
+    async def resume_queue(self, *queued: str) -> None:
+        await self._link.ask("PATCH", self._path("/queue"), json={"paused": False, "messages": queued})
 
     async def files(self, query: str = "") -> tuple[str, ...]:
         return (await self._get("/files", FileList, {"q": query})).files

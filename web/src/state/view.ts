@@ -332,18 +332,24 @@ function removeSent(sent: Sent[], message: Message): Sent[] {
   return sent.filter((_, index) => index !== at);
 }
 
-function addQueued(view: View, { id, message, steers }: EventsByType["message_queued"], now: number): View {
-  if (view.queue.some((one) => one.message === id)) return view;
+function addQueued(view: View, { id, message, steers, paused = false }: EventsByType["message_queued"], now: number): View {
+  if (view.queue.some((one) => one.message === id)) return { ...view, queue: view.queue.map((one) => (one.message === id ? { ...one, paused } : one)) };
   const text = message.blocks.flatMap((block) => (block.type === "text" ? [block.text] : [])).join("\n");
-  const queue = [...view.queue, { message: id ?? "", text, blocks: message.blocks, created_at: now / 1000, steers: steers ?? false }];
+  const queue = [...view.queue, { message: id ?? "", text, blocks: message.blocks, created_at: now / 1000, steers: steers ?? false, paused }];
   // While nothing runs it starts at once; the sent message stays visible until then.
   return { ...view, queue, sent: view.live ? removeSent(view.sent, message) : view.sent };
 }
 
+/** The queued messages that are not paused. */
+export function waitingMessages(view: View): QueuedView[] {
+  return view.queue.filter((one) => !one.paused);
+}
+
 function removeQueued(view: View, message: Message): QueuedView[] {
   const words = messageText(message);
-  const at = view.queue.findIndex((one) => messageText({ role: "user", blocks: one.blocks }) === words);
-  return view.queue.filter((_, index) => index !== Math.max(at, 0));
+  const waiting = waitingMessages(view);
+  const gone = waiting.find((one) => messageText({ role: "user", blocks: one.blocks }) === words) ?? waiting[0];
+  return view.queue.filter((one) => one !== gone);
 }
 
 // Changes made by this page ------------------------------------------------------------------------------------------
