@@ -143,7 +143,7 @@ def with_models(options: Options, models: Sequence[str]) -> Options:
     if not models:
         return options
     if options.model or options.n != 1:
-        raise ContentError("Give one of `model`, `models` and `n`.")
+        raise ContentError("Expected only one of `model`, `models` and `n`.")
     return msgspec.structs.replace(options, models=tuple(models), n=len(models))
 
 
