@@ -1,4 +1,4 @@
-"""Tools, providers and formats of installed packages: found by their entry points, used by name, and harmless when broken."""
+"""Tools, providers and formats of packages: found by their entry points, used by name, and harmless when broken."""
 
 from __future__ import annotations
 

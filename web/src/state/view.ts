@@ -207,6 +207,8 @@ function applyEvent(view: View, event: SessionEvent, now: number, id = 0): View 
       return { ...view, approvals: view.approvals.filter((one) => one.approval !== event.data.approval) };
     case "notice":
       if (PLACED_NOTICES.has(event.data.code ?? "")) return { ...keepPartial(view), asides: [...keepPartial(view).asides, { id: view.asides.length + 1, after: view.head, kind: "notice", text: event.data.text }], live: view.live && { ...view.live, drafts: {} } };
+      // A turn that continues after a restart repeats the notices of its first request.
+      if (view.notices.some((one) => one.text === event.data.text)) return view;
       return { ...view, notices: [...view.notices, { id, text: event.data.text, code: event.data.code ?? "" }] };
     case "message_queued":
       return addQueued(view, event.data, now);
