@@ -1,6 +1,6 @@
 """Run a turn of 300 steps with 100 images whose process is killed thirty times: it must end with the same tree.
 
-python -m benchmarks.long_turn [--steps 300] [--pictures 100] [--deaths 30] [--seed 1]
+`python -m benchmarks.long_turn [--steps 300] [--pictures 100] [--deaths 30] [--seed 1]`
 """
 
 from __future__ import annotations
