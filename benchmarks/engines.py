@@ -71,7 +71,7 @@ def main() -> None:
     steps = parser.parse_args().steps
     with postgres_server() as server:
         for engine in ("builtin", "dbos", "builtin", "dbos"):
-            url = server.empty()
+            url = server.empty_database()
             seconds = asyncio.run(measure(url, engine, steps))
             print(f"{engine}: {seconds / steps * 1000:.1f} ms per step of {steps}", end="")
             print(

@@ -222,7 +222,7 @@ async def main() -> bool:
         store, server = "", 0
         if options.postgres:
             database = stack.enter_context(postgres_server())
-            store = database.empty()
+            store = database.empty_database()
             server = int((database.folder / "data/postmaster.pid").read_text().split()[0])
         async with Runtime.open(store=store) as runtime:
             return await measure(runtime, options.messages, server)

@@ -134,7 +134,7 @@ async def measure(database: Database, count: int) -> bool:
 async def open_store(*, in_postgres: bool) -> AsyncIterator[Database]:
     with contextlib.ExitStack() as stack:
         if in_postgres:
-            url = stack.enter_context(postgres_server()).empty()
+            url = stack.enter_context(postgres_server()).empty_database()
         else:
             url = str(Path(stack.enter_context(tempfile.TemporaryDirectory()), "loom.db"))
         database = await open_database(url)

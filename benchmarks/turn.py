@@ -197,7 +197,7 @@ def process_tree(pid: int) -> list[int]:
 
 async def turn_cpu(server: PostgresServer, folder: Path, turns: int) -> tuple[float, float]:
     """Return the CPU milliseconds of a short turn in the daemon and in PostgreSQL."""
-    with daemon_process(folder / "home", {"LOOM_STORE__URL": server.empty()}) as house:
+    with daemon_process(folder / "home", {"LOOM_STORE__URL": server.empty_database()}) as house:
         async with house.client() as client:
             session = await client.session()
             for _ in range(3):

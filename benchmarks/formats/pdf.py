@@ -47,7 +47,7 @@ def main() -> None:
         made_pdfs.ghostscript_book(30),
         made_pdfs.libreoffice_letter(),
         made_pdfs.object_streams(),
-        made_pdfs.linearized(),
+        made_pdfs.linearized_pdf(),
         *Path("/usr/share/doc").rglob("*.pdf"),
         *(file for folder in sys.argv[1:] for file in Path(folder).rglob("*.pdf")),
     ]
