@@ -123,7 +123,7 @@ def test_a_paste_that_could_not_be_uploaded_can_be_retried_or_inserted(client: C
 
 
 def test_a_locked_pdf_asks_for_its_password_and_is_attached_with_it(client: Client) -> None:
-    locked = made_pdfs.encrypted("open sesame").read_bytes()
+    locked = made_pdfs.encrypted_pdf("open sesame").read_bytes()
     client.paste_files(file_payload("plan.pdf", locked, "application/pdf"))
     failed = client.page.locator(".failed-attachment")
     expect(failed).to_contain_text("needs a password")
