@@ -390,6 +390,7 @@ async def test_an_older_store_in_a_folder_that_may_not_be_written_is_read_only_a
         older.execute("DROP TABLE repeated_answer")
         older.execute("DROP TABLE account_spending")
         older.execute("ALTER TABLE account DROP COLUMN day_usd")
+        older.execute("ALTER TABLE queued DROP COLUMN paused")
         older.commit()
     before = path.read_bytes()
     with read_only(tmp_path):
