@@ -341,6 +341,15 @@ NO_PAGES = made_pdfs.assemble([b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages
 LOOP = made_pdfs.assemble([b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Kids[2 0 R 2 0 R]/Count 2>>"])
 
 
+def test_the_error_of_one_document_is_not_that_of_the_next():
+    """PDFium reports a document without pages with the error of an earlier one."""
+    for _ in range(3):
+        with pytest.raises(Encrypted):
+            inspect_pdf(made_pdfs.encrypted_pdf("sesame").read_bytes(), "secret.pdf", LIMITS)
+        with pytest.raises(Unreadable, match="has no pages"):
+            inspect_pdf(NO_PAGES, "fake.pdf", LIMITS)
+
+
 @pytest.mark.parametrize(
     "data",
     [

@@ -16,7 +16,7 @@ from loom.errors import Encrypted, Unreadable, Unsupported
 from loom.formats.facts import EmbeddedPicture, Rendered
 from loom.formats.pdf.messages import Inspect, PdfFacts, PdfJob, clamp_pages
 from loom.formats.pdf.page_image import draw
-from loom.formats.pdf.pdfium import attached_names, drawn_text, library, pages, raw_functions, side_notes
+from loom.formats.pdf.pdfium import attached_names, drawn_text, library, open_document, pages, raw_functions, side_notes
 from loom.formats.pdf.pictures import list_pictures, take_picture
 from loom.formats.pdf.text_layer import is_gibberish
 from loom.formats.worker.held_documents import HeldDocuments
@@ -75,7 +75,7 @@ def run(task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
 
 def _open(_task: Task, data: bytes) -> OpenPdf:
     try:
-        document = library().PdfDocument(data)
+        document = open_document(data)
     except library().PdfiumError as error:
         if error.err_code == raw_functions().FPDF_ERR_PASSWORD:
             raise Encrypted("needs a password", hint="Save a copy without one and use that.") from None

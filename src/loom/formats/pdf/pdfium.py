@@ -31,6 +31,16 @@ def raw_functions() -> Any:
     return importlib.import_module("pypdfium2.raw")
 
 
+def open_document(data: bytes, password: str | None = None) -> Any:
+    """Open a PDF. Raise `PdfiumError` with the reason.
+
+    For a document without pages, pdfium reports the error of an earlier document, such as a missing password. So an
+    empty document is opened first: it leaves the error of a file that is not a PDF.
+    """
+    raw_functions().FPDF_LoadMemDocument64(b"", 0, None)
+    return library().PdfDocument(data, password=password)
+
+
 def pages(document: Any, first: int, last: int) -> Iterator[tuple[int, Any]]:
     """Yield each page with its number, open only while the caller uses it; None for a page that cannot be loaded."""
     for number in range(first, last + 1):

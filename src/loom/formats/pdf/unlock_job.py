@@ -7,7 +7,7 @@ import io
 import msgspec
 
 from loom.errors import Encrypted, Unreadable
-from loom.formats.pdf.pdfium import library, raw_functions
+from loom.formats.pdf.pdfium import library, open_document, raw_functions
 from loom.formats.worker.loop import Task, serve
 
 
@@ -16,7 +16,7 @@ def run(task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
         return None
     password = msgspec.msgpack.decode(task.job, type=str)
     try:
-        document = library().PdfDocument(data, password=password)
+        document = open_document(data, password=password)
     except library().PdfiumError as error:
         if error.err_code == raw_functions().FPDF_ERR_PASSWORD:
             raise Encrypted("needs a different password", hint="Check the password in the file.") from None
