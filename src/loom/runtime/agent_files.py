@@ -115,7 +115,7 @@ class _AgentReader:
     def read(self, stem: str, text: str, file: Path) -> AgentDefinition:
         fields = self._fields
         name = str(fields.get("name") or stem).strip()
-        switches = [*self._listed("tools"), *self._denied(), *self._permissions()]
+        switches = [*self._tool_switches("tools"), *self._deny_switches(), *self._permission_switches()]
         mode = str(fields.get("permissionMode") or "")
         if mode not in ("", "default", "plan"):
             self._notices.append(f"permissionMode {mode} is ignored: your approval rules apply")
@@ -148,7 +148,7 @@ class _AgentReader:
             notices=tuple(f"Agent {name!r}: {notice}." for notice in self._notices),
         )
 
-    def _listed(self, field: str) -> Iterator[tuple[Switch, ...]]:
+    def _tool_switches(self, field: str) -> Iterator[tuple[Switch, ...]]:
         """Yield the switches of `tools`: a list of all that there are, or a table of true and false."""
         if field not in self._fields:
             return
@@ -170,7 +170,7 @@ class _AgentReader:
             switches += [(it, True) for it in ours]
         yield tuple(switches)
 
-    def _denied(self) -> Iterator[tuple[Switch, ...]]:
+    def _deny_switches(self) -> Iterator[tuple[Switch, ...]]:
         """Yield the switches of `disallowedTools`. One with a pattern forbids only calls."""
         switches: list[Switch] = []
         for name, pattern in self._calls("disallowedTools", self._fields.get("disallowedTools", ())):
@@ -195,7 +195,7 @@ class _AgentReader:
             elif str(item).strip():
                 self._unknown.append(str(item)[:80])
 
-    def _permissions(self) -> Iterator[tuple[Switch, ...]]:
+    def _permission_switches(self) -> Iterator[tuple[Switch, ...]]:
         """Yield the switches of `permission`, and add its rules. What may be allowed there needs approval here as
         usual."""
         value = self._fields.get("permission")

@@ -48,13 +48,13 @@ def with_agents(config: Config, agents: Mapping[str, AgentEntry | Mapping[str, A
 def list_agents(config: Config, workspace: Path) -> dict[str, AgentDefinition]:
     """Return the configured agents, and those in files of the user and of a trusted workspace. A configured agent takes
     precedence. This reads files."""
-    configured = {name: _configured(config, name) for name in config.agents}
+    configured = {name: _configured_agent(config, name) for name in config.agents}
     return dict(sorted({**read_agent_files(config, workspace), **configured}.items()))
 
 
 def get_agent(config: Config, name: str, workspace: Path) -> AgentDefinition | None:
     """Return an agent, or None. This reads files unless the agent is configured."""
-    return _configured(config, name) if name in config.agents else read_agent_files(config, workspace).get(name)
+    return _configured_agent(config, name) if name in config.agents else read_agent_files(config, workspace).get(name)
 
 
 def find_agent(config: Config, name: str, workspace: Path) -> AgentDefinition:
@@ -69,7 +69,7 @@ def find_agent(config: Config, name: str, workspace: Path) -> AgentDefinition:
     return found
 
 
-def _configured(config: Config, name: str) -> AgentDefinition:
+def _configured_agent(config: Config, name: str) -> AgentDefinition:
     origin = config.origin("agents", name, "system")
     return AgentDefinition(entry=config.agents[name], origin=origin.file or "loom.toml")
 
