@@ -1,4 +1,4 @@
-# The daemon with everything that several machines need. Build: docker build -t loom .
+# The daemon with the dependencies for running on several machines. Build: docker build -t loom .
 FROM node:22-slim@sha256:83f487e0a63425e5b4d146fb5e5be574bcbe1b7b843d3ebafdd95eaf7767a7e5 AS built
 RUN apt-get update && apt-get install -y --no-install-recommends python3 python3-pip && rm -rf /var/lib/apt/lists/*
 WORKDIR /loom
@@ -19,6 +19,6 @@ VOLUME /data
 EXPOSE 5666
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s \
     CMD ["python", "-c", "import urllib.request as u; u.urlopen(u.Request('http://127.0.0.1:5666/healthz'))"]
-# It listens beyond the container only with a password: LOOM_SERVER__PASSWORD.
+# It listens outside of the container only with a password: set LOOM_SERVER__PASSWORD.
 ENTRYPOINT ["loom"]
 CMD ["serve"]

@@ -3,17 +3,17 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# More than cores: many tests wait for programs.
+# More than the number of cores: many tests wait for other programs.
 WORKERS ?= 4
-# The tests start hundreds of Python processes: with compiled modules each starts in half of the time.
+# The tests start hundreds of Python processes; with compiled modules each starts twice as fast.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: lock release run check check-tests test all-tests test-again coverage lint style types test-types bench docs clean packages
-# What runs in about a minute and needs no other program.
+# Tests that take about a minute and need no other program.
 FAST := tests/content tests/compile tests/wire tests/agent tests/test_*.py
 .DEFAULT_GOAL := run
 
-# Sets up and starts the daemon with the web client on the built-in model, and prints the link.
+# Set up and start the daemon with the web client on the built-in model, and print the link.
 run: $(VENV)/.run
 	@$(BIN)/python web/make.py
 	@LOOM_MODEL=$${LOOM_MODEL:-loom/spark} $(BIN)/loom web
@@ -25,16 +25,16 @@ check: style
 check-tests: $(VENV)/.test
 	LOOM_TEST_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist loadgroup $(FAST)
 
-# Sets up everything that the tests need, then checks and tests. Types are checked while the tests run.
+# Install everything that the tests need, then lint and test. Types are checked while the tests run.
 test: packages style
 	@$(MAKE) --no-print-directory -j 2 all-tests test-types
 
 all-tests: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup || $(MAKE) --no-print-directory test-again
 
-# What failed runs once more, one test at a time. A test that passes only alone depends on load: mend it.
+# Rerun failed tests one at a time. A test that passes only alone depends on load: fix it.
 test-again:
-	@echo "Some tests failed. They run once more, one at a time."
+	@echo "Some tests failed. Rerunning them one at a time."
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -rA -n 0
 
 lint: style types
@@ -50,7 +50,7 @@ types: $(VENV)/.test
 test-types: types
 	$(BIN)/pyright -p tests --level error
 
-# One figure for all of src, subprocesses included. TESTS limits it: `make coverage TESTS=tests/wire`.
+# Coverage of src, subprocesses included. TESTS selects tests: `make coverage TESTS=tests/wire`.
 coverage: $(VENV)/.test
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist loadgroup $(TESTS)
@@ -63,7 +63,7 @@ bench: $(VENV)/.bench
 docs: $(VENV)/.test
 	$(BIN)/python -m docs.generate
 
-# Real programs that the tests are run against (see tests/README.md).
+# Install the programs that the tests use (see tests/README.md).
 packages:
 	@tests/packages.sh
 
@@ -84,7 +84,7 @@ $(VENV)/.bench: $(VENV)/.test
 	$(BIN)/python -m pip install -q --group bench
 	@touch $@
 
-# The hashes that containers and releases install by. Needs uv.
+# Pin the versions and hashes that containers and releases install. Needs uv.
 lock:
 	uv pip compile pyproject.toml $(foreach extra,postgres redis s3 svg heif,--extra $(extra)) --universal --python-version 3.11 \
 	    --generate-hashes --no-header --no-annotate -q -o requirements.lock

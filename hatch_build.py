@@ -1,4 +1,4 @@
-"""Puts the built web client into the package. What building it takes is in web/make.py."""
+"""Build hook of the package: builds the web client with web/make.py, so that the wheel contains it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a release consists of, besides the sdist and wheel that `python -m build` makes: `python .ci/release.py DIST`.
+"""Write the files of a release that `python -m build` does not make: `python .ci/release.py DIST`.
 
-Writes into DIST a CycloneDX SBOM (`sbom.cdx.json`) of everything in requirements.lock, the notices of those licences
-(`NOTICES.txt`), and `SHA256SUMS` of every file. The same inputs give the same bytes. Standard library only.
+DIST gets a CycloneDX SBOM of all packages in requirements.lock (`sbom.cdx.json`), their license notices
+(`NOTICES.txt`), and checksums of all files (`SHA256SUMS`). The same inputs give the same bytes. Standard library only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
 
 def locked_packages(text: str) -> dict[str, tuple[str, list[str]]]:
-    """Return version and hashes by package, from a lock file."""
+    """Return the version and the hashes of each package in the text of a lock file."""
     starts = [*_PIN.finditer(text)]
     ends = [*(found.start() for found in starts[1:]), len(text)]
     return {
@@ -30,8 +30,8 @@ def locked_packages(text: str) -> dict[str, tuple[str, list[str]]]:
     }
 
 
-def licence_of(name: str) -> str:
-    """Return the licence that an installed package states; empty where it is not installed here."""
+def license_of(name: str) -> str:
+    """Return the license that an installed package declares; empty if the package is not installed."""
     try:
         facts = metadata.metadata(name)
     except metadata.PackageNotFoundError:
@@ -42,8 +42,8 @@ def licence_of(name: str) -> str:
     return " AND ".join(classified) or (facts.get("License", "") or "").partition("\n")[0][:100]
 
 
-def licence_texts(name: str) -> list[str]:
-    """Return the texts of the licence files that an installed package carries."""
+def license_texts(name: str) -> list[str]:
+    """Return the texts of the license files of an installed package."""
     try:
         files = metadata.files(name) or []
     except metadata.PackageNotFoundError:
@@ -54,6 +54,7 @@ def licence_texts(name: str) -> list[str]:
 
 
 def sbom(version: str, packages: dict[str, tuple[str, list[str]]]) -> dict[str, Any]:
+    """Return a CycloneDX document of `packages`."""
     components = [
         {
             "type": "library",
@@ -62,7 +63,7 @@ def sbom(version: str, packages: dict[str, tuple[str, list[str]]]) -> dict[str, 
             "version": pinned,
             "purl": f"pkg:pypi/{name}@{pinned}",
             "hashes": [{"alg": "SHA-256", "content": digest} for digest in sorted(hashes)],
-            **({"licenses": [{"license": {"name": licence}}]} if (licence := licence_of(name)) else {}),
+            **({"licenses": [{"license": {"name": license_name}}]} if (license_name := license_of(name)) else {}),
         }
         for name, (pinned, hashes) in sorted(packages.items())
     ]
@@ -86,8 +87,9 @@ def sbom(version: str, packages: dict[str, tuple[str, list[str]]]) -> dict[str, 
 
 
 def notices(packages: dict[str, tuple[str, list[str]]]) -> str:
+    """Return name, version and license texts of each package."""
     parts = [
-        "\n".join([f"{name} {version}: {licence_of(name) or 'see its source'}", *licence_texts(name)])
+        "\n".join([f"{name} {version}: {license_of(name) or 'see its source'}", *license_texts(name)])
         for name, (version, _) in sorted(packages.items())
     ]
     return ("\n\n" + "-" * 80 + "\n\n").join(parts) + "\n"

@@ -1,4 +1,4 @@
-"""Run every benchmark, or those named: `python -m benchmarks store formats.pdf`."""
+"""Run all benchmarks, or those given: `python -m benchmarks store formats.pdf`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import sys
 
 import benchmarks
 
-LEFT_OUT = {"benchmarks.__main__", "benchmarks.formats.interleaved", "benchmarks.request_ways"}
+NOT_RUN = {"benchmarks.__main__", "benchmarks.formats.interleaved", "benchmarks.request_ways"}
 
 
 def names() -> list[str]:
     found = [module.name for module in pkgutil.walk_packages(benchmarks.__path__, "benchmarks.") if not module.ispkg]
-    return sorted(name for name in found if name not in LEFT_OUT)
+    return sorted(name for name in found if name not in NOT_RUN)
 
 
 def main() -> None:
-    wanted = [f"benchmarks.{name}" for name in sys.argv[1:]] or names()
-    failed = [name for name in wanted if _run(name) != 0]
+    selected = [f"benchmarks.{name}" for name in sys.argv[1:]] or names()
+    failed = [name for name in selected if _run(name) != 0]
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")
 

@@ -1,7 +1,8 @@
-"""P4: a 60-turn session of screenshots, in cache-weighted tokens at each provider's prices.
+"""P4: the cost of a 60-turn session of screenshots by aging policy: `python -m benchmarks.aging`.
 
-Never age, age every turn, and stepped: the sum over all requests of what is read from the cache, written to it or read
-again, in units of the price of one fresh input token. Every prompt is compared with the one before it, block by block.
+Compares no aging, aging in every turn, and stepped aging. The cost is the sum over all requests of tokens read from the
+cache, written to it, or read without it, in units of the price of one fresh input token at each provider. Every prompt
+is compared with the previous one, block by block.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def screenshot(number: int) -> ImageBlock:
 
 
 def turn(number: int) -> list[list[Message]]:
-    """What is new before each request of a turn: the question, then a screenshot for every step."""
+    """Return the new messages before each request of a turn: the question, then a screenshot for every step."""
     new: list[list[Message]] = [[user(f"Question {number}: " + "words " * 60)]]
     for step in range(STEPS):
         call = f"call_{number}_{step}"
@@ -60,7 +61,7 @@ def turn(number: int) -> list[list[Message]]:
 
 
 def cost(rows: Sequence[ReceiptRow], before: Sequence[tuple[object, ...]], target: Model) -> float:
-    """Read what equals the last request's prefix, write or read anew what does not."""
+    """Return the cost of a request: the prefix that equals the last request is read from the cache, the rest is new."""
     shown = [(row.message, row.block, row.inner, row.rendition) for row in rows]
     same = 0
     for old, new in zip(before, shown, strict=False):
@@ -79,7 +80,7 @@ def borders(mark: Watermark) -> Watermark:
 
 
 def session(target: Model, aging: Aging) -> tuple[float, int]:
-    """Total cost, and how often a request did not extend the one before it."""
+    """Return the total cost, and how often a request did not extend the previous one."""
     messages: list[Message] = []
     mark, total, moves = Watermark(), 0.0, 0
     before: list[tuple[object, ...]] = []
@@ -128,7 +129,7 @@ def full_window(target: Model, window: int) -> tuple[float, float, int, int]:
 
 def print_full_windows() -> None:
     print(f"\nA full window, turns {TURNS // 2 + 1}-{TURNS}: share of tokens read from a cache, and rewritten requests")
-    print(f"{'model':32}{'window':>10}{'cached':>10}{'at best':>10}{'rewritten':>12}")
+    print(f"{'model':32}{'window':>10}{'cached':>10}{'possible':>10}{'rewritten':>12}")
     for reference in ("anthropic/claude-sonnet-4-5", "openai/gpt-5.4", "gemini/gemini-3.7-flash"):
         for window in (32_000, 64_000):
             share, best, rewritten, requests = full_window(model(reference), window)

@@ -1,9 +1,9 @@
-"""Startup time of `loom --version`, `loom --help` and a first answer, as ratios to `python -c pass`.
+"""Measure the startup time of `loom --version`, `loom --help` and a first answer, as ratios to `python -c pass`.
 
 python -m benchmarks.cold_start
 
-Budgets: --version at most 80 ms and --help at most 150 ms above Python's own start. `llm --help` is measured, too,
-if it is installed.
+Budgets: --version at most 80 ms and --help at most 150 ms above Python's own start. `llm --help` is also
+measured if it is installed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def commands(loom: str) -> dict[str, list[str]]:
 
 
 def measure(found: dict[str, list[str]], home: str) -> dict[str, float]:
-    """Medians of interleaved runs, in milliseconds: what slows the machine slows all of them."""
+    """Return the medians of interleaved runs in milliseconds: other load slows all commands equally."""
     environ = {**os.environ, "LOOM_HOME": home, "LOOM_MODEL": "loom/spark"}
     times: dict[str, list[float]] = {name: [] for name in found}
     for _ in range(ROUNDS + 1):
@@ -49,11 +49,11 @@ def main() -> None:
     loom = str(Path(sys.executable).with_name("loom"))
     with tempfile.TemporaryDirectory() as home:
         found = measure(commands(loom), home)
-    floor = found["python -c pass"]
+    bare_ms = found["python -c pass"]
     print(f"{'':24}{'median ms':>10}{'above':>10}{'ratio':>8}{'budget':>10}")
     for name, median in found.items():
         budget = f"{BUDGETS_MS[name]} ms" if name in BUDGETS_MS else ""
-        print(f"{name:24}{median:>10.0f}{median - floor:>10.0f}{median / floor:>8.1f}{budget:>10}")
+        print(f"{name:24}{median:>10.0f}{median - bare_ms:>10.0f}{median / bare_ms:>8.1f}{budget:>10}")
 
 
 if __name__ == "__main__":

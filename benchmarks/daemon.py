@@ -1,14 +1,13 @@
-"""The daemon: `python -m benchmarks.daemon`.
+"""Measure the daemon under load: `python -m benchmarks.daemon`.
 
 F11: 200 sessions at once, each with an image, on the built-in model at 20 tokens a second: the time to accept a message
-(compared with 200 requests for the version), the latency of its events, how many events a second, and
-whether anything failed.
+(compared with 200 requests for the version), the latency of its events, events per second, and failures.
 Memory: many short turns with images, one after the other in each of 20 sessions; the memory of the daemon over time.
-F13: the official client loses its connection 1,000 times, and the daemon is killed while it watches.
+F13: the official client loses its connection 1,000 times, and the daemon is killed while the client watches.
 P16: events with an image to 10 and 40 clients, sent as a reference with a preview, as bytes, and as base64 in JSON
 (the usual way, with plain python-socketio); the longest stall of the server's event loop.
 
-`--turns 10000` makes the memory run longer. The long run is `benchmarks.soak`; `benchmarks.kills` kills daemons.
+`--turns 10000` sets the length of the memory run. See also `benchmarks.soak` (long runs) and `benchmarks.kills`.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ TURNS = 1_000
 WALKERS = 20
 MARKS = 10
 DROPS = 1_000
-PICTURE_BYTES = 1_000_000
+IMAGE_BYTES = 1_000_000
 UNLIMITED = {"LOOM_APPROVAL__DEFAULT": "allow"}
 
 
@@ -57,11 +56,11 @@ def percentile(values: list[float], part: float) -> float:
 
 
 def icon(number: int) -> bytes:
-    """All different; too small for the built-in model to look for words in, which would take most of the time."""
+    """Return an image that differs by `number`, and is too small for OCR, which would take most of the time."""
     return sample_png(20 + number % 16, 16 + number // 16)
 
 
-def held_mb(pid: int) -> float:
+def resident_mb(pid: int) -> float:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith("VmRSS"))) / 1000
 
@@ -74,16 +73,18 @@ def files_of(pid: int) -> int:
 
 
 class Crowd:
+    """Counters over all sessions of the run."""
+
     def __init__(self) -> None:
         self.accepted_ms: list[float] = []
         self.events = 0
         self.turns = 0
         self.failed = 0
 
-    async def one(self, session: RemoteSession, number: int, picture: Sequence[ContentBlock]) -> None:
+    async def run_turn(self, session: RemoteSession, number: int, image: Sequence[ContentBlock]) -> None:
         before = (await session.info()).last_seq if self.turns else 0
         began = time.perf_counter()
-        await session.post(f"{number}\n!slow 20tps\n!tokens 60", *picture)
+        await session.post(f"{number}\n!slow 20tps\n!tokens 60", *image)
         self.accepted_ms.append((time.perf_counter() - began) * 1000)
         async for _, event in session.events(before):
             self.events += 1
@@ -98,32 +99,34 @@ async def crowd(folder: Path) -> None:
     with running(folder / "crowd", UNLIMITED) as house:
         async with house.client() as client:
             sessions = [await client.session() for _ in range(SESSIONS)]
-            pictures = [await client.upload(icon(number)) for number in range(SESSIONS)]
-            await Crowd().one(await client.session(), -1, pictures[0])
+            images = [await client.upload(icon(number)) for number in range(SESSIONS)]
+            await Crowd().run_turn(await client.session(), -1, images[0])
             await versions_ms(client)  # opens the connections
-            asked_ms = await versions_ms(client)
-            seen = Crowd()
+            version_ms = await versions_ms(client)
+            found = Crowd()
             began = time.perf_counter()
-            await asyncio.gather(*(seen.one(sessions[at], at, pictures[at]) for at in range(SESSIONS)))
+            await asyncio.gather(*(found.run_turn(sessions[at], at, images[at]) for at in range(SESSIONS)))
             seconds = time.perf_counter() - began
             stored = sum(line.last_seq for line in await client.sessions(limit=SESSIONS + 1))
-        print(f"    {SESSIONS} sessions with a picture each, {seconds:.1f} s, failed: {seen.failed}")
-        accepted, asked = percentile(seen.accepted_ms, 0.99), percentile(asked_ms, 0.99)
+        print(f"    {SESSIONS} sessions with an image each, {seconds:.1f} s, failed: {found.failed}")
+        accepted, version = percentile(found.accepted_ms, 0.99), percentile(version_ms, 0.99)
         print(
-            f"    accepted: median {statistics.median(seen.accepted_ms):.0f} ms, p99 {accepted:.0f} ms;"
-            f" as many that ask for the version: p99 {asked:.0f} ms (× {accepted / asked:.1f})"
+            f"    accepted: median {statistics.median(found.accepted_ms):.0f} ms, p99 {accepted:.0f} ms;"
+            f" as many requests for the version: p99 {version:.0f} ms (× {accepted / version:.1f})"
         )
-        print(f"    events stored {stored / seconds:.0f}/s, envelopes seen {seen.events / seconds:.0f}/s")
-        print(f"    the daemon holds {held_mb(house.pid):.0f} MB, {files_of(house.pid)} files")
+        print(f"    events stored {stored / seconds:.0f}/s, envelopes received {found.events / seconds:.0f}/s")
+        print(f"    memory of the daemon {resident_mb(house.pid):.0f} MB, {files_of(house.pid)} open files")
 
 
 async def versions_ms(client: Client) -> list[float]:
-    async def one() -> float:
+    """Request the version once per session, all at once; return the milliseconds of each request."""
+
+    async def version_ms() -> float:
         began = time.perf_counter()
         await client.version()
         return (time.perf_counter() - began) * 1000
 
-    return await asyncio.gather(*(one() for _ in range(SESSIONS)))
+    return await asyncio.gather(*(version_ms() for _ in range(SESSIONS)))
 
 
 async def reconnects(folder: Path) -> None:
@@ -131,23 +134,25 @@ async def reconnects(folder: Path) -> None:
     began = time.perf_counter()
     events = await watched_through(folder / "reconnects", drops=DROPS, restarts=3, seconds=900)
     seconds = time.perf_counter() - began
-    print(f"    {DROPS:,} connections lost and 3 daemons killed in {seconds:.0f} s: all of {events:,} events seen once")
+    print(
+        f"    {DROPS:,} connections lost and 3 daemons killed in {seconds:.0f} s: all {events:,} events received once"
+    )
 
 
 async def latency(folder: Path) -> None:
-    """How late the words are with 50 talking sessions: a small message is sent and its echo awaited."""
+    """Measure the latency of text while 50 sessions stream: send a small message and wait for its echo."""
     with running(folder / "late", UNLIMITED) as house:
         async with house.client() as client:
-            others = [await client.session() for _ in range(50)]
-            for session in others:
+            streaming = [await client.session() for _ in range(50)]
+            for session in streaming:
                 await session.post("!slow 20tps\n!tokens 200")
-            mine = await client.session()
-            times = [await first_word_ms(mine, f"!echo {number}") for number in range(40)]
+            session = await client.session()
+            times = [await first_text_ms(session, f"!echo {number}") for number in range(40)]
         late = f"median {statistics.median(times):.0f} ms, p95 {percentile(times, 0.95):.0f} ms"
-        print(f"    said → first word seen, beside 50 talking sessions: {late}")
+        print(f"    message sent → first text received, while 50 sessions stream: {late}")
 
 
-async def first_word_ms(session: RemoteSession, text: str) -> float:
+async def first_text_ms(session: RemoteSession, text: str) -> float:
     began = time.perf_counter()
     found = 0.0
     async for event in session.stream(text):
@@ -160,7 +165,7 @@ async def first_word_ms(session: RemoteSession, text: str) -> float:
 
 
 async def memory(folder: Path, turns: int) -> None:
-    """Every fifth message brings a picture, and every fiftieth begins another session."""
+    """Print the memory over many short turns. Every fifth message has an image; every fiftieth starts a new session."""
     with running(folder / "memory", UNLIMITED) as house:
         async with house.client() as client:
 
@@ -169,53 +174,53 @@ async def memory(folder: Path, turns: int) -> None:
                 for number in range(count):
                     if number % 50 == 49:
                         session = await client.session()
-                    picture = [icon(walker * 10 + number // 5 % 10)] if number % 5 == 0 else []
-                    await spoken(session, f"!echo {number}", *picture)
+                    image = [icon(walker * 10 + number // 5 % 10)] if number % 5 == 0 else []
+                    await run_turn(session, f"!echo {number}", *image)
 
-            print(f"    {turns:,} turns, {WALKERS} at once, every fifth with a picture")
+            print(f"    {turns:,} turns, {WALKERS} at once, every fifth with an image")
             marks: list[float] = []
             for part in range(MARKS + 1):
                 began = time.perf_counter()
                 each = turns // WALKERS // MARKS if part else 2
                 await asyncio.gather(*(walk(walker, each) for walker in range(WALKERS)))
                 rate = each * WALKERS / (time.perf_counter() - began)
-                marks.append(held_mb(house.pid))
-                done = turns * part // MARKS
+                marks.append(resident_mb(house.pid))
+                done, files = turns * part // MARKS, files_of(house.pid)
                 print(
-                    f"      after {done:>6,}: {marks[-1]:6.1f} MB, {files_of(house.pid)} files, {rate:.0f} turns/s",
+                    f"      after {done:>6,}: {marks[-1]:6.1f} MB, {files} open files, {rate:.0f} turns/s",
                     flush=True,
                 )
         half = marks[MARKS // 2]
         print(f"    the second half added {marks[-1] - half:.1f} MB, {(marks[-1] / half - 1) * 100:.1f} %")
 
 
-async def spoken(session: RemoteSession, *content: str | bytes) -> None:
+async def run_turn(session: RemoteSession, *content: str | bytes) -> None:
     async for event in session.stream(*content):
         if isinstance(event, TurnFailed):
             raise RuntimeError(event.text)
 
 
-# Pictures to many clients --------------------------------------------------------------------------------------------
+# Images to many clients ----------------------------------------------------------------------------------------------
 
 
-class Lag:
-    """The longest time that the loop of this process stood still: on the clock, and in its thread's own time, which
-    does not count what others on the machine took."""
+class LoopStall:
+    """The longest stall of the event loop of this process: in wall time, and in CPU time of its thread, which does not
+    depend on other load of the machine."""
 
     def __init__(self) -> None:
         self.worst_ms = 0.0
-        self.own_ms = 0.0
+        self.thread_ms = 0.0
         self.cpu_ms = 0.0
-        """What the thread used in all."""
+        """Total CPU time of the thread."""
 
     @contextlib.asynccontextmanager
-    async def watched(self) -> AsyncGenerator[None]:
+    async def record(self) -> AsyncGenerator[None]:
         async def watch() -> None:
             while True:
                 clock, own = time.perf_counter(), time.thread_time()
                 await asyncio.sleep(0.001)
                 self.worst_ms = max(self.worst_ms, (time.perf_counter() - clock) * 1000 - 1)
-                self.own_ms = max(self.own_ms, (time.thread_time() - own) * 1000)
+                self.thread_ms = max(self.thread_ms, (time.thread_time() - own) * 1000)
 
         task = asyncio.create_task(watch())
         began = time.thread_time()
@@ -235,12 +240,12 @@ def readers(
 
 
 async def read(url: str, session: str, clients: int, count: int) -> None:
-    """The other process: so many clients, each until it has seen so many pictures."""
+    """Run the reader process: `clients` connections, each until it has received `count` images."""
     ready: list[asyncio.Future[None]] = [asyncio.get_running_loop().create_future() for _ in range(clients)]
     inline = "true" if os.environ.get("INLINE") else "false"
     compression = "deflate" if os.environ.get("DEFLATE") else None
 
-    async def one(number: int) -> None:
+    async def read_images(number: int) -> None:
         address = f"{url.replace('http', 'ws')}/socket.io/?EIO=4&transport=websocket"
         async with websockets.connect(address, max_size=None, compression=compression) as socket:
             await socket.recv()
@@ -249,26 +254,27 @@ async def read(url: str, session: str, clients: int, count: int) -> None:
             await socket.send(f'42/events,1["join",{{"session":"{session}","after":0,"inline":{inline}}}]')
             await socket.recv()
             ready[number].set_result(None)
-            seen = 0
-            while seen < count:
+            received = 0
+            while received < count:
                 data = await socket.recv()
                 if data == "2":
                     await socket.send("3")
                 elif isinstance(data, str) and data[:2] in ("42", "45") and '"image"' in data[:40]:
-                    seen += 1
+                    received += 1
 
-    tasks = [asyncio.create_task(one(number)) for number in range(clients)]
+    tasks = [asyncio.create_task(read_images(number)) for number in range(clients)]
     await asyncio.gather(*ready)
     print("ready", flush=True)
     await asyncio.gather(*tasks)
     print("done", flush=True)
 
 
-async def timed(process: subprocess.Popen[str], work: Callable[[], Awaitable[None]], lag: Lag) -> float:
+async def time_work(process: subprocess.Popen[str], work: Callable[[], Awaitable[None]], stall: LoopStall) -> float:
+    """Return the seconds from the start of `work` until the reader process has received everything."""
     assert process.stdout
     line = await asyncio.to_thread(process.stdout.readline)
     assert line == "ready\n", line
-    async with lag.watched():
+    async with stall.record():
         began = time.perf_counter()
         await work()
         await asyncio.to_thread(process.stdout.readline)
@@ -278,18 +284,20 @@ async def timed(process: subprocess.Popen[str], work: Callable[[], Awaitable[Non
     return seconds
 
 
-async def ours(clients: int, count: int, *, inline: bool, pause_seconds: float = 0.0) -> tuple[float, Lag]:
-    """Events a second that all clients have seen, and the longest stall."""
+async def send_by_loom(
+    clients: int, count: int, *, inline: bool, pause_seconds: float = 0.0
+) -> tuple[float, LoopStall]:
+    """Return the events per second that all clients have received, and the stalls of the event loop."""
     async with memory_runtime() as runtime, serving(runtime) as house:
         session = await runtime.session()
-        data = noise_png(PICTURE_BYTES)
+        data = noise_png(IMAGE_BYTES)
         digest = await runtime.stores.media.put(data)
         media = Media(digest=digest, media_type="image/png", size_bytes=len(data), width=577, height=577)
         await house.app.daemon.feeds.previews.preview(media)
         await house.app.daemon.feeds.previews.inline(media)
-        event = ImageAdded(index=0, image=ImageBlock(media, alt="a picture"))
+        event = ImageAdded(index=0, image=ImageBlock(media, alt="an image"))
         at_once = 1 if pause_seconds else 20
-        lag = Lag()
+        stall = LoopStall()
 
         async def work() -> None:
             for _ in range(count // at_once):
@@ -297,34 +305,36 @@ async def ours(clients: int, count: int, *, inline: bool, pause_seconds: float =
                 runtime.stores.events.publish(session.id, seq, [event] * at_once)
                 await asyncio.sleep(pause_seconds)
 
-        seconds = await timed(readers(house.url, session.id, clients, count, inline=inline), work, lag)
-        return count / seconds, lag
+        seconds = await time_work(readers(house.url, session.id, clients, count, inline=inline), work, stall)
+        return count / seconds, stall
 
 
-async def base64_in_json(clients: int, count: int, *, deflate: bool, pause_seconds: float = 0.0) -> tuple[float, Lag]:
-    """Plain python-socketio, a room, the picture inside the event."""
+async def send_base64(
+    clients: int, count: int, *, deflate: bool, pause_seconds: float = 0.0
+) -> tuple[float, LoopStall]:
+    """Send with plain python-socketio, one room, the image inside the event. Return the same as `send_by_loom`."""
     server: Any = socketio.AsyncServer(async_mode="asgi", namespaces=["/events"])
     server.on("connect", lambda *_: None, namespace="/events")
     server.on("join", lambda *_: {"ok": True}, namespace="/events")
-    picture = base64.b64encode(noise_png(PICTURE_BYTES)).decode()
+    image = base64.b64encode(noise_png(IMAGE_BYTES)).decode()
     with listening() as listener:
         config = uvicorn.Config(socketio.ASGIApp(server), log_level="error", ws_per_message_deflate=deflate)
         web = uvicorn.Server(config)
         task = asyncio.create_task(web.serve([listener]))
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        lag = Lag()
+        stall = LoopStall()
 
         async def work() -> None:
             for number in range(count):
-                await server.emit("image", {"seq": number, "image": picture}, namespace="/events")
+                await server.emit("image", {"seq": number, "image": image}, namespace="/events")
                 if number % 5 == 4:
                     await asyncio.gather(*(found.queue.join() for found in server.eio.sockets.values()))
                 await asyncio.sleep(pause_seconds)
 
-        seconds = await timed(readers(url, "any", clients, count, deflate=deflate), work, lag)
+        seconds = await time_work(readers(url, "any", clients, count, deflate=deflate), work, stall)
         web.should_exit = True
         await task
-        return count / seconds, lag
+        return count / seconds, stall
 
 
 @contextlib.contextmanager
@@ -336,7 +346,7 @@ def listening() -> Iterator[Any]:
 
 
 def noise_png(size_bytes: int) -> bytes:
-    """A picture that no compression makes smaller."""
+    """Return an image of random pixels, which cannot be compressed."""
     import io
     import math
 
@@ -348,36 +358,37 @@ def noise_png(size_bytes: int) -> bytes:
     return file.getvalue()
 
 
-async def pictures() -> None:
-    """As fast as it goes to 10 clients; then at leisure to 40, which shows how long one event holds up all others."""
-    ways: dict[str, tuple[Callable[..., Awaitable[tuple[float, Lag]]], int]] = {
-        "base64 in JSON, deflate on (uvicorn's default)": (partial(base64_in_json, deflate=True), 5),
-        "base64 in JSON, deflate off": (partial(base64_in_json, deflate=False), 40),
-        "Loom: bytes (inline: true)": (partial(ours, inline=True), 40),
-        "Loom: reference and preview": (partial(ours, inline=False), 4_000),
+async def images() -> None:
+    """Send as fast as possible to 10 clients; then five per second to 40, to measure how long one event stalls the
+    loop."""
+    ways: dict[str, tuple[Callable[..., Awaitable[tuple[float, LoopStall]]], int]] = {
+        "base64 in JSON, deflate on (uvicorn's default)": (partial(send_base64, deflate=True), 5),
+        "base64 in JSON, deflate off": (partial(send_base64, deflate=False), 40),
+        "Loom: bytes (inline: true)": (partial(send_by_loom, inline=True), 40),
+        "Loom: reference and preview": (partial(send_by_loom, inline=False), 4_000),
     }
-    megabytes = PICTURE_BYTES / 1e6
-    print(f"    {f'a picture of {megabytes:.0f} MB':<50}{'to 10 clients':>28}{'to 40, stall':>24}")
-    print(f"    {'':<50}{'events/s':>14}{'loop ms/event':>14}{'clock ms':>12}{'own ms':>12}")
-    idle = Lag()
-    async with idle.watched():
+    megabytes = IMAGE_BYTES / 1e6
+    print(f"    {f'an image of {megabytes:.0f} MB':<50}{'to 10 clients':>28}{'to 40, stall':>24}")
+    print(f"    {'':<50}{'events/s':>14}{'loop ms/event':>14}{'wall ms':>12}{'CPU ms':>12}")
+    idle = LoopStall()
+    async with idle.record():
         await asyncio.sleep(4)
-    name = "nothing at all (what the machine itself does)"
-    print(f"    {name:<50}{'':>28}{idle.worst_ms:>12.1f}{idle.own_ms:>12.1f}")
+    name = "idle (load of the machine)"
+    print(f"    {name:<50}{'':>28}{idle.worst_ms:>12.1f}{idle.thread_ms:>12.1f}")
     for name, (way, count) in ways.items():
-        rate, spent = await way(10, count)
+        rate, busy = await way(10, count)
         _, stall = await way(40, min(count, 20), pause_seconds=0.2)
-        print(f"    {name:<50}{rate:>14.1f}{spent.cpu_ms / count:>14.2f}{stall.worst_ms:>12.1f}{stall.own_ms:>12.1f}")
+        print(f"    {name:<50}{rate:>14.1f}{busy.cpu_ms / count:>14.2f}{stall.worst_ms:>12.1f}{stall.thread_ms:>12.1f}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--turns", type=int, default=TURNS, help="of the memory run")
+    parser.add_argument("--turns", type=int, default=TURNS, help="turns of the memory run")
     parser.add_argument("--only", choices=("crowd", "latency", "memory", "reconnects", "pictures"), help="one part")
     parser.add_argument("--read", nargs=4, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.read:
-        url, session, clients, count = given.read
+    options = parser.parse_args()
+    if options.read:
+        url, session, clients, count = options.read
         asyncio.run(read(url, session, int(clients), int(count)))
         return
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
@@ -385,12 +396,12 @@ def main() -> None:
         parts: dict[str, Callable[[], Any]] = {
             "crowd": lambda: crowd(folder),
             "latency": lambda: latency(folder),
-            "memory": lambda: memory(folder, given.turns),
+            "memory": lambda: memory(folder, options.turns),
             "reconnects": lambda: reconnects(folder),
-            "pictures": pictures,
+            "pictures": images,
         }
         for part, work in parts.items():
-            if given.only in (None, part):
+            if options.only in (None, part):
                 asyncio.run(work())
 
 

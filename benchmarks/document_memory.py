@@ -1,9 +1,9 @@
-"""Memory of a daemon that prepares documents for a text-only model and deletes them: is it flat?
+"""Measure the memory of a daemon that prepares documents for a text-only model and deletes them: it must stay flat.
 
 python -m benchmarks.document_memory [--documents 1000]
 
 Each document has its own text and session, and is deleted with the session. The resident memory of the
-daemon, and of its reader processes, which hold the last few documents, is printed ten times.
+daemon and of its reader processes, which cache the last few documents, is printed ten times.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def resident_mb(pid: int) -> float:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that any thread of a process has started."""
+    """Return the processes that any thread of `pid` has started."""
     return [int(word) for file in Path(f"/proc/{pid}/task").glob("*/children") for word in file.read_text().split()]
 
 

@@ -24,7 +24,7 @@ WORDS = sorted({word for line in LINES for word in line.split()})
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """`words` are what a model must be able to read."""
+    """A file; `words` are those that a model must be able to read."""
 
     name: str
     data: bytes
@@ -32,24 +32,24 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 def recall_words(text: str, words: list[str]) -> float:
-    """The share of these words that stand in the text."""
+    """Return the share of `words` that `text` contains."""
     return sum(1 for word in words if word in text) / max(1, len(words))
 
 
-def picture() -> bytes:
+def red_png() -> bytes:
     buffer = io.BytesIO()
     Image.new("RGB", (64, 48), "red").save(buffer, "PNG")
     return buffer.getvalue()
 
 
 def samples() -> list[Sample]:
-    """Every sample, in the order of the table."""
+    """Return all samples, in the order of the table."""
     made = [(name, make()) for name, make in _MAKERS.items()]
     return [Sample(name, data, WORDS) for name, data in made]
 
 
 def _html() -> bytes:
-    source = base64.b64encode(picture()).decode()
+    source = base64.b64encode(red_png()).decode()
     rows = "".join(f"<tr><td>{number}</td><td>{line}</td></tr>" for number, line in enumerate(LINES))
     return (
         "<!DOCTYPE html><html><head><title>Report</title><style>p {color: red}</style></head><body>"
@@ -67,12 +67,12 @@ def _mail() -> bytes:
     message["From"], message["To"], message["Subject"] = "a@example.org", "b@example.org", "Report"
     message["Date"] = "Tue, 03 Nov 2026 10:00:00 +0100"
     message.set_content("\n".join(LINES))
-    message.add_attachment(picture(), maintype="image", subtype="png", filename="plan.png")
+    message.add_attachment(red_png(), maintype="image", subtype="png", filename="plan.png")
     return message.as_bytes()
 
 
 def _notebook() -> bytes:
-    output = {"output_type": "display_data", "data": {"image/png": base64.b64encode(picture()).decode()}}
+    output = {"output_type": "display_data", "data": {"image/png": base64.b64encode(red_png()).decode()}}
     cells = [
         {"cell_type": "markdown", "source": "\n".join(LINES)},
         {"cell_type": "code", "source": "plot()", "execution_count": 1, "outputs": [output]},
@@ -80,7 +80,7 @@ def _notebook() -> bytes:
     return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
 
 
-def _packed(parts: dict[str, str]) -> bytes:
+def _zip_of(parts: dict[str, str]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in parts.items():
@@ -90,7 +90,7 @@ def _packed(parts: dict[str, str]) -> bytes:
 
 def _epub() -> bytes:
     chapter = "".join(f"<p>{line}</p>" for line in LINES)
-    return _packed(
+    return _zip_of(
         {
             "mimetype": "application/epub+zip",
             "META-INF/container.xml": '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
@@ -105,7 +105,7 @@ def _epub() -> bytes:
 
 
 def _zip() -> bytes:
-    return _packed({"report.txt": "\n".join(LINES)})
+    return _zip_of({"report.txt": "\n".join(LINES)})
 
 
 def _tar() -> bytes:
@@ -165,7 +165,7 @@ def _pptx() -> bytes:
 
 
 def _pdf() -> bytes:
-    """Two pages, written by hand: this needs no library, and no reader of ours has made it."""
+    """Return two pages, written without a library, so that no reader is tested on its own output."""
     objects = [b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Kids[4 0 R 6 0 R]/Count 2>>"]
     objects.append(b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>")
     for page, at in enumerate((0, 30)):

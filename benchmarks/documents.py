@@ -1,9 +1,9 @@
-"""Documents: characters, recall and time of what a model gets, compared with markitdown and kreuzberg (if installed).
+"""Measure characters, recall and time of document text, compared with markitdown and kreuzberg (if installed).
 
     python -m benchmarks.documents [FILE …]
 
-Without files, samples of each kind are made; recall is the share of their words in the text. For your own files,
-the reference is the words that any reader finds.
+Without files, samples of each kind are generated; recall is the share of their words in the text. For your own files,
+the reference is the words that any of the readers finds.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ ROUNDS = 5
 
 
 def by_loom(name: str, data: bytes) -> str:
-    admitted = accept(data, name)
-    if isinstance(admitted.block, TextBlock):
-        return admitted.block.text
-    return render(data, admitted.block.media, Text()).data.decode()  # type: ignore[union-attr]
+    accepted = accept(data, name)
+    if isinstance(accepted.block, TextBlock):
+        return accepted.block.text
+    return render(data, accepted.block.media, Text()).data.decode()  # type: ignore[union-attr]
 
 
 def by_markitdown() -> Callable[[str, bytes], str]:
@@ -67,7 +67,7 @@ def main() -> None:
     files = [Sample(Path(name).name, Path(name).read_bytes(), []) for name in sys.argv[1:]] or samples()
     print(f"{'file':24}" + "".join(f"{name + ': chars':>20}{'recall':>8}{'ms':>9}" for name in readers))
     for file in files:
-        results = {name: _measured(read, file) for name, read in readers.items()}
+        results = {name: _measure(read, file) for name, read in readers.items()}
         words = file.words or sorted({word for text, _ in results.values() for word in text.split()})
         cells = "".join(
             f"{len(text):>20,}{recall_words(text, words):>8.3f}{ms:>9.1f}" if text else f"{'-':>20}{'-':>8}{'-':>9}"
@@ -76,15 +76,15 @@ def main() -> None:
         print(f"{file.name:24}{cells}")
 
 
-def _measured(read: Callable[[str, bytes], str], file: Sample) -> tuple[str, float]:
-    """The text, and the median time of some rounds after a first one; no text where the reader refuses the file."""
+def _measure(read: Callable[[str, bytes], str], file: Sample) -> tuple[str, float]:
+    """Return the text and the median time in milliseconds, without the first round; no text if the reader fails."""
     times: list[float] = []
     text = ""
     for _ in range(ROUNDS + 1):
         began = time.perf_counter()
         try:
             text = read(file.name, file.data)
-        except Exception:  # noqa: BLE001 - what another library raises on a file that it does not read is its own matter
+        except Exception:  # noqa: BLE001 - other libraries raise anything on a file that they do not read
             return "", 0.0
         times.append((time.perf_counter() - began) * 1000)
     return text, statistics.median(times[1:])

@@ -1,19 +1,19 @@
-"""A session of 10,000 turns with 2,000 images and 200 planted facts: constant cost, and every fact can be recalled.
+"""Run a session of 10,000 turns with 2,000 images and 200 planted facts: cost stays constant, all facts are recalled.
 
 python -m benchmarks.endurance [TURNS [FOLDER]]
 
-The model is scripted: it forgets everything in its summaries and answers a question about a fact only with what the
-tool `recall` gives it. Everything else is real: the store on disk, intake, compilation, aging, automatic compaction.
-With FOLDER the session is kept there and continued where an earlier run stopped.
+The model is scripted: its summaries contain no facts, and it answers a question about a fact only with the result of
+the tool `recall`. Everything else is real: the store on disk, intake, compilation, aging, automatic compaction.
+With FOLDER the session is stored there, and a later run continues it.
 
-Measured in one run of 10,000 turns with 2,000 images, on two cores that other work shared: turns 500 to 1,000 beside
-turns 9,500 to 10,000. A window of 500 turns has one or two summaries, so windows are compared in pairs.
+Measured in one run of 10,000 turns with 2,000 images, on two busy cores: turns 500 to 1,000 compared
+with turns 9,500 to 10,000. A window of 500 turns has one or two summaries, so windows are compared in pairs.
 
-    tokens a turn    50,542 and 70,393 beside 56,006 and 65,149 (mean 60,468 beside 60,578)
-    messages, media  at most 667 and 67 in a request, beside 665 and 67
-    processor        18 and 23 ms a turn beside 23 and 27 ms
-    memory           68 MB beside 77 MB
-    disk             20 MB beside 58 MB
+    tokens a turn    50,542 and 70,393 → 56,006 and 65,149 (mean 60,468 → 60,578)
+    messages, media  at most 667 and 67 in a request → 665 and 67
+    processor        18 and 23 ms a turn → 23 and 27 ms
+    memory           68 MB → 77 MB
+    disk             20 MB → 58 MB
     facts            200 of 200 answered through `recall`
 """
 
@@ -52,8 +52,8 @@ def fact_of(number: int) -> tuple[str, str]:
     return f"beacon-{number:03}", f"{chance.randrange(10**9):09}"
 
 
-class Forgetful:
-    """A model that knows nothing but the request: it reports each one's size."""
+class StatelessModel:
+    """A scripted model that knows only the current request, and records the size of each."""
 
     def __init__(self) -> None:
         self.requests = 0
@@ -86,27 +86,27 @@ class Forgetful:
 
 
 def _size(prompt: Prompt) -> int:
-    """Return about as many tokens as a provider would count."""
+    """Return an estimate of the tokens that a provider would count."""
     texts = [block.text for message in prompt.messages for block in message.blocks if isinstance(block, TextBlock)]
     return sum(map(len, texts)) // 4 + 100 * len(list(prompt.media())) + 100
 
 
-def picture(number: int) -> bytes:
-    """A small image that is like no other."""
+def unique_png(number: int) -> bytes:
+    """Return a small image that is different for each `number`."""
     return sample_png(320, 200, (number % 256, number // 256, 160))
 
 
-async def speak(session: LocalSession, number: int) -> None:
+async def send_turn(session: LocalSession, number: int) -> None:
     chance = random.Random(number)
     text = f"Turn {number}. " + " ".join(chance.choices(WORDS, k=200))
     if number % (TURNS // FACTS) == 7:
         text += " Remember: the value of {} is {}.".format(*fact_of(number // (TURNS // FACTS)))
-    images = [Attachment(source=picture(number // 5), name=f"image{number // 5}.png")] if number % 5 == 0 else []
+    images = [Attachment(source=unique_png(number // 5), name=f"image{number // 5}.png")] if number % 5 == 0 else []
     await session.send(*images, text)
 
 
 async def count_found(session: LocalSession, turns: int) -> tuple[int, int]:
-    """Ask for every fact that was planted; return how many are answered, of how many."""
+    """Ask for every planted fact; return how many are answered correctly, and how many were planted."""
     planted = [number for number in range(FACTS) if number * (TURNS // FACTS) + 7 < turns]
     found = 0
     for number in planted:
@@ -122,7 +122,7 @@ async def main() -> None:
         home = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(place)
         home.mkdir(parents=True, exist_ok=True)
         config = load_config(cwd=home, environ={"LOOM_HOME": str(home)})
-        provider = Forgetful()
+        provider = StatelessModel()
         async with Runtime.open(
             config, providers={"anthropic": provider}, tools=["recall", "look"], mcp=False, instructions=False
         ) as runtime:
@@ -138,7 +138,7 @@ async def main() -> None:
             block = max(1, turns // ROWS)
             began, used = time.perf_counter(), time.process_time()
             for number in range(begin, turns):
-                await speak(session, number)
+                await send_turn(session, number)
                 if (number + 1) % block == 0:
                     seconds, processor = time.perf_counter() - began, time.process_time() - used
                     done_file.write_text(str(number + 1))

@@ -1,9 +1,9 @@
-"""What an engine costs per step: one turn of many steps on a real PostgreSQL, with and without DBOS.
+"""Measure the cost of a turn engine per step: one turn of many steps on a real PostgreSQL, with and without DBOS.
 
 python -m benchmarks.engines [--steps 100]
 
-Every step is an answer of a scripted model that calls one tool, which returns an image. The wait for a model is not in
-the figures. Also printed: how large the engine's record of the turn is.
+Every step is an answer of a scripted model that calls one tool, which returns an image. The figures do not include
+waiting for a model. Also printed: the size of the engine's record of the turn.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ MODEL: Final = "anthropic/claude-opus-5"
 
 @tool
 async def snap(number: int) -> list[str | bytes]:
-    """Return a picture."""
-    return [f"picture {number}", sample_png(64, 48 + number % 50)]
+    """Return an image."""
+    return [f"image {number}", sample_png(64, 48 + number % 50)]
 
 
 async def measure(url: str, engine: str, steps: int) -> float:
-    """Return the seconds of one turn."""
+    """Return the seconds of one turn of `steps` steps."""
     with tempfile.TemporaryDirectory() as folder:
         environ = {"LOOM_HOME": folder, "LOOM_STORE__URL": url, "LOOM_TURN__ENGINE": engine}
         environ["LOOM_TURN__MAX_STEPS"] = str(steps + 1)
@@ -55,7 +55,7 @@ async def measure(url: str, engine: str, steps: int) -> float:
 
 
 def record_bytes(url: str) -> tuple[int, int]:
-    """The bytes that DBOS keeps of the longest turn, and its largest value."""
+    """Return the bytes that DBOS stores for the longest turn, and the size of its largest value."""
     with psycopg.connect(url) as connection:
         row = connection.execute(
             "SELECT sum(length(output) + length(function_name)), max(length(output)) FROM loom_dbos.operation_outputs"
@@ -71,7 +71,7 @@ def main() -> None:
     steps = parser.parse_args().steps
     with postgres_server() as server:
         for engine in ("builtin", "dbos", "builtin", "dbos"):
-            url = server.empty()
+            url = server.empty_database()
             seconds = asyncio.run(measure(url, engine, steps))
             print(f"{engine}: {seconds / steps * 1000:.1f} ms per step of {steps}", end="")
             print(

@@ -1,11 +1,11 @@
-"""200 hostile images at once, uploaded to a daemon: its memory, and its response time for other requests meanwhile.
+"""Upload 200 hostile images to a daemon at once; measure its memory and its response time for other requests.
 
     python -m benchmarks.hostile_uploads [--count 200]
 
 Half are WebP files of a few bytes that take a gigabyte to decode, half are JPEG files that take seconds. Each is sent
-to `POST /v1/media` by a client of its own; a thread asks `/healthz` all the while. Target: the daemon grows by less
+to `POST /v1/media` by a client of its own; a thread requests `/healthz` meanwhile. Target: the daemon grows by less
 than 200 MB, and answers within 100 ms (median and 95th percentile). The second figure depends on
-the load of the machine, so the load and the same figure without uploads are printed, too.
+the load of the machine, so the load and the same figure without uploads are also printed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def resident_bytes(pid: int) -> int:
 
 
 class HealthWatch(threading.Thread):
-    """Asks `/healthz` again and again, and reads the daemon's memory, until `done` is set."""
+    """A thread that requests `/healthz` repeatedly and reads the daemon's memory, until `done` is set."""
 
     def __init__(self, daemon: DaemonProcess) -> None:
         super().__init__()
@@ -68,10 +68,10 @@ async def upload_all(daemon: DaemonProcess, images: list[bytes], count: int) -> 
 
     async def upload(number: int) -> None:
         async with httpx2.AsyncClient(base_url=daemon.url, headers=headers, timeout=1_200) as api:
-            # a byte behind the end makes each a file of its own, which must be decoded
+            # bytes past the end make each a different file, which must be decoded
             data = images[number % 2] + number.to_bytes(2, "big")
             answer = await api.post(f"/v1/media?name={number}", content=data)
-            kind = answer.json().get("code", "") if answer.status_code >= 400 else "let in"
+            kind = answer.json().get("code", "") if answer.status_code >= 400 else "accepted"
             outcomes[f"{answer.status_code} {kind}"] += 1
 
     await asyncio.gather(*(upload(number) for number in range(count)))
@@ -99,8 +99,8 @@ def main() -> None:
         sizes = " and ".join(f"{len(data):,}" for data in images)
         print(f"{count} images of {sizes} bytes; load {load:.0f} on {os.cpu_count()} cores")
         print(f"  outcomes            {dict(outcomes)} in {time.monotonic() - began:.0f} s")
-        print(f"  memory of daemon    +{(busy.most_bytes - before) / 1e6:.0f} MB (wanted: under 200)")
-        print(f"  /healthz meanwhile  {busy.figures()} (wanted: 100 ms)")
+        print(f"  memory of daemon    +{(busy.most_bytes - before) / 1e6:.0f} MB (target: under 200)")
+        print(f"  /healthz meanwhile  {busy.figures()} (target: 100 ms)")
         print(f"  /healthz before     {quiet.figures()}")
 
 

@@ -3,15 +3,15 @@
 python -m benchmarks.kills [--kills 1000] [--only NAME] [--seed 1]
 
     two      kill -9 of one of two daemons on PostgreSQL, `--kills` times
-    one      kill -9 of a daemon alone on SQLite, half as often
+    one      kill -9 of a single daemon on SQLite, half as often
     skew     the same as `two`, a tenth as often, with the clock of one a minute ahead
     dbos     the same as `two`, a tenth as often, with `turn.engine = "dbos"`
     term     SIGTERM to one of two every few seconds, a tenth as often
     away     PostgreSQL is stopped for five seconds, a fiftieth as often
-    around   an S3 bucket and Redis hang or are unreachable, and daemons are killed meanwhile, a twentieth as often
-    paused   a daemon is paused until another has taken its session over, and must not write when it wakes up, twice
+    around   an S3 bucket and Redis hang or are unreachable while daemons are killed, a twentieth as often
+    paused   a daemon is paused until another has taken over its session, and must not write when it resumes, twice
 
-A run that ends has passed: every turn ended by itself, no call that may not be repeated ran twice, no acknowledged
+A run that ends has passed: every turn ended by itself, no call that must not be repeated ran twice, no acknowledged
 message and no text that a client received was lost, and a kill cost a turn at most one request.
 """
 
@@ -88,7 +88,7 @@ def main() -> None:
             if name == "paused":
                 with two_daemons(Path(folder)) as house:
                     asyncio.run(woken(house, 2))
-                print("paused: a daemon that woke up after the other had taken over wrote nothing more")
+                print("paused: a daemon that resumed after the other had taken over wrote nothing more")
             else:
                 asyncio.run(run(name, given.kills, given.seed, Path(folder)))
 

@@ -1,12 +1,12 @@
-"""A large library: `python -m benchmarks.library_size [--messages N] [--home FOLDER | --postgres]`.
+"""Measure a large library: `python -m benchmarks.library_size [--messages N] [--home FOLDER | --postgres]`.
 
-Makes a store of a million messages in a thousand sessions, one session of 10,000 messages (rows with true ids, not
-written by Loom, which would take an hour) and one of 2,000 messages with 300 images, indexes it, and measures what a
-person waits for in the page: searching, listing, opening a conversation, the inspector (a plan for one model) and the
-model switcher (a plan for three). With `--home` the store is kept and used again.
+Creates a store of a million messages in a thousand sessions, one session of 10,000 messages (rows with valid ids,
+inserted directly, because writing them through Loom would take an hour) and one of 2,000 messages with 300 images, and
+indexes it. Measures what a user waits for in the web client: searching, listing, opening a conversation, the inspector
+(a plan for one model) and the model switcher (a plan for three). With `--home` the store is kept and used again.
 
-As in the page, the models are listed first; that loads their prices. Processor times are those of
-Loom and, with `--postgres`, of the database server.
+As in the web client, the models are listed first, which loads their prices. Processor times are those of Loom and, with
+`--postgres`, of the database server.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MIXED = 2_000
 IMAGES = 300
 FIRST_KEY = 100_000
 PAGE = 60
-"""Messages and rows that the page asks for at first."""
+"""Messages and rows that the web client requests first."""
 ROUNDS = 5
 TARGETS_MS = {"search": 100, "open": 60, "inspect": 300, "plan": 300}
 MODELS = ("anthropic/claude-opus-5", "openai/gpt-5.5", "loom/spark")
@@ -114,30 +114,30 @@ async def fill_mixed(runtime: Runtime) -> str:
     session = await runtime.session(title="many images")
     messages: list[Message] = []
     for number in range(0, MIXED, 2):
-        asked: list[ContentBlock] = [TextBlock(f"Question {number}: " + "what does it show? " * 8)]
+        question: list[ContentBlock] = [TextBlock(f"Question {number}: " + "what does it show? " * 8)]
         if number // 2 * IMAGES * 2 % MIXED < IMAGES * 2:
             data = io.BytesIO()
             Image.new("RGB", (320, 200), (number % 256, number // 256, 99)).save(data, "PNG")
-            asked += (
+            question += (
                 await runtime.library.ingest(Attachment(source=data.getvalue(), name=f"shot-{number}.png"))
             ).blocks
-        messages += [user(*asked), assistant(f"Answer {number}. " + "It shows a color. " * 20)]
+        messages += [user(*question), assistant(f"Answer {number}. " + "It shows a color. " * 20)]
     await runtime.stores.sessions.append_to_head(session.id, messages)
     return session.id
 
 
 def processor_seconds(server: int) -> float:
-    """Return the processor time of this process, and of the children of a database server (0: there is none)."""
+    """Return the processor time of this process and of the children of the process `server` (0: none)."""
     ticks = 0
     for file in Path("/proc").glob("[0-9]*/stat") if server else ():
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the process has ended
             fields = file.read_text().rpartition(") ")[2].split()
             ticks += int(fields[11]) + int(fields[12]) if int(fields[1]) == server else 0
     return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
 
 
 async def milliseconds(work: Callable[[], Awaitable[object]], server: int) -> tuple[list[float], list[float]]:
-    """Return the time of each round by the clock and of the processor: on a busy machine the clock says little."""
+    """Return the wall time and the processor time of each round: on a busy machine compare the processor times."""
     times: list[float] = []
     busy: list[float] = []
     for _ in range(ROUNDS):
@@ -150,24 +150,24 @@ async def milliseconds(work: Callable[[], Awaitable[object]], server: int) -> tu
 
 
 async def prepare(runtime: Runtime, count: int) -> dict[str, str]:
-    """Make the store, unless it is there. Return the sessions that are opened."""
-    noted = Path(os.environ["LOOM_HOME"]) / "sessions.json"
-    if noted.exists():
-        return msgspec.json.decode(noted.read_bytes(), type=dict[str, str])
+    """Create the store, unless it exists. Return the ids of the sessions that are opened."""
+    sessions_file = Path(os.environ["LOOM_HOME"]) / "sessions.json"
+    if sessions_file.exists():
+        return msgspec.json.decode(sessions_file.read_bytes(), type=dict[str, str])
     database = runtime.stores.database
     began = time.perf_counter()
     made = {
-        # First, because the database counts its keys from one and does not know of those below.
+        # First, because the database assigns keys from one and would collide with the explicit keys of the others.
         "mixed": await fill_mixed(runtime),
         "typical": await fill(database, count, count // SESSIONS, FIRST_KEY),
         "long": await fill(database, LONG, LONG, FIRST_KEY + count + 1_000),
     }
-    print(f"{count:,} messages in {SESSIONS:,} sessions made in {time.perf_counter() - began:.0f} s", flush=True)
+    print(f"{count:,} messages in {SESSIONS:,} sessions created in {time.perf_counter() - began:.0f} s", flush=True)
     began = time.perf_counter()
     await SearchIndex(database).catch_up()
-    await database.write(lambda tx: tx.execute("ANALYZE"))  # as a database server does by itself
+    await database.write(lambda tx: tx.execute("ANALYZE"))  # as a database server does automatically
     print(f"indexed in {time.perf_counter() - began:.0f} s", flush=True)
-    noted.write_bytes(msgspec.json.encode(made))
+    sessions_file.write_bytes(msgspec.json.encode(made))
     return made
 
 
@@ -179,10 +179,10 @@ async def measure(runtime: Runtime, count: int, server: int) -> bool:
     typical, long, mixed = [await library.open(made[name]) for name in ("typical", "long", "mixed")]
 
     async def plan(models: tuple[str, ...]) -> bytes:
-        """A plan as the page reads it: the newest rows, as JSON."""
+        """Return a plan as the web client reads it: the newest rows, as JSON."""
         return msgspec.json.encode(page_of(await mixed.plan_table(models), PAGE, ""))
 
-    deeds: dict[str, Callable[[], Awaitable[object]]] = {
+    works: dict[str, Callable[[], Awaitable[object]]] = {
         **{f"search: {what}": (lambda words=words: library.search(words)) for what, words in QUERIES.items()},
         "list: 50 sessions": lambda: library.sessions(limit=50),
         "list: one folder": lambda: library.sessions(folder="Work"),
@@ -194,10 +194,10 @@ async def measure(runtime: Runtime, count: int, server: int) -> bool:
         f"plan: {MIXED:,} messages, three models": lambda: plan(MODELS),
     }
     is_good = True
-    for what, work in deeds.items():
+    for what, work in works.items():
         times, busy = await milliseconds(work, server)
         target = TARGETS_MS.get(what.partition(":")[0])
-        # The first view of a plan is what a person waits for; the others are those that are seen again and again.
+        # A user waits for the first view of a plan; the other views are opened repeatedly.
         value = times[0] if target == TARGETS_MS["plan"] else statistics.median(times)
         is_good = is_good and (target is None or value <= target)
         limit = f"  (target {target} ms)" if target else ""
@@ -213,7 +213,7 @@ async def main() -> bool:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--home", help="keep the store in this folder")
-    parser.add_argument("--postgres", action="store_true", help="in a PostgreSQL that is started for it")
+    parser.add_argument("--postgres", action="store_true", help="use a PostgreSQL server that is started for the run")
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         folder = options.home or stack.enter_context(tempfile.TemporaryDirectory())
@@ -222,7 +222,7 @@ async def main() -> bool:
         store, server = "", 0
         if options.postgres:
             database = stack.enter_context(postgres_server())
-            store = database.empty()
+            store = database.empty_database()
             server = int((database.folder / "data/postmaster.pid").read_text().split()[0])
         async with Runtime.open(store=store) as runtime:
             return await measure(runtime, options.messages, server)

@@ -1,8 +1,8 @@
-"""The media store and the cache of derived bytes: `python -m benchmarks.media`.
+"""Measure the media store and the cache of derived bytes: `python -m benchmarks.media`.
 
 A 1.3 MB image is put (synced to disk), put again, loaded and streamed; a derived form of it is looked up for the
-first and the second time. Each round also measures the floor: the time that the disk needs to write the same
-bytes to a temporary file, sync, rename, and sync the directory.
+first and the second time. Each round also measures a lower bound: writing the same bytes to a temporary file, sync,
+rename, and sync of the directory.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from loom.formats.facts import Rendered
 from loom.store.derived import DerivedCache
 from loom.store.media import MediaStore, open_media
 
-PICTURE_BYTES = 1_300_000
+IMAGE_BYTES = 1_300_000
 DERIVED_BYTES = 120_000
 ROUNDS = 60
-FLOOR = "floor: write, sync, rename, sync"
+LOWER_BOUND = "lower bound: write, sync, rename, sync"
 
 Way = Callable[[int], Awaitable[object]]
 
 
 async def main() -> None:
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:  # not /tmp, which may live in memory
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:  # not /tmp, which may be in memory
         root = Path(folder)
         media = open_media(root / "data")
-        rounds = pictures(ROUNDS)
+        rounds = random_images(ROUNDS)
         digests: list[str] = []
 
         async def put(number: int) -> None:
@@ -41,31 +41,31 @@ async def main() -> None:
         rendered = Rendered(data=os.urandom(DERIVED_BYTES), media_type="image/png", width=512, height=288)
         writer = DerivedCache(media.place)
         reader = DerivedCache(open_media(root / "data").place)
-        found = await interleaved(
+        found = await time_interleaved(
             {
-                FLOOR: floor(root / "floor", pictures(ROUNDS)),
+                LOWER_BOUND: durable_write(root / "bound", random_images(ROUNDS)),
                 "put": put,
                 "put again (refreshed, not written)": lambda number: media.put(rounds[number]),
                 "load (hash checked)": lambda number: media.load(digests[number]),
-                "open, already checked": lambda number: _opened(media, digests[number]),
-                "stream in blocks": lambda number: _streamed(media, digests[number]),
-                "derived: put 120 kB": lambda number: writer.put(digests[number], Low(), rendered),
+                "open, already checked": lambda number: _open_and_close(media, digests[number]),
+                "stream in blocks": lambda number: _read_all(media, digests[number]),
+                "derived: put 120 KB": lambda number: writer.put(digests[number], Low(), rendered),
                 "derived: first lookup (bytes checked)": lambda number: reader.get(digests[number], Low()),
                 "derived: second lookup": lambda number: reader.get(digests[number], Low()),
             },
             ROUNDS,
         )
-    print(f"1.3 MB picture in a store that begins empty; {ROUNDS} rounds")
-    show(found, FLOOR)
+    print(f"1.3 MB image in a store that is empty at first; {ROUNDS} rounds")
+    show(found, LOWER_BOUND)
 
 
-def pictures(count: int) -> list[bytes]:
-    """No two of one size, as pictures are."""
-    return [os.urandom(PICTURE_BYTES + number) for number in range(count)]
+def random_images(count: int) -> list[bytes]:
+    """Return `count` random byte strings, each of another size, as images are."""
+    return [os.urandom(IMAGE_BYTES + number) for number in range(count)]
 
 
-def floor(folder: Path, data: list[bytes]) -> Way:
-    """The least that makes bytes last under a name that is whole or not there."""
+def durable_write(folder: Path, data: list[bytes]) -> Way:
+    """Return the least work that stores bytes durably and atomically under a name."""
     folder.mkdir()
 
     async def write(number: int) -> None:
@@ -81,8 +81,8 @@ def floor(folder: Path, data: list[bytes]) -> Way:
     return write
 
 
-async def interleaved(ways: dict[str, Way], rounds: int) -> dict[str, list[float]]:
-    """Milliseconds of each way in each round; all of them in every round, so that a busy disk hurts all alike."""
+async def time_interleaved(ways: dict[str, Way], rounds: int) -> dict[str, list[float]]:
+    """Return the milliseconds of each way in each round; all run in every round: a busy disk slows all equally."""
     found: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(rounds):
         for name, way in ways.items():
@@ -93,20 +93,20 @@ async def interleaved(ways: dict[str, Way], rounds: int) -> dict[str, list[float
 
 
 def show(found: dict[str, list[float]], against: str) -> None:
-    """One line a way; the ratio is the median over the rounds, each against its own."""
+    """Print one line per way. The ratio to `against` is computed in each round; printed is its median."""
     print(f"    {'ms':<42}{'median':>10}{'best':>10}{'ratio':>10}")
     for name, times in found.items():
         ratio = statistics.median(time / base for time, base in zip(times, found[against], strict=True))
         print(f"    {name:<42}{statistics.median(times):>10.3f}{min(times):>10.3f}{ratio:>9.2f}×")
 
 
-async def _opened(media: MediaStore, digest: str) -> None:
+async def _open_and_close(media: MediaStore, digest: str) -> None:
     file = await media.open_local(digest)
     assert file is not None
     file.close()
 
 
-async def _streamed(media: MediaStore, digest: str) -> None:
+async def _read_all(media: MediaStore, digest: str) -> None:
     async for _ in media.read_blocks(digest):
         pass
 

@@ -1,6 +1,7 @@
-"""P15: the receipt of a session of 200 blocks for five models, as `loom context` shows it before a switch.
+"""P15: measure the receipt of a session of 200 blocks for five models, as `loom context` shows it: `python -m
+benchmarks.plan`.
 
-Pure functions only: survey, age, adapt, trim and assemble; sizes are known, nothing is sent.
+Only pure functions run: layout, aging, adapting, trimming and assembling; sizes are known, nothing is sent.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def medium(number: int, media_type: str, **facts: int) -> Media:
 
 
 def conversation(blocks: int) -> list[DetachedMessage]:
-    """Turns of nine blocks: a question, a call, a result with a screenshot and a page of text, an answer."""
+    """Return turns of nine blocks: a question, a call, a result with a screenshot and a page of text, an answer."""
     messages: list[Message] = []
     for number in range((blocks + 8) // 9):
         report = DocumentBlock(medium(10_000 + number, "application/pdf", pages=12))
@@ -47,7 +48,7 @@ def conversation(blocks: int) -> list[DetachedMessage]:
 
 
 def milliseconds(path: list[DetachedMessage], references: tuple[str, ...], policy: Policy) -> tuple[float, float]:
-    """The median of some rounds, on the clock and of the processor; within a round nothing is shared between models."""
+    """Return the median wall and processor time over the rounds; within a round nothing is shared between models."""
     found: list[float] = []
     busy: list[float] = []
     for _ in range(ROUNDS):
@@ -60,8 +61,8 @@ def milliseconds(path: list[DetachedMessage], references: tuple[str, ...], polic
 
 
 def main() -> None:
-    print(f"P15: prepare for {len(MODELS)} models, median of {ROUNDS} rounds, clock / processor (200 blocks: ≤ 50 ms)")
-    print(f"{'blocks':>8}{'stepped':>18}{'no ageing':>18}{'tight budget':>18}")
+    print(f"P15: prepare for {len(MODELS)} models, median of {ROUNDS} rounds, wall / processor (200 blocks: ≤ 50 ms)")
+    print(f"{'blocks':>8}{'stepped':>18}{'no aging':>18}{'tight budget':>18}")
     tight = Policy(max_tokens=20_000, max_bytes=4_000_000)
     for blocks in (20, 200, 2_000):
         path = conversation(blocks)

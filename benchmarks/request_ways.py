@@ -1,5 +1,7 @@
-"""The conversation that `benchmarks.requests` sends, and the ways in which it is built: Loom's, the usual ones, other
-libraries'. The peers' Python has no Loom, so everything is imported where it is used."""
+"""The conversation that `benchmarks.requests` sends, and ways to build it: with Loom, by hand, with other libraries.
+
+The Python of the other libraries has no Loom, so everything is imported where it is used.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-TURNS, PICTURES, PAPERS = 40, 30, 3
+TURNS, IMAGES, PDFS = 40, 30, 3
 NAME = "claude-sonnet-4-5"
 KEY = "sk-bench-0123456789"
 
@@ -21,24 +23,24 @@ Send = Callable[[], Awaitable[None]]
 
 
 def make(folder: Path) -> None:
-    """Screenshots of 1.0–1.5 MB that can be decoded, and papers."""
+    """Write screenshots of 1.0–1.5 MB that can be decoded, and PDFs, to `folder`."""
     from PIL import Image
 
     from loom.testing import sample_pdf
 
-    for number in range(PICTURES):
-        picture = Image.new("RGB", (1920, 1080), (240, 240, 244))
+    for number in range(IMAGES):
+        image = Image.new("RGB", (1920, 1080), (240, 240, 244))
         height = 175 + 5 * number // 2
-        picture.paste(Image.frombytes("RGB", (1920, height), os.urandom(1920 * height * 3)), (0, 100))
-        picture.save(folder / f"{number:02}.png", compress_level=1)
-    for number in range(PAPERS):
+        image.paste(Image.frombytes("RGB", (1920, height), os.urandom(1920 * height * 3)), (0, 100))
+        image.save(folder / f"{number:02}.png", compress_level=1)
+    for number in range(PDFS):
         pages = [f"Paper {number}, page {page}" for page in range(20)]
         data = sample_pdf(*pages)
-        (folder / f"{PICTURES + number:02}.pdf").write_bytes(data + b"\n%" + os.urandom(900_000).hex().encode())
+        (folder / f"{IMAGES + number:02}.pdf").write_bytes(data + b"\n%" + os.urandom(900_000).hex().encode())
 
 
 def turns(folder: Path) -> list[tuple[str, Path | None, str]]:
-    """Question, file, answer. The papers come first, and the last turns have pictures, as they have in a session."""
+    """Return question, file and answer of each turn. PDFs come first and images last, as in a typical session."""
     found = sorted(folder.glob("*.pdf")) + sorted(folder.glob("*.png"))
     files: list[Path | None] = [*[None] * (TURNS - len(found)), *found]
     return [(f"Question {at}: what does it say? " + "words " * 40, file, "It says: " + "answer " * 60)
@@ -49,7 +51,7 @@ def turns(folder: Path) -> list[tuple[str, Path | None, str]]:
 
 
 def blocks(folder: Path) -> list[dict[str, Any]]:
-    """Messages as everybody builds them for Anthropic."""
+    """Return the messages for Anthropic with media as base64, the usual way."""
     messages: list[dict[str, Any]] = []
     for question, file, answer in turns(folder):
         content: list[dict[str, Any]] = []
@@ -62,7 +64,7 @@ def blocks(folder: Path) -> list[dict[str, Any]]:
     return [*messages, {"role": "user", "content": "And now?"}]
 
 
-async def plain(folder: Path, url: str) -> Send:
+async def plain_json(folder: Path, url: str) -> Send:
     import httpx2
 
     client = httpx2.AsyncClient(timeout=60)
@@ -151,7 +153,7 @@ async def loom(folder: Path, url: str) -> Send:
 
 
 class Loom:
-    """The conversation lies in a store, as it does in a session; a request begins with its path."""
+    """The conversation in a store, as in a session; each request starts from its path."""
 
     @classmethod
     async def open(cls, folder: Path, url: str, aging: Any = "off") -> Loom:
@@ -199,7 +201,7 @@ class Loom:
         return prepared.prompt
 
     async def settle(self) -> None:
-        """Until the watermark has moved and every rendition that it needs is made."""
+        """Compile until the watermark has moved and all renditions are cached."""
         for _ in range(3):
             await self.prompt()
 
@@ -211,7 +213,7 @@ class Loom:
 CASES: dict[str, Callable[[Path, str], Awaitable[Send]]] = {
     "loom": loom,
     "anthropic SDK": anthropic,
-    "plain base64 + json": plain,
+    "plain base64 + json": plain_json,
     "pydantic-ai": pydantic_ai,
     "LangChain": langchain,
     "LiteLLM": litellm,

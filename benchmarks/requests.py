@@ -1,12 +1,12 @@
-"""P1–P3: build a request with 30 screenshots and 3 PDFs and send it: `python -m benchmarks.requests`.
+"""P1–P3: measure building and sending a request with 30 screenshots and 3 PDFs: `python -m benchmarks.requests`.
 
-P1  over HTTP to a local server, compared with the usual ways and other libraries: time, worst stall of the event loop,
-    peak memory above idle. Every case is a process of its own; they take turns, and medians are shown.
-P2  the body alone on a UNIX socket, compared with sending prepared bytes.
+P1  over HTTP to a local server, compared with plain code and other libraries: time, longest stall of the event loop,
+    peak memory above idle. Every case has its own process; all run in every round, and medians are printed.
+P2  only the body on a UNIX socket, compared with sending prepared bytes.
 P3  the same conversation after its old media have aged.
 
-Other libraries are measured where they can be imported: here, or by another Python (their pins exclude ours):
-`--peers-python PATH`, else `.cache/peers/venv`. There: pip install anthropic pydantic-ai-slim[anthropic]
+Other libraries are measured if they can be imported, here or by another Python (their pins exclude ours):
+`--peers-python PATH`, or `.cache/peers/venv`. There: pip install anthropic pydantic-ai-slim[anthropic]
 langchain-anthropic litellm. Missing ones are listed. Processor time is printed next to wall time, for busy machines.
 """
 
@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PEERS = ROOT / ".cache" / "peers" / "venv" / "bin" / "python"
 ROUNDS = int(os.environ.get("ROUNDS", "7"))
 
-# The far side -------------------------------------------------------------------------------------------------------
+# The server ---------------------------------------------------------------------------------------------------------
 
 EVENTS = (
     {"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant", "model": NAME,
@@ -60,7 +60,7 @@ def serve(listening: socket.socket) -> None:
 
 
 def converse(connection: socket.socket) -> None:
-    """Swallow requests; a path that begins with /sse is answered with a stream."""
+    """Read requests and discard their bodies; answer a path that starts with /sse with a stream."""
     buffer = bytearray(1 << 20)
     view = memoryview(buffer)
     with connection:
@@ -84,7 +84,8 @@ def converse(connection: socket.socket) -> None:
             connection.sendall(answer + body)
 
 
-def far_side(folder: str) -> None:
+def run_server(folder: str) -> None:
+    """Serve on a TCP port, which is printed, and on the UNIX socket `unix` in `folder`."""
     tcp, unix = socket.create_server(("127.0.0.1", 0)), socket.socket(socket.AF_UNIX)
     unix.bind(f"{folder}/unix")
     unix.listen()
@@ -97,7 +98,7 @@ def far_side(folder: str) -> None:
 
 
 def peak_bytes(*, reset: bool = False) -> int:
-    if reset:  # what an earlier request left behind does not count as idle
+    if reset:  # memory that an earlier request left allocated does not count as idle
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5")
@@ -106,8 +107,8 @@ def peak_bytes(*, reset: bool = False) -> int:
 
 
 async def watch(worst: list[float]) -> None:
-    """How much later than asked for the loop comes round: on the clock, and in this thread's own time, which does not
-    count what other programs take."""
+    """Record the longest stall of the event loop in `worst`: in wall time, and in CPU time of this thread, which does
+    not depend on other programs."""
     while True:
         clock, own = time.perf_counter(), time.thread_time()
         await asyncio.sleep(0.001)
@@ -116,7 +117,7 @@ async def watch(worst: list[float]) -> None:
 
 
 async def work(case: str, folder: Path, url: str) -> None:
-    """A case in its own process: one request for every line that comes in."""
+    """Run a case in this process: send one request for every line of standard input."""
     send = await CASES[case](folder, url)
     await send()
     print("ready", flush=True)
@@ -137,6 +138,8 @@ async def work(case: str, folder: Path, url: str) -> None:
 
 
 class Worker:
+    """The process of one case; `measured` has the figures of each request."""
+
     def __init__(self, case: str, folder: Path, url: str, python: str) -> None:
         self.process = subprocess.Popen(
             [python, "-m", "benchmarks.requests", "work", case, str(folder), url],
@@ -146,16 +149,16 @@ class Worker:
         assert self.process.stdout is not None
         self.ready = self.process.stdout.readline().strip() == "ready"
 
-    def go(self) -> None:
+    def send_request(self) -> None:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write("go\n")
         self.process.stdin.flush()
         self.measured.append(json.loads(self.process.stdout.readline()))
 
-    def why_not(self) -> str:
-        _, said = self.process.communicate(timeout=60)
-        return (said.strip().splitlines() or ["it said nothing"])[-1][:100]
+    def failure_reason(self) -> str:
+        _, stderr = self.process.communicate(timeout=60)
+        return (stderr.strip().splitlines() or ["no message"])[-1][:100]
 
     def medians(self) -> list[float]:
         return [statistics.median(column) for column in zip(*self.measured, strict=True)]
@@ -174,28 +177,28 @@ def compare(folder: Path, url: str, peers: Path) -> None:
             if worker.ready:
                 workers[case] = worker
                 break
-            reason = worker.why_not()
+            reason = worker.failure_reason()
         else:
             print(f"{case}: NOT MEASURED, install it ({reason})")
     for _ in range(ROUNDS):
         for worker in workers.values():
-            worker.go()
+            worker.send_request()
     found = {case: worker.medians() for case, worker in workers.items()}
     for worker in workers.values():
         worker.stop()
     peers = [values for case, values in found.items() if case != "loom"]
     fastest, least = min(values[0] for values in peers), min(values[1] for values in peers)
-    print(f"{'':20}{'time':>9}{'':>7}{'cpu':>9}{'':>7}{'stall':>9}{'own':>9}{'memory':>10}")
+    print(f"{'':20}{'time':>9}{'':>7}{'cpu':>9}{'':>7}{'stall':>9}{'own CPU':>9}{'memory':>10}")
     for case, (seconds, cpu, stall, own, memory) in found.items():
         print(
             f"{case:20}{seconds:6.0f} ms{seconds / fastest:6.2f}×{cpu:6.0f} ms{cpu / least:6.2f}×"
             f"{stall:6.1f} ms{own:6.1f} ms{memory:7.1f} MB"
         )
-    print("P1: ≤ 0.20× the fastest peer, stall ≤ 5 ms, memory ≤ 4 MB. Own: this process's time only")
+    print("P1: ≤ 0.20× the fastest peer, stall ≤ 5 ms, memory ≤ 4 MB. Own CPU: the stall in CPU time of the thread")
 
 
-async def floor(folder: Path, path: str) -> None:
-    """P2: the same body on a UNIX socket: ready bytes, Loom's parts, the plain way."""
+async def measure_body(folder: Path, path: str) -> None:
+    """P2: send the same body on a UNIX socket: prepared bytes, Loom's parts, plain JSON."""
     from loom.providers.media_body import MediaBody
     from loom.wire import anthropic as wire
 
@@ -213,11 +216,11 @@ async def floor(folder: Path, path: str) -> None:
         async for piece in MediaBody(wire.encode(prompt), opened.renditions):
             await loop.sock_sendall(connection, piece)
 
-    async def usual() -> None:
+    async def send_plain() -> None:
         text = json.dumps({"model": NAME, "messages": blocks(folder)}).encode()
         await loop.sock_sendall(connection, text[: len(ready)].ljust(len(ready)))
 
-    ways: dict[str, Send] = {"floor": lambda: loop.sock_sendall(connection, ready), "loom": parts, "plain": usual}
+    ways: dict[str, Send] = {"bytes": lambda: loop.sock_sendall(connection, ready), "loom": parts, "plain": send_plain}
     took: dict[str, list[float]] = {way: [] for way in ways}
     for _ in range(ROUNDS * 4):
         for way, send in ways.items():
@@ -226,7 +229,7 @@ async def floor(folder: Path, path: str) -> None:
             await send()
             await loop.sock_recv(connection, 1 << 16)
             took[way].append(time.perf_counter() - start)
-    least, quickest = statistics.median(took["floor"]), min(took["floor"])
+    least, quickest = statistics.median(took["bytes"]), min(took["bytes"])
     for way, seconds in took.items():
         middle, best = statistics.median(seconds), min(seconds)
         print(
@@ -235,9 +238,9 @@ async def floor(folder: Path, path: str) -> None:
         )
 
 
-async def aged(folder: Path, url: str) -> None:
-    """P3: one request after another, as in a session that has gone on for a while; in turn with the floor, the same
-    bytes ready-made through the same HTTP client."""
+async def measure_aged(folder: Path, url: str) -> None:
+    """P3: send repeated requests of a session with aged media, alternating with the lower bound: the same bytes,
+    prepared, through the same HTTP client."""
     from loom.providers.connections import Connections
     from loom.providers.media_body import MediaBody
     from loom.wire import anthropic as wire
@@ -251,11 +254,11 @@ async def aged(folder: Path, url: str) -> None:
     ready = b"".join([piece async for piece in bodies[1]])
     connections = Connections()
 
-    async def floor() -> None:
+    async def send_bytes() -> None:
         await connections.client().post(f"{url}/sse/v1/messages", content=ready)
 
     print(f"P3 body {rest / 1e6:.2f} of {whole / 1e6:.1f} MB, {rest / whole:.1%} (≤ 5%)")
-    ways: dict[str, Send] = {"loom": opened.send, "floor": floor}
+    ways: dict[str, Send] = {"loom": opened.send, "bytes": send_bytes}
     took: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
     for _ in range(ROUNDS * 8):
         for way, send in ways.items():
@@ -284,8 +287,8 @@ def main(peers: Path) -> None:
             assert server.stdout is not None
             url = f"http://127.0.0.1:{server.stdout.readline().strip()}"
             compare(folder, url, peers)
-            asyncio.run(floor(folder, f"{name}/unix"))
-            asyncio.run(aged(folder, url))
+            asyncio.run(measure_body(folder, f"{name}/unix"))
+            asyncio.run(measure_aged(folder, url))
         finally:
             server.kill()
             server.wait()
@@ -294,10 +297,10 @@ def main(peers: Path) -> None:
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["serve", folder]:
-            far_side(folder)
+            run_server(folder)
         case ["work", case, folder, url]:
             asyncio.run(work(case, Path(folder), url))
         case _:
             options = argparse.ArgumentParser(description="P1-P3: build and send a request with 30 screenshots")
-            options.add_argument("--peers-python", type=Path, default=PEERS, help="a Python that has the peers")
+            options.add_argument("--peers-python", type=Path, default=PEERS, help="a Python with the other libraries")
             main(options.parse_args().peers_python)

@@ -1,10 +1,8 @@
-"""Salvage and backup, many times: `python -m benchmarks.salvage`.
+"""Test salvage and backup many times: `python -m benchmarks.salvage [--count N] [--rounds N]`.
 
 Damages 1,000 copies of a store in nine ways, recovers each, and checks that every undamaged message is there, that no
 other message is there, and that the new store is sound; prints how many messages were lost and the time per store.
-Then takes 200 backups of a store that is being written by four sessions, and checks each of them.
-
-`--count`, `--rounds` set how many.
+Then takes 200 backups of a store while four sessions write to it, and checks each backup.
 """
 
 from __future__ import annotations
@@ -66,7 +64,7 @@ async def salvage_many(world: World, folder: Path, count: int) -> bool:
         began = time.perf_counter()
         try:
             salvage(file, target)
-        except Corrupt:  # cut so short that nothing is left
+        except Corrupt:  # truncated so much that nothing is left
             nothing_left += 1
         seconds.append(time.perf_counter() - began)
         saved, may = saved_messages(target) if target.exists() else set[str](), may_be_lost(world, hit)
@@ -74,16 +72,16 @@ async def salvage_many(world: World, folder: Path, count: int) -> bool:
         if not is_good or (target.exists() and not await is_sound(target)):
             failures.append(f"{way} {number}")
             print(
-                f"  failed: {way} {number}, lost besides what was hit: {sorted(everything - saved - may)[:5]}",
+                f"  failed: {way} {number}, lost outside of damaged pages: {sorted(everything - saved - may)[:5]}",
                 flush=True,
             )
         lost[way] += len(everything - saved)
         hit_messages[way] += len(may)
     print(f"{count} damaged stores of {len(everything)} messages: {len(failures)} failures {failures[:10]}")
-    print(f"  of {nothing_left} nothing was left;", end=" ")
-    print(f"one takes {statistics.median(seconds) * 1000:.0f} ms (slowest {max(seconds) * 1000:.0f} ms)")
+    print(f"  {nothing_left} without any message left;", end=" ")
+    print(f"median {statistics.median(seconds) * 1000:.0f} ms (slowest {max(seconds) * 1000:.0f} ms)")
     for way in WAYS:
-        print(f"  {way:<13} lost {lost[way]:>6} of {hit_messages[way]:>6} messages on pages that were hit")
+        print(f"  {way:<13} lost {lost[way]:>6} of {hit_messages[way]:>6} messages on damaged pages")
     return not failures
 
 
@@ -93,7 +91,7 @@ async def back_up_many(folder: Path, rounds: int) -> bool:
     stop = asyncio.Event()
     written = 0
 
-    async def speak(number: int) -> None:
+    async def write_messages(number: int) -> None:
         nonlocal written
         session = await sessions.create(title=f"session {number}")
         while not stop.is_set():
@@ -103,7 +101,7 @@ async def back_up_many(folder: Path, rounds: int) -> bool:
             if written % 2000 == 0:
                 session = await sessions.create()
 
-    speaking = [asyncio.create_task(speak(number)) for number in range(4)]
+    writing = [asyncio.create_task(write_messages(number)) for number in range(4)]
     failures, seconds, before = 0, list[float](), 0
     for _ in range(rounds):
         began = time.perf_counter()
@@ -113,10 +111,10 @@ async def back_up_many(folder: Path, rounds: int) -> bool:
         failures += not await is_sound(copy) or report.messages % 2 != 0 or report.messages < before
         before = report.messages
     stop.set()
-    await asyncio.gather(*speaking)
+    await asyncio.gather(*writing)
     await database.close()
     print(f"{rounds} backups while {written} messages were written: {failures} failures;", end=" ")
-    print(f"one takes {statistics.median(seconds) * 1000:.0f} ms (slowest {max(seconds) * 1000:.0f} ms)")
+    print(f"median {statistics.median(seconds) * 1000:.0f} ms (slowest {max(seconds) * 1000:.0f} ms)")
     return not failures
 
 

@@ -1,4 +1,4 @@
-"""The cost of the sandbox: `run_command` with `true` compared with a bare shell, as ratios.
+"""Measure the cost of the sandbox: `run_command` with `true`, compared with a bare shell and with no sandbox.
 
 python -m benchmarks.sandbox
 """
@@ -19,7 +19,7 @@ ROUNDS = 40
 
 
 class Context:
-    """As much of a tool's context as the command needs."""
+    """The part of a tool's context that `run_command` uses."""
 
     def __init__(self, workspace: Path) -> None:
         self.workspace = workspace
@@ -28,7 +28,7 @@ class Context:
 
 
 async def measure(workspace: Path) -> dict[str, float]:
-    """Medians of interleaved rounds, in milliseconds."""
+    """Return the medians of interleaved rounds, in milliseconds."""
     context = Context(workspace)
     tools = {
         "run_command, no sandbox": command_tool(Sandbox(SandboxSettings(mode="off"))),
@@ -53,10 +53,10 @@ async def measure(workspace: Path) -> dict[str, float]:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = asyncio.run(measure(Path(folder)))
-    floor = found["run_command, no sandbox"]
+    unsandboxed = found["run_command, no sandbox"]
     print(f"{'':26}{'median ms':>10}{'above no sandbox':>18}")
     for name, median in found.items():
-        print(f"{name:26}{median:>10.1f}{median - floor:>18.1f}")
+        print(f"{name:26}{median:>10.1f}{median - unsandboxed:>18.1f}")
     sys.stdout.flush()
 
 

@@ -1,8 +1,8 @@
-"""Search at a million messages: `python -m benchmarks.search [--messages N] [--postgres]`.
+"""Measure search in a million messages: `python -m benchmarks.search [--messages N] [--postgres]`.
 
-Makes the rows without Loom's own writing (which would take an hour), indexes them, and measures searches: for a word
-in one message, in a thousand, in nearly all, for two words, for the beginning of words, for nothing; then
-how long listing sessions takes, alone and while four searches run.
+Inserts the rows directly (writing them through Loom would take an hour), indexes them, and measures searches for a word
+in one message, in a thousand, in nearly all; for two words, for prefixes of words, for an absent word; then the time to
+list sessions, alone and while four searches run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from loom.store.sessions import Sessions
 from postgres_server import postgres_server
 
 LENGTH = 500
-"""Messages of one conversation."""
+"""Messages per conversation."""
 ROUNDS = 7
 TARGET_MS = 100
 QUERIES = {
@@ -40,8 +40,8 @@ QUERIES = {
     "in nearly all": "common",
     "two words": "frequent hundredth",
     "two frequent words": "common frequent",
-    "beginning of a word": "hundr",
-    "beginning of a frequent one": "commo",
+    "prefix of a word": "hundr",
+    "prefix of a frequent word": "commo",
     "nowhere": "unheard",
 }
 _INSERT = (
@@ -69,7 +69,7 @@ async def fill(database: Database, count: int) -> None:
     vocabulary = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(3, 10))) for _ in range(30_000)]
     root = await database.write(lambda tx: insert_root(tx, "", 0.0))
 
-    def conversation(first: int) -> None:
+    def add_conversation(first: int) -> None:
         rows, parent = [], root.key
         for depth in range(1, LENGTH + 1):
             key = first + depth
@@ -91,7 +91,7 @@ async def fill(database: Database, count: int) -> None:
             tx.execute(_SESSION, session)
 
     for number, first in enumerate(range(1000, 1000 + count, LENGTH), 1):
-        conversation(first)
+        add_conversation(first)
         if number % 20 == 0 or first + LENGTH >= 1000 + count:
             await database.write(write)
             pending.clear()
@@ -109,7 +109,7 @@ async def milliseconds(work: object, rounds: int = ROUNDS) -> list[float]:
 async def measure(database: Database, count: int) -> bool:
     began = time.perf_counter()
     await fill(database, count)
-    print(f"{count:,} messages made in {time.perf_counter() - began:.0f} s")
+    print(f"{count:,} messages created in {time.perf_counter() - began:.0f} s")
     began = time.perf_counter()
     await SearchIndex(database).catch_up()
     print(f"indexed in {time.perf_counter() - began:.0f} s")
@@ -124,19 +124,17 @@ async def measure(database: Database, count: int) -> bool:
         print(f"  {what:<28} {len(found):>3} found  {statistics.median(times):7.1f} ms (slowest {max(times):.1f})")
     alone = await milliseconds(sessions.list, 20)
     running = [asyncio.create_task(milliseconds(lambda: search.find("common frequent"), 10)) for _ in range(4)]
-    beside = await milliseconds(sessions.list, 20)
+    busy = await milliseconds(sessions.list, 20)
     await asyncio.gather(*running)
-    print(
-        f"  listing: {statistics.median(alone):.1f} ms alone, {statistics.median(beside):.1f} ms beside four searches"
-    )
+    print(f"  listing: {statistics.median(alone):.1f} ms alone, {statistics.median(busy):.1f} ms during four searches")
     return is_good
 
 
 @contextlib.asynccontextmanager
-async def store(*, in_postgres: bool) -> AsyncIterator[Database]:
+async def open_store(*, in_postgres: bool) -> AsyncIterator[Database]:
     with contextlib.ExitStack() as stack:
         if in_postgres:
-            url = stack.enter_context(postgres_server()).empty()
+            url = stack.enter_context(postgres_server()).empty_database()
         else:
             url = str(Path(stack.enter_context(tempfile.TemporaryDirectory()), "loom.db"))
         database = await open_database(url)
@@ -151,7 +149,7 @@ async def main() -> bool:
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--postgres", action="store_true")
     options = parser.parse_args()
-    async with store(in_postgres=options.postgres) as database:
+    async with open_store(in_postgres=options.postgres) as database:
         return await measure(database, options.messages)
 
 

@@ -1,8 +1,8 @@
-"""`search_files` compared with ripgrep and git grep on 50,000 files, as ratios to ripgrep.
+"""Compare `search_files` with ripgrep and git grep on 50,000 files, as ratios to ripgrep.
 
 python -m benchmarks.search_files [FILES]
 
-With ripgrep 1.2 times its processor time, without it 2.6 to 2.9 times (50,000 files, a busy machine).
+Measured on a busy machine: with ripgrep 1.2 times its processor time, without it 2.6 to 2.9 times.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WORDS = ["alpha", "beta", "return", "import", "class", "def", "self", "value", "
 
 
 class Context:
-    """As much of a tool's context as the search needs."""
+    """The part of a tool's context that `search_files` uses."""
 
     def __init__(self, workspace: Path) -> None:
         self.workspace = workspace
@@ -42,8 +42,8 @@ class Context:
         return True
 
 
-def plant(folder: Path, files: int) -> None:
-    """Source-like files of some kilobytes, in folders of a hundred; one in a thousand has what is searched."""
+def write_files(folder: Path, files: int) -> None:
+    """Write source-like files of some kilobytes, a hundred per folder; one in a thousand contains a match."""
     chance = random.Random(1)
     for number in range(files):
         place = folder / f"d{number // 100}" / ("sub" if number % 2 else "")
@@ -54,14 +54,14 @@ def plant(folder: Path, files: int) -> None:
         (place / f"f{number}.{'py' if number % 3 else 'txt'}").write_text("\n".join(lines) + "\n")
 
 
-def other(command: list[str], folder: Path) -> Callable[[], Awaitable[None]]:
+def run_program(command: list[str], folder: Path) -> Callable[[], Awaitable[None]]:
     async def run() -> None:
         await asyncio.to_thread(subprocess.run, command, cwd=folder, capture_output=True, check=False)
 
     return run
 
 
-def ours(folder: Path, pattern: str, program: str | None) -> Callable[[], Awaitable[None]]:
+def run_search_files(folder: Path, pattern: str, program: str | None) -> Callable[[], Awaitable[None]]:
     tool = builtin_tools()["search_files"]
 
     async def run() -> None:
@@ -77,14 +77,14 @@ def cpu_seconds() -> float:
 
 
 async def measure(folder: Path, pattern: str) -> dict[str, tuple[float, float]]:
-    """The best of interleaved rounds, with the files in the cache: seconds of the clock and of processors. On a busy
-    machine only the second can be compared."""
+    """Return the best wall and CPU seconds of interleaved rounds, with the files in the page cache. On a busy machine
+    compare the CPU seconds."""
     rg = shutil.which("rg")
     ways = {
-        **({"ripgrep": other([rg, "-n", pattern], folder)} if rg else {}),
-        "git grep": other(["git", "grep", "--no-index", "-nP", pattern], folder),
-        **({"search_files with ripgrep": ours(folder, pattern, rg)} if rg else {}),
-        "search_files without": ours(folder, pattern, None),
+        **({"ripgrep": run_program([rg, "-n", pattern], folder)} if rg else {}),
+        "git grep": run_program(["git", "grep", "--no-index", "-nP", pattern], folder),
+        **({"search_files with ripgrep": run_search_files(folder, pattern, rg)} if rg else {}),
+        "search_files without": run_search_files(folder, pattern, None),
     }
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for _ in range(ROUNDS):
@@ -99,8 +99,8 @@ async def main() -> None:
     files = int(sys.argv[1]) if len(sys.argv) > 1 else 50_000
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        plant(folder, files)
-        await ours(folder, "warm", None)()
+        write_files(folder, files)
+        await run_search_files(folder, "warm", None)()
         for pattern in PATTERNS:
             found = await measure(folder, pattern)
             wall, cpu = found.get("ripgrep") or found["git grep"]

@@ -1,10 +1,10 @@
-"""An image asked of the built-in model (P23): a cold command, and a daemon whose OCR engine is loaded.
+"""P23: measure a question about an image to the built-in model: a cold command, and a daemon with a loaded OCR engine.
 
     python -m benchmarks.spark_image [ROUNDS]
 
-Budgets: 1.5 s for the command, 0.3 s for the daemon, with upload, description, OCR and the complete answer. The images
-are Loom's sample screenshot and receipt, and windows with more and more lines, each with another pixel in every round:
-nothing that was kept helps. Recall is the share of the written words in the answer (which quotes at most 2,000
+Budgets: 1.5 s for the command, 0.3 s for the daemon, including upload, description, OCR and the complete answer. The
+images are Loom's sample screenshot and receipt, and windows with more and more lines, each with another pixel in every
+round, so that no cache helps. Recall is the share of the written words in the answer (which quotes at most 2,000
 characters). tesseract alone reads the same image; its time is that of its process.
 """
 
@@ -58,18 +58,18 @@ def window(width: int, height: int, size_px: int, lines: int) -> tuple[bytes, st
 
 
 def images() -> dict[str, tuple[bytes, str]]:
-    kept = {sample.name: sample.data for sample in samples()}
+    data_of = {sample.name: sample.data for sample in samples()}
     return {
-        "login.png, 900×500, 6 lines": (kept["login.png"], LOGIN),
-        "receipt.jpg, 640×800, 13 pieces": (kept["receipt.jpg"], RECEIPT),
+        "login.png, 900×500, 6 lines": (data_of["login.png"], LOGIN),
+        "receipt.jpg, 640×800, 13 texts": (data_of["receipt.jpg"], RECEIPT),
         "window, 640×360, 6 lines": window(640, 360, 14, 6),
         "window, 1280×720, 18 lines": window(1280, 720, 16, 18),
         "screen, 1920×1080, 30 lines": window(1920, 1080, 16, 30),
     }
 
 
-def another(data: bytes) -> bytes:
-    """Return the image with another pixel in its corner."""
+def restamp(data: bytes) -> bytes:
+    """Return the image with a new color of the pixel in its corner."""
     image = Image.open(io.BytesIO(data)).convert("RGB")
     image.putpixel((0, 0), tuple(next(_stamps).to_bytes(3, "little")))
     file = io.BytesIO()
@@ -83,7 +83,7 @@ def recall(text: str, written: str) -> float:
 
 
 def by_command(data: bytes, home: Path) -> str:
-    path = home / "asked.png"
+    path = home / "question.png"
     path.write_bytes(data)
     environ = {**os.environ, "LOOM_HOME": str(home), "LOOM_MODEL": "loom/spark"}
     loom = str(Path(sys.executable).with_name("loom"))
@@ -113,26 +113,26 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as name, daemon(Path(name, "daemon")) as house:
         async with house.client() as client:
             for title, (data, written) in images().items():
-                await by_daemon(client, another(data))
+                await by_daemon(client, restamp(data))
                 taken: list[list[float]] = [[], [], []]
                 texts = ["", "", ""]
                 for _ in range(rounds):
-                    unseen = another(data)
+                    unseen = restamp(data)
                     began = time.perf_counter()
                     texts[0] = await asyncio.to_thread(by_command, unseen, Path(name))
                     taken[0].append(time.perf_counter() - began)
-                    unseen = another(data)
+                    unseen = restamp(data)
                     began = time.perf_counter()
                     texts[1] = await by_daemon(client, unseen)
                     taken[1].append(time.perf_counter() - began)
                     began = time.perf_counter()
                     texts[2] = await asyncio.to_thread(by_tesseract, unseen)
                     taken[2].append(time.perf_counter() - began)
-                shown = "".join(
+                columns = "".join(
                     f"{min(times):9.2f} {statistics.median(times):6.2f}  {recall(text, written):6.3f}"
                     for times, text in zip(taken, texts, strict=True)
                 )
-                print(f"{title:34}{shown}", flush=True)
+                print(f"{title:34}{columns}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""P5 and P6, the database: `python -m benchmarks.store`.
+"""P5 and P6: measure the database: `python -m benchmarks.store`.
 
 P5: append a message to sessions of 10 to 10,000 messages and load their paths; append with a new image; bytes per
-turn; the same conversation kept as others keep it. Disks and machines are noisy, so the floor (the syncs that
+turn; the same conversation stored in the usual ways. Disks and machines are noisy, so a lower bound (the syncs that
 durability needs, without Loom) runs in every round, and the ratio to it is printed next to the milliseconds.
 P6: rows per second with 16 producers, each row durable before the next, compared with aiosqlite and plain sqlite3 in
-one interleaved run; then one producer alone, with `synchronous = NORMAL` as its peers have it.
+one interleaved run; then a single producer, with `synchronous = NORMAL` as the others use it.
 
-`--kills 1000` runs the kill test of the suite for longer.
+`--kills 1000` only runs the kill test of the test suite for longer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pathlib import Path
 import aiosqlite
 import msgspec
 
-from benchmarks.media import Way, floor, interleaved, pictures, show
+from benchmarks.media import Way, durable_write, random_images, show, time_interleaved
 from loom.content.blocks import ImageBlock
 from loom.content.codec import encode_message
 from loom.content.media import Media
@@ -53,10 +53,10 @@ PEER_TABLES = (
     "CREATE INDEX node_parent ON node (parent)",
 )
 LENGTHS = (10, 80, 100, 1_000, 10_000)
-ROUNDS_WITH_PICTURE = 40
+ROUNDS_WITH_IMAGE = 40
 PEER_ROUNDS = 5
 
-FLOOR = "floor: the same syncs, without Loom"
+LOWER_BOUND = "lower bound: the same syncs, without Loom"
 MESSAGE = "Loom: message appended, head moved"
 PEER = "aiosqlite: one row (WAL, FULL)"
 MESSAGE_PEER = "aiosqlite: message appended, head moved"
@@ -80,19 +80,19 @@ def turn(number: int) -> list[Message]:
 META = {"provider": "anthropic", "model": "claude", "usage": {"input": 1200, "output": 300}, "stop": "end"}
 
 
-async def timed(do: Callable[[], Awaitable[object]], times: int) -> list[float]:
-    """In milliseconds. What `do` gives is dropped outside the measure."""
+async def time_calls(do: Callable[[], Awaitable[object]], times: int) -> list[float]:
+    """Return the milliseconds of each call. The time to free the result of `do` does not count."""
     found: list[float] = []
     for _ in range(times):
         started = time.perf_counter()
-        given = await do()
+        result = await do()
         found.append((time.perf_counter() - started) * 1000)
-        del given
+        del result
     return found
 
 
 def raw_commit(path: Path) -> Way:
-    """The floor of an append: one row of the same text, one sync, nothing else."""
+    """Return the lower bound of an append: one row of the same text and one sync."""
     connection = sqlite3.connect(path, isolation_level=None)
     for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", TABLE):
         connection.execute(statement)
@@ -111,20 +111,20 @@ async def growth(folder: Path) -> None:
     for length in LENGTHS:
         ids[length] = (await sessions.create(system=f"length {length}")).id
         for start in range(0, length, 1000):
-            said = [message for number in range(start, min(start + 1000, length), 2) for message in turn(number)]
-            await sessions.append_to_head(ids[length], said, meta=META)
+            messages = [message for number in range(start, min(start + 1000, length), 2) for message in turn(number)]
+            await sessions.append_to_head(ids[length], messages, meta=META)
     heads = {length: (await sessions.get(ids[length])).head_id for length in LENGTHS}
-    ways: dict[str, Way] = {FLOOR: raw_commit(folder / "floor.db")}
+    ways: dict[str, Way] = {LOWER_BOUND: raw_commit(folder / "bound.db")}
     for length in LENGTHS:
         ways[str(length)] = lambda _, at=ids[length]: sessions.append_to_head(at, turn(0)[:1])
-    appended = await interleaved(ways, 60)
-    floor_ms = statistics.median(appended[FLOOR])
-    print(f"P5  append one message (durable; a raw commit beside it: {floor_ms:.3f} ms); load the whole path")
-    print(f"    {'messages':>10}{'append ms':>12}{'ratio':>8}{'load ms':>12}{'best':>10}{'µs a message':>15}")
+    appended = await time_interleaved(ways, 60)
+    bound_ms = statistics.median(appended[LOWER_BOUND])
+    print(f"P5  append one message (durable; a raw commit takes {bound_ms:.3f} ms); load the whole path")
+    print(f"    {'messages':>10}{'append ms':>12}{'ratio':>8}{'load ms':>12}{'best':>10}{'µs / message':>15}")
     for length in LENGTHS:
         append = appended[str(length)]
-        ratio = statistics.median(ours / raw for ours, raw in zip(append, appended[FLOOR], strict=True))
-        load = await timed(lambda at=heads[length]: forest.path(at), 40 if length < 5000 else 8)
+        ratio = statistics.median(own / raw for own, raw in zip(append, appended[LOWER_BOUND], strict=True))
+        load = await time_calls(lambda at=heads[length]: forest.path(at), 40 if length < 5000 else 8)
         middle = statistics.median(load)
         print(
             f"    {length:>10,}{statistics.median(append):>12.3f}{ratio:>7.2f}×"
@@ -133,33 +133,37 @@ async def growth(folder: Path) -> None:
     await database.close()
 
 
-async def with_picture(folder: Path) -> None:
-    """In a store that begins empty nearly every picture needs a new directory, which is one more sync; in a store in
-    use none does."""
-    database = await open_database(str(folder / "pictures.db"))
+async def append_images(folder: Path) -> None:
+    """Append messages with new images. In a store that is empty at first, nearly every image needs a new directory,
+    which is one more sync; in a store in use none does."""
+    database = await open_database(str(folder / "images.db"))
     sessions = Sessions(database)
-    session = await sessions.create(system="pictures")
-    sync_twice = floor(folder / "floor", pictures(ROUNDS_WITH_PICTURE))
-    commit = raw_commit(folder / "floor-pictures.db")
+    session = await sessions.create(system="images")
+    sync_twice = durable_write(folder / "bound", random_images(ROUNDS_WITH_IMAGE))
+    commit = raw_commit(folder / "bound-images.db")
     for number in range(256):
         (folder / "used" / "media" / f"{number:02x}").mkdir(parents=True)
 
-    async def bare(number: int) -> None:
+    async def write_bare(number: int) -> None:
         await sync_twice(number)
         await commit(number)
 
-    def ours(store: str) -> Way:
-        media, mine = open_media(folder / store), pictures(ROUNDS_WITH_PICTURE)
+    def append_by_loom(store: str) -> Way:
+        media, images = open_media(folder / store), random_images(ROUNDS_WITH_IMAGE)
 
         async def append(number: int) -> None:
-            await media.put(mine[number])
+            await media.put(images[number])
             await sessions.append_to_head(session.id, turn(number)[:1])
 
         return append
 
-    print("\n    append a message with a new picture of 1.3 MB")
-    ways = {FLOOR: bare, "Loom, in a store in use": ours("used"), "Loom, in a store that begins empty": ours("empty")}
-    show(await interleaved(ways, ROUNDS_WITH_PICTURE), FLOOR)
+    print("\n    append a message with a new image of 1.3 MB")
+    ways = {
+        LOWER_BOUND: write_bare,
+        "Loom, in a store in use": append_by_loom("used"),
+        "Loom, in a store that is empty at first": append_by_loom("empty"),
+    }
+    show(await time_interleaved(ways, ROUNDS_WITH_IMAGE), LOWER_BOUND)
     await database.close()
 
 
@@ -172,22 +176,22 @@ async def bytes_per_turn(folder: Path) -> None:
     for number in range(1000):
         await sessions.append_to_head(session.id, turn(number), meta=META)
     await database.close()
-    print(f"\n    stored per turn, pictures aside: {(path.stat().st_size - empty) / 1000:,.0f} bytes")
+    print(f"\n    stored per turn, without images: {(path.stat().st_size - empty) / 1000:,.0f} bytes")
 
 
-def spelled(number: int, picture: bytes) -> str:
-    """A turn with its picture inside, as JSON."""
-    said = [encode_message(message).decode() for message in turn(number)]
-    return f'{{"said":[{",".join(said)}],"picture":"{base64.b64encode(picture).decode()}"}}'
+def turn_as_json(number: int, image: bytes) -> str:
+    """Return a turn with its image inside, as JSON."""
+    messages = [encode_message(message).decode() for message in turn(number)]
+    return f'{{"said":[{",".join(messages)}],"picture":"{base64.b64encode(image).decode()}"}}'
 
 
-async def peers(folder: Path) -> None:
-    """40 turns with a picture each. Others keep the conversation as one JSON document that they write anew each time,
-    or as a row for each turn; in both the pictures are inside, in base64."""
+async def other_layouts(folder: Path) -> None:
+    """Compare 40 turns with an image each with the usual layouts: one JSON document that is rewritten each time, and a
+    row per turn, both with the images inside as base64."""
     turns = 40
-    shots = pictures(turns + PEER_ROUNDS)
-    database = await open_database(str(folder / "ours.db"))
-    sessions, forest, media = Sessions(database), Forest(database), open_media(folder / "ours")
+    shots = random_images(turns + PEER_ROUNDS)
+    database = await open_database(str(folder / "loom-layout.db"))
+    sessions, forest, media = Sessions(database), Forest(database), open_media(folder / "loom-layout")
     session = await sessions.create(system="W")
     document = sqlite3.connect(folder / "document.db", isolation_level=None)
     by_row = sqlite3.connect(folder / "rows.db", isolation_level=None)
@@ -195,21 +199,21 @@ async def peers(folder: Path) -> None:
         for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", TABLE):
             connection.execute(statement)
 
-    async def append_ours(number: int) -> None:
+    async def append_by_loom(number: int) -> None:
         await media.put(shots[number])
         await sessions.append_to_head(session.id, turn(number), meta=META)
 
     async def append_row(number: int) -> None:
-        by_row.execute(INSERT, {"producer": number, "data": spelled(number, shots[number])})
+        by_row.execute(INSERT, {"producer": number, "data": turn_as_json(number, shots[number])})
 
     kept: list[object] = []
 
     async def append_document(number: int) -> None:
-        kept.append(msgspec.json.decode(spelled(number, shots[number])))
+        kept.append(msgspec.json.decode(turn_as_json(number, shots[number])))
         text = msgspec.json.encode(kept).decode()
         document.execute("INSERT OR REPLACE INTO bench (key, producer, data) VALUES (1, 0, :data)", {"data": text})
 
-    async def load_ours(_: int) -> None:
+    async def load_by_loom(_: int) -> None:
         await forest.path((await sessions.get(session.id)).head_id)
 
     async def load_rows(_: int) -> None:
@@ -220,27 +224,25 @@ async def peers(folder: Path) -> None:
         msgspec.json.decode(document.execute("SELECT data FROM bench").fetchone()[0])
 
     for number in range(turns - 1):
-        kept.append(msgspec.json.decode(spelled(number, shots[number])))
-        await append_ours(number)
+        kept.append(msgspec.json.decode(turn_as_json(number, shots[number])))
+        await append_by_loom(number)
         await append_row(number)
     await append_document(turns - 1)
-    await append_ours(turns - 1)
+    await append_by_loom(turns - 1)
     await append_row(turns - 1)
     ways: dict[str, tuple[Way, Way, str]] = {
-        "Loom": (load_ours, append_ours, "ours.db"),
-        "a row for each turn, pictures inside": (load_rows, append_row, "rows.db"),
-        "one JSON document, pictures inside": (load_document, append_document, "document.db"),
+        "Loom": (load_by_loom, append_by_loom, "loom-layout.db"),
+        "a row for each turn, images inside": (load_rows, append_row, "rows.db"),
+        "one JSON document, images inside": (load_document, append_document, "document.db"),
     }
-    loads = await interleaved({name: way[0] for name, way in ways.items()}, PEER_ROUNDS)
-    appends = await interleaved(
+    loads = await time_interleaved({name: way[0] for name, way in ways.items()}, PEER_ROUNDS)
+    appends = await time_interleaved(
         {name: lambda number, do=way[1]: do(turns + number) for name, way in ways.items()}, PEER_ROUNDS
     )
     await database.close()
     document.close()
     by_row.close()
-    print(
-        f"\n    {turns} turns with a picture each, kept as others do{'database MB':>18}{'load ms':>10}{'append ms':>11}"
-    )
+    print(f"\n    {turns} turns with an image each, by layout{'database MB':>27}{'load ms':>10}{'append ms':>11}")
     for name, (_, _, file) in ways.items():
         size = (folder / file).stat().st_size / 1e6
         load, append = statistics.median(loads[name]), statistics.median(appends[name])
@@ -248,7 +250,7 @@ async def peers(folder: Path) -> None:
 
 
 async def produce(append: Append) -> float:
-    """Rows per second of all producers together."""
+    """Return the rows per second of all producers together."""
 
     async def producer(name: int) -> None:
         for _ in range(ROWS_EACH):
@@ -266,11 +268,11 @@ def loom_row(database: Database) -> Append:
     return lambda name: database.write(insert(name))
 
 
-def aiosqlite_row(connection: aiosqlite.Connection, turn_taking: asyncio.Lock | None) -> Append:
-    """Without a lock around a transaction, producers commit each other's rows, and a failure undoes them all."""
+def aiosqlite_row(connection: aiosqlite.Connection, lock: asyncio.Lock | None) -> Append:
+    """Return an append of one row. Without `lock`, producers commit each other's rows; a failure undoes them all."""
 
     async def append(name: int) -> None:
-        async with turn_taking or contextlib.nullcontext():
+        async with lock or contextlib.nullcontext():
             await connection.execute(INSERT, {"producer": name, "data": ROW})
             await connection.commit()
 
@@ -278,12 +280,12 @@ def aiosqlite_row(connection: aiosqlite.Connection, turn_taking: asyncio.Lock | 
 
 
 def aiosqlite_message(connection: aiosqlite.Connection, text: str) -> Append:
-    """The statements of an append, as one would write them with aiosqlite."""
-    turn_taking = asyncio.Lock()
+    """Return an append of a message with the same statements as Loom's, in aiosqlite."""
+    lock = asyncio.Lock()
     numbers = itertools.count()
 
     async def append(name: int) -> None:
-        async with turn_taking:
+        async with lock:
             await connection.execute("BEGIN IMMEDIATE")
             rows = await connection.execute_fetchall("SELECT head FROM session WHERE id = ?", (name,))
             head = next(iter(rows))[0]
@@ -298,14 +300,14 @@ def aiosqlite_message(connection: aiosqlite.Connection, text: str) -> Append:
 
 
 def plain_row(connection: sqlite3.Connection) -> Append:
-    turn_taking = asyncio.Lock()
+    lock = asyncio.Lock()
 
     def insert(name: int) -> None:
         connection.execute(INSERT, {"producer": name, "data": ROW})
         connection.commit()
 
     async def append(name: int) -> None:
-        async with turn_taking:
+        async with lock:
             await asyncio.to_thread(insert, name)
 
     return append
@@ -344,14 +346,14 @@ async def rates(folder: Path) -> None:
     for name, rows in found.items():
         middle = statistics.median(rows)
         print(f"    {name:<46}{middle:>10,.0f}{middle / base:>8.1f}×")
-    same = statistics.median(ours / theirs for ours, theirs in zip(found[MESSAGE], found[MESSAGE_PEER], strict=True))
-    print(f"    a message against the same statements in aiosqlite: {same:.1f}×")
+    same = statistics.median(own / other for own, other in zip(found[MESSAGE], found[MESSAGE_PEER], strict=True))
+    print(f"    a message, relative to the same statements in aiosqlite: {same:.1f}×")
     await database.close()
     await peer.close()
     plain.close()
 
 
-async def alone(folder: Path) -> None:
+async def single_producer(folder: Path) -> None:
     database = await open_database(str(folder / "alone.db"))
     assert isinstance(database, SqliteDatabase)
     with contextlib.closing(sqlite3.connect(folder / "raw.db", isolation_level=None)) as raw:
@@ -365,17 +367,17 @@ async def alone(folder: Path) -> None:
         message = user("A message of two hundred bytes or so. " * 5)
         row = loom_row(database)
 
-        async def plainly() -> None:
+        async def insert_raw() -> None:
             raw.execute(INSERT, {"producer": 0, "data": ROW})
 
-        print("\n    one producer alone, synchronous = NORMAL, each append awaited")
+        print("\n    a single producer, synchronous = NORMAL, each append awaited")
         ways: dict[str, Way] = {
-            "sqlite3 in the same thread: one row": lambda _: plainly(),
-            "Loom: nothing (there and back)": lambda _: database.write(lambda _: None),
+            "sqlite3 in the same thread: one row": lambda _: insert_raw(),
+            "Loom: empty transaction (round trip)": lambda _: database.write(lambda _: None),
             "Loom: one row": lambda _: row(0),
             MESSAGE: lambda _: sessions.append_to_head(session.id, [message]),
         }
-        show(await interleaved(ways, 2000), "sqlite3 in the same thread: one row")
+        show(await time_interleaved(ways, 2000), "sqlite3 in the same thread: one row")
     await database.close()
 
 
@@ -384,24 +386,24 @@ async def kill(folder: Path, kills: int) -> None:
     from test_kill import kill_appenders
 
     started = time.perf_counter()
-    acknowledged, there = await kill_appenders(folder, kills=kills, seed=int(started))
+    acknowledged, stored = await kill_appenders(folder, kills=kills, seed=int(started))
     seconds = time.perf_counter() - started
-    print(f"{kills} kills in {seconds:.0f} s: {acknowledged:,} messages acknowledged, {there:,} there, none lost")
+    print(f"{kills} kills in {seconds:.0f} s: {acknowledged:,} messages acknowledged, {stored:,} stored, none lost")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=0, help="only kill an appender this often, and check")
+    parser.add_argument("--kills", type=int, default=0, help="only run the kill test, with this many kills")
     kills = parser.parse_args().kills
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:  # not /tmp, which may live in memory
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:  # not /tmp, which may be in memory
         folder = Path(name)
         if kills:
             asyncio.run(kill(folder, kills))
             return
-        for part in (growth, with_picture, bytes_per_turn, peers):
+        for part in (growth, append_images, bytes_per_turn, other_layouts):
             asyncio.run(part(folder))
         asyncio.run(rates(folder))
-        asyncio.run(alone(folder))
+        asyncio.run(single_producer(folder))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""The web client on a long session: 2,000 messages with 300 images in a real Chromium, by the browser's own traces.
+"""Measure the web client on a long session: 2,000 messages with 300 images in a real Chromium, by browser traces.
 
     python -m benchmarks.web
 
-Opening: from following the link of a session to the newest answer on the screen.
-Scrolling: to the very top through every page of the history, frame by frame; what is long between two frames is jank.
-A task of the main thread holds up every frame that is due meanwhile: the trace tells how long each took, and how much
-of that was its own processor time, which does not depend on other load.
+Opening: from the start of the navigation to the newest answer on the screen.
+Scrolling: to the top through every page of the history, frame by frame; a long time between two frames is jank.
+A task of the main thread delays every frame that is due meanwhile: the trace has the duration of each task and its
+processor time, which does not depend on other load.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from loom.content.messages import Message, assistant, media_of, user
 from loom.runtime import Runtime
 
 MESSAGES: Final = 2_000
-PICTURES: Final = 300
+IMAGES: Final = 300
 FLAGS: Final = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 COUNTERS: Final = ("ScriptDuration", "LayoutDuration", "RecalcStyleDuration", "TaskDuration")
 WORDS: Final = "The gateway waits for the app, and the app for the database; **nobody** waits for the user. "
@@ -58,30 +58,30 @@ SCROLL: Final = """async (direction) => {
 }"""
 
 
-def picture(number: int) -> bytes:
+def numbered_png(number: int) -> bytes:
     image = Image.new("RGB", (960, 600), (number * 37 % 200, number * 61 % 200, number * 17 % 200))
-    ImageDraw.Draw(image).text((60, 60), f"picture {number}", fill="white", font_size=60)
+    ImageDraw.Draw(image).text((60, 60), f"image {number}", fill="white", font_size=60)
     data = io.BytesIO()
     image.save(data, "PNG")
     return data.getvalue()
 
 
 async def fill(home: Path) -> str:
-    """Write the session straight into the store: what a year of talking leaves behind."""
+    """Write a session of about a year directly into the store; return its id."""
     config = load_config(environ={"LOOM_HOME": str(home), "LOOM_OFFLINE": "1"}, cwd=home)
     async with Runtime.open(config) as runtime:
         session = await runtime.session(title="A long conversation", workspace=str(home))
         messages: list[Message] = []
         for number in range(0, MESSAGES, 2):
-            asked: list[ContentBlock] = [TextBlock(f"Question {number}: {WORDS}")]
-            # Three in ten questions show a picture: PICTURES of them in all.
-            if number // 2 * PICTURES * 2 % MESSAGES < PICTURES * 2:
-                shot = Attachment(source=picture(number), name=f"shot-{number}.png")
-                asked += (await runtime.library.ingest(shot)).blocks
+            question: list[ContentBlock] = [TextBlock(f"Question {number}: {WORDS}")]
+            # Three in ten questions have an image: IMAGES in total.
+            if number // 2 * IMAGES * 2 % MESSAGES < IMAGES * 2:
+                shot = Attachment(source=numbered_png(number), name=f"shot-{number}.png")
+                question += (await runtime.library.ingest(shot)).blocks
             answer = f"## Answer {number}\n\n{WORDS * 4}\n\n- one\n- two\n- `three`"
-            messages += [user(*asked), assistant(answer)]
+            messages += [user(*question), assistant(answer)]
         await runtime.stores.sessions.append_to_head(session.id, messages)
-        assert sum(len(media_of(message)) for message in messages) == PICTURES
+        assert sum(len(media_of(message)) for message in messages) == IMAGES
         return session.id
 
 
@@ -110,23 +110,23 @@ class Daemon:
         self.process.wait(30)
 
 
-def opened(page: Page, url: str) -> dict[str, float]:
-    """Milliseconds by the browser's clock from the start of the navigation."""
+def open_session(page: Page, url: str) -> dict[str, float]:
+    """Return milliseconds from the start of the navigation, by the clock of the browser."""
     page.goto("about:blank")
     page.goto(url, wait_until="commit")
     page.wait_for_selector(f".answer:has-text('Answer {MESSAGES - 2}')")
-    shown = page.evaluate("performance.now()")
+    visible = page.evaluate("performance.now()")
     paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0")
-    return {"first paint": paint, "newest answer": shown}
+    return {"first paint": paint, "newest answer": visible}
 
 
-def measured(daemon: Daemon, session: str) -> dict[str, Any]:
+def measure(daemon: Daemon, session: str) -> dict[str, Any]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=list(FLAGS))
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.goto(daemon.link())
-        runs = [opened(page, f"{daemon.url}/#/s/{session}") for _ in range(5)]
-        up, down = scrolled(browser, page, -1), scrolled(browser, page, 1)
+        runs = [open_session(page, f"{daemon.url}/#/s/{session}") for _ in range(5)]
+        up, down = scroll(browser, page, -1), scroll(browser, page, 1)
         turns = page.locator(".turn").count()
         browser.close()
     return {
@@ -137,8 +137,8 @@ def measured(daemon: Daemon, session: str) -> dict[str, Any]:
     }
 
 
-def scrolled(browser: Browser, page: Page, direction: int) -> dict[str, float]:
-    """The time between frames, what the main thread did in a frame on average, and its tasks one by one."""
+def scroll(browser: Browser, page: Page, direction: int) -> dict[str, float]:
+    """Return the time between frames, the average work of the main thread per frame, and figures of its tasks."""
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable")
     before = counters(session)
@@ -149,21 +149,21 @@ def scrolled(browser: Browser, page: Page, direction: int) -> dict[str, float]:
     work = {name: round((after[name] - before[name]) * 1000 / len(gaps), 2) for name in COUNTERS}
     return {
         "frames": len(gaps),
-        "p50": round(at(gaps, 0.5), 1),
-        "p95": round(at(gaps, 0.95), 1),
-        "p99": round(at(gaps, 0.99), 1),
+        "p50": round(quantile(gaps, 0.5), 1),
+        "p95": round(quantile(gaps, 0.95), 1),
+        "p99": round(quantile(gaps, 0.99), 1),
         "worst": round(gaps[-1]),
         **{f"{name.removesuffix('Duration').lower()} a frame": value for name, value in work.items()},
         **tasks(trace["traceEvents"]),
     }
 
 
-def at(ordered: list[float], share: float) -> float:
+def quantile(ordered: list[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
 def tasks(events: list[dict[str, Any]]) -> dict[str, float]:
-    """What the page's main thread ran, by the trace: in all, and its own processor time."""
+    """Return figures of the tasks of the page's main thread by the trace: duration and processor time."""
     main = {(one["pid"], one["tid"]) for one in events if one.get("args", {}).get("name") == "CrRendererMain"}
     ran = [
         one for one in events if one["name"] == "RunTask" and one.get("ph") == "X" and (one["pid"], one["tid"]) in main
@@ -171,7 +171,7 @@ def tasks(events: list[dict[str, Any]]) -> dict[str, float]:
     found: dict[str, float] = {"tasks over 50 ms": sum(one["dur"] > 50_000 for one in ran)}
     for name, key in (("task", "dur"), ("task, processor", "tdur")):
         ordered = sorted(one.get(key, 0) / 1000 for one in ran) or [0.0]
-        found |= {f"{name} p95": round(at(ordered, 0.95), 2), f"{name} p99": round(at(ordered, 0.99), 1)}
+        found |= {f"{name} p95": round(quantile(ordered, 0.95), 2), f"{name} p99": round(quantile(ordered, 0.99), 1)}
         found[f"{name} worst"] = round(ordered[-1], 1)
     return found
 
@@ -186,10 +186,10 @@ def main() -> None:
         session = asyncio.run(fill(home))
         daemon = Daemon(home)
         try:
-            found = measured(daemon, session)
+            found = measure(daemon, session)
         finally:
             daemon.stop()
-    print(f"{MESSAGES} messages, {PICTURES} pictures (milliseconds)")
+    print(f"{MESSAGES} messages, {IMAGES} images (milliseconds)")
     for name, value in found.items():
         print(f"  {name:<34}{value:>10}")
 

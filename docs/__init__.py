@@ -1,1 +1,1 @@
-"""The documentation, and `python -m docs.generate`, which writes anew the pages that are made from the code."""
+"""The documentation. `python -m docs.generate` regenerates the pages that are made from the code."""

@@ -1,4 +1,4 @@
-"""`docs/errors.md`: tree, codes and fields are read from `loom.errors`; only what to do about each is written here."""
+"""Generate `docs/errors.md`: tree, codes and fields from `loom.errors`, with the advice in this file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MEANING: Final = {
     "WireError": "The provider's answer violates its protocol, or the stream is damaged.",
     "ToolError": "A tool failed. The model reads the error as the result of the call; it never ends the turn.",
 }
-"""For the classes without a docstring."""
+"""The meaning of classes without a docstring."""
 
 _ADVICE: Final = {
     "LoomError": "Catch it where you report any failure of Loom to a person, and show `str(error)`.",
@@ -102,9 +102,9 @@ _TURNS: Final = {
 
 def page() -> str:
     classes = error_classes()
-    silent = [found.__name__ for found in classes if found.__name__ not in _ADVICE]
-    if silent:
-        raise LookupError(f"docs/error_page.py has no advice for {', '.join(silent)}")
+    missing = [found.__name__ for found in classes if found.__name__ not in _ADVICE]
+    if missing:
+        raise LookupError(f"docs/error_page.py has no advice for {', '.join(missing)}")
     return "\n".join(
         [
             _INTRODUCTION,
@@ -123,7 +123,7 @@ def page() -> str:
 
 
 def error_classes() -> list[type[LoomError]]:
-    """In the order of the file, which is that of the tree."""
+    """Return the classes in the order of the file, which is the order of the tree."""
     found = [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, LoomError)]
     return [value for value in found if value.__module__ == errors.__name__]
 
@@ -143,8 +143,8 @@ def _tree() -> str:
 
 def _section(error: type[LoomError]) -> str:
     name = error.__name__
-    own_words = vars(error).get("__doc__")
-    meaning = inspect.cleandoc(own_words) if own_words else _MEANING[name]
+    docstring = vars(error).get("__doc__")
+    meaning = inspect.cleandoc(docstring) if docstring else _MEANING[name]
     status = exit_code(error("x"))
     above = error.__mro__[1].__name__ if issubclass(error.__mro__[1], LoomError) else ""
     kind = f" · a [{above}](#{above.lower()})" if above else ""
@@ -158,7 +158,7 @@ def _section(error: type[LoomError]) -> str:
 
 
 def _fields(error: type[LoomError]) -> list[str]:
-    """What an error of this kind carries besides its sentence and its hint, where it is the first to carry it."""
+    """Return the fields that this class adds to message and hint; empty if it inherits all of them."""
     if "__init__" not in vars(error):
         return []
     given = inspect.signature(error.__init__).parameters.values()

@@ -1,4 +1,4 @@
-"""`docs/events.md`: names, tags, fields, types and defaults are read from `loom.events`."""
+"""Generate `docs/events.md`: names, tags, fields, types and defaults from `loom.events`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _MEANING: Final = {
     "MessageQueued": "Another turn is running: this message, with its media, is queued until that turn ends.",
     "TurnFinished": "The model has finished; `node` is the new head of the session.",
 }
-"""For the events without a docstring."""
+"""The meaning of events without a docstring."""
 
 _FIELDS: Final = {
     "action": "what the call would do",
@@ -94,6 +94,7 @@ _FIELDS: Final = {
     "seconds": "how long it took",
     "seq": "the number of the event within the session",
     "session": "the id of the session",
+    "paused": "whether no turn takes it until it is resumed",
     "steers": "whether the running turn reads it at its next step",
     "step": "which request of the turn, from 1",
     "stop": "why the model stopped",
@@ -107,10 +108,10 @@ _FIELDS: Final = {
 
 
 def page() -> str:
-    spoken = get_args(ModelEvent)
-    seen = [found for found in get_args(Event) if found not in spoken]
-    lines = [_INTRODUCTION, "## From the model", "", *map(_section, spoken)]
-    lines += ["## From the session", "", *map(_section, seen)]
+    model_events = get_args(ModelEvent)
+    session_events = [found for found in get_args(Event) if found not in model_events]
+    lines = [_INTRODUCTION, "## From the model", "", *map(_section, model_events)]
+    lines += ["## From the session", "", *map(_section, session_events)]
     lines += ["## In the store", "", _section(Envelope)]
     lines += ["## Why a model stopped", "", _stops(), ""]
     return "\n".join(lines)
@@ -128,25 +129,25 @@ def _section(event: type[msgspec.Struct]) -> str:
 
 
 def _meaning(event: type[msgspec.Struct]) -> str:
-    own_words = vars(event).get("__doc__")
-    return " ".join(inspect.cleandoc(own_words).split()) if own_words else _MEANING[event.__name__]
+    docstring = vars(event).get("__doc__")
+    return " ".join(inspect.cleandoc(docstring).split()) if docstring else _MEANING[event.__name__]
 
 
 def _rows(event: type[msgspec.Struct]) -> Iterator[str]:
-    told = dict(_field_docs(event))
+    field_docs = dict(_field_docs(event))
     for field, annotation in zip(msgspec.structs.fields(event), _annotations(event), strict=True):
         default = "*required*" if field.required else f"`{msgspec.json.encode(field.default).decode()}`"
         takes = f"`{annotation}`".replace("|", "\\|")
-        yield f"| `{field.name}` | {takes} | {default} | {told.get(field.name) or _FIELDS[field.name]} |"
+        yield f"| `{field.name}` | {takes} | {default} | {field_docs.get(field.name) or _FIELDS[field.name]} |"
 
 
 def _annotations(event: type[msgspec.Struct]) -> list[str]:
-    """As they are written in the class, which is shorter than what they stand for."""
+    """Return the annotations as written in the class: they are shorter than the types they stand for."""
     return [str(event.__annotations__[name]) for name in event.__struct_fields__]
 
 
 def _field_docs(event: type[msgspec.Struct]) -> Iterator[tuple[str, str]]:
-    """The texts that stand below single fields."""
+    """Yield the name and the docstring of each field that has one."""
     (definition,) = ast.parse(inspect.getsource(event)).body
     assert isinstance(definition, ast.ClassDef)
     for field, below in zip(definition.body, definition.body[1:], strict=False):

@@ -1,4 +1,4 @@
-"""`docs/formats.md`: what a model gets of each kind of file, made by reading a sample of each."""
+"""Generate `docs/formats.md`: what a model gets from each kind of file, by reading a sample of each."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def _peers() -> str:
 
 
 def _row(sample: Sample) -> str:
-    admitted = accept(sample.data, sample.name)
-    block = admitted.block
+    accepted = accept(sample.data, sample.name)
+    block = accepted.block
     pages, images = "", 0
     match block:
         case TextBlock():
@@ -80,6 +80,6 @@ def _kinds() -> str:
     lines = ["## All formats", "", "| format | extensions | media type | read as |", "|---|---|---|---|"]
     for media_type, kind in KINDS.items():
         form = format_of(media_type)
-        said = kind.category if form is not None else "not read; Loom says what to do"
-        lines.append(f"| {kind.label} | {kind.extensions} | `{media_type}` | {said} |")
+        read_as = kind.category if form is not None else "not read; Loom says what to do"
+        lines.append(f"| {kind.label} | {kind.extensions} | `{media_type}` | {read_as} |")
     return "\n".join(lines) + "\n"

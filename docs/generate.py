@@ -1,5 +1,7 @@
-"""`make docs`: regenerate every page that is made from the code. `--check` writes nothing and lists the pages that
-are out of date. Arguments limit both to the pages of these names."""
+"""Regenerate the pages that are made from the code: `make docs`, or `python -m docs.generate [--check] [PAGE …]`.
+
+`--check` writes nothing and lists the pages that are out of date. Names of pages limit both.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _DOCS: Final = Path(__file__).resolve().parent
 
 
 def _config(page: str) -> str:
-    """`update_page` needs a file."""
+    """Return the updated page. `update_page` needs a file."""
     with TemporaryDirectory() as folder:
         copy = Path(folder, "config.md")
         copy.write_text(page, "utf-8")
@@ -28,12 +30,12 @@ def _config(page: str) -> str:
 
 
 def _fallback_matrix(_: str) -> str:
-    """The matrix is test data, read from its file because `tests` is not a package."""
+    """Return the page of the matrix. It is test data, run from its file because `tests` is not a package."""
     return str(runpy.run_path(str(_DOCS.parent / "tests" / "compile" / "matrix.py"))["page"]())
 
 
 def _formats(_: str) -> str:
-    """Import it late: it reads sample files of the benchmarks."""
+    """Return the page of the formats, imported late because it reads sample files of the benchmarks."""
     from docs import format_page
 
     return format_page.page()
@@ -67,7 +69,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _renew(name: str, *, only_check: bool) -> bool:
-    """Return whether the page was out of date."""
+    """Write the page, unless `only_check`; return whether it was out of date."""
     file = _DOCS / name
     before = file.read_text("utf-8") if file.exists() else ""
     after = PAGES[name](before)

@@ -1,4 +1,4 @@
-"""`docs/reference.md`: the public names of the library, with their signatures and documentation, from the code."""
+"""Generate `docs/reference.md`: the public names of the library, with their signatures and docstrings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _entry(name: str, value: Any) -> Iterator[str]:
             yield f"\n```text\n{name.rpartition('.')[2]}{_signature(value)}\n```\n"
             yield _text(value)
         else:
-            yield f"\n`{name.rpartition('.')[2]}` is a union or an alias: `{_plain(value)}`.\n"
+            yield f"\n`{name.rpartition('.')[2]}` is a union or an alias: `{_alias_text(value)}`.\n"
         return
     if not hasattr(value, "__optional_keys__"):
         yield f"\n```text\n{value.__name__}{_signature(value)}\n```\n"
@@ -66,5 +66,5 @@ def _first_line(value: Any) -> str:
     return " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split()) or "–"
 
 
-def _plain(value: Any) -> str:
+def _alias_text(value: Any) -> str:
     return str(value).replace("loom.content.blocks.", "").replace("|", "or")[:400]

@@ -1,4 +1,4 @@
-"""`docs/options.md`: which option of a request each platform takes, from the catalog and the wires."""
+"""Generate `docs/options.md`: which request options each platform supports, from the catalog and the wires."""
 
 from __future__ import annotations
 

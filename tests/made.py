@@ -13,8 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent / ".cache" / "made"
 
 
-def made(name: str, build: Callable[[Path], None]) -> Path:
-    """The file `name`, built by `build(path)` the first time, and again whenever the code of `build` changes."""
+def make_sample(name: str, build: Callable[[Path], None]) -> Path:
+    """Return the file `name`. `build(path)` creates it at first use, and again when the code of `build` changes."""
     key = hashlib.sha256((name + inspect.getsource(build)).encode()).hexdigest()[:12]
     folder = ROOT / key
     target = folder / name
@@ -34,7 +34,7 @@ def made(name: str, build: Callable[[Path], None]) -> Path:
 
 
 def run(*command: str | Path, cwd: Path | None = None, timeout: float = 120) -> bytes:
-    """Run a program and return what it printed; a failure shows its own words."""
+    """Run a program and return its output. Raises `RuntimeError` with the end of its error output."""
     done = subprocess.run([str(part) for part in command], cwd=cwd, check=False, capture_output=True, timeout=timeout)
     if done.returncode != 0:
         raise RuntimeError(f"{command[0]} failed ({done.returncode}): {done.stderr.decode(errors='replace')[-2000:]}")

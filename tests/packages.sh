@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing when run as root; says what is missing otherwise.
+# Install missing Debian packages if run as root; otherwise print the command that installs them.
 set -euo pipefail
 wanted=("$@")
 if [ ${#wanted[@]} -eq 0 ]; then
   wanted=(
-    postgresql redis-server # the second database, and the bus between daemons
-    libreoffice-writer libreoffice-impress libreoffice-calc # office files by another program, and conversion
-    imagemagick webp libheif-examples libavif-bin icnsutils ffmpeg # pictures and sound by other programs
+    postgresql redis-server # the second database backend, and the bus between daemons
+    libreoffice-writer libreoffice-impress libreoffice-calc # office files by another program, and conversions
+    imagemagick webp libheif-examples libavif-bin icnsutils ffmpeg # images and sound by other programs
     ghostscript poppler-utils qpdf                          # PDFs by other programs
     chromium fonts-dejavu-core                              # print-to-PDF, screenshots
     tesseract-ocr tesseract-ocr-eng libmagic1               # readers to compare with
-    bubblewrap ripgrep                                      # the fence around commands; a search to compare with
-    strace                                                  # what calls out, and disks that fail
+    bubblewrap ripgrep                                      # the command sandbox; a search to compare with
+    strace                                                  # network calls, and disk failures
     zsh                                                     # completion in another shell
     xvfb xclip sway wl-clipboard                            # clipboards with an image on them
-    tmux openssh-server                                     # a terminal for the terminal UI, here and far away
+    tmux openssh-server                                     # terminals for the terminal UI, local and remote
   )
 fi
 missing=()

@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests: its own data folder, a free port, no durability, gone at the end."""
+"""A real PostgreSQL server for tests: own data folder, free port, no durability, deleted at the end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SPEED = (
 
 
 class PostgresServer:
-    """Use `postgres_server()`. `stop` and `start` let a test take the server away and bring it back."""
+    """Use `postgres_server()`. With `stop` and `start` a test simulates an outage."""
 
     def __init__(self, folder: Path, user: str | None) -> None:
         self.folder = folder
@@ -69,25 +69,25 @@ class PostgresServer:
     def url(self, name: str) -> str:
         return f"postgresql://tester@127.0.0.1:{self.port}/{name}"
 
-    def empty(self) -> str:
-        """The address of a database with nothing in it. There is only one: what the last test left is gone."""
-        self._do("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'test'")
-        if self._do("SELECT 1 FROM pg_database WHERE datname = 'test'"):
-            self._do("DROP SCHEMA IF EXISTS loom CASCADE", on="test")
-            self._do("DROP SCHEMA IF EXISTS loom_dbos CASCADE", on="test")
-            self._do("DROP SCHEMA public CASCADE", on="test")
-            self._do("CREATE SCHEMA public", on="test")
+    def empty_database(self) -> str:
+        """Return the address of an empty database. There is only one: this deletes the data of the last test."""
+        self._execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'test'")
+        if self._execute("SELECT 1 FROM pg_database WHERE datname = 'test'"):
+            self._execute("DROP SCHEMA IF EXISTS loom CASCADE", on="test")
+            self._execute("DROP SCHEMA IF EXISTS loom_dbos CASCADE", on="test")
+            self._execute("DROP SCHEMA public CASCADE", on="test")
+            self._execute("CREATE SCHEMA public", on="test")
         else:
-            self._do("CREATE DATABASE test TEMPLATE template0 ENCODING 'UTF8'")
+            self._execute("CREATE DATABASE test TEMPLATE template0 ENCODING 'UTF8'")
         return self.url("test")
 
     def latin1(self) -> str:
-        """The address of a database that cannot hold every character."""
-        self._do("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+        """Return the address of a database that cannot store every character."""
+        self._execute("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
         return self.url("latin")
 
-    def _do(self, statement: LiteralString, on: str = "postgres") -> bool:
-        """Whether the statement found anything."""
+    def _execute(self, statement: LiteralString, on: str = "postgres") -> bool:
+        """Execute a statement; return whether it affected or returned rows."""
         with psycopg.connect(self.url(on), autocommit=True) as connection:
             return connection.execute(statement).rowcount > 0
 
@@ -111,7 +111,7 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 
 def _ordinary_user() -> str:
-    """PostgreSQL refuses to run as root."""
+    """Return a user to run the server as: PostgreSQL refuses to run as root."""
     known = {entry.pw_name for entry in pwd.getpwall()}
     return "postgres" if "postgres" in known else "nobody"
 

@@ -1,4 +1,4 @@
-"""S3 over a real socket: moto's server, and a small one that misbehaves as some S3-like servers do."""
+"""S3 servers on real sockets: moto, and a small one with the faults of some S3-compatible servers."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _numbers = count(1)
 
 @contextmanager
 def moto_server() -> Iterator[str]:
-    """The endpoint of a moto server in a process of its own."""
+    """Run a moto server in its own process; yield its endpoint."""
     with tempfile.TemporaryFile("w+") as log:
         command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         try:
-            yield _announced(process, log)
+            yield _wait_for_endpoint(process, log)
         finally:
             process.terminate()
             process.wait()
 
 
-def _announced(process: subprocess.Popen[bytes], log: tempfile._TemporaryFileWrapper[str]) -> str:
+def _wait_for_endpoint(process: subprocess.Popen[bytes], log: tempfile._TemporaryFileWrapper[str]) -> str:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         log.seek(0)
@@ -46,7 +46,7 @@ def _announced(process: subprocess.Popen[bytes], log: tempfile._TemporaryFileWra
 
 
 def new_bucket(endpoint: str) -> str:
-    """The address of a fresh bucket, as `open_media` takes it."""
+    """Create a bucket; return its address for `open_media`."""
     name = f"bucket-{next(_numbers)}"
     urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{name}", method="PUT")).close()
     return address(endpoint, name)
@@ -58,7 +58,7 @@ def address(endpoint: str, bucket: str, prefix: str = "loom") -> str:
 
 
 class OddServer:
-    """Keeps objects in memory, ignores conditions, and answers with `refuse` where that says so."""
+    """The state of a server that stores objects in memory, ignores conditions, and refuses the requests in `refuse`."""
 
     def __init__(self) -> None:
         self.objects: dict[str, tuple[bytes, datetime]] = {}
@@ -76,13 +76,13 @@ class OddServer:
     def spoil(self, key: str, data: bytes) -> None:
         self.objects[key] = (data, datetime.now(UTC))
 
-    def seen(self, method: str) -> int:
+    def count_requests(self, method: str) -> int:
         return sum(1 for name, _ in self.requests if name == method)
 
 
 @contextmanager
 def odd_server(port: int = 0) -> Iterator[tuple[OddServer, str]]:
-    """A server that speaks as much S3 as one bucket of whole objects needs, and its address."""
+    """Run a server with the part of S3 that one bucket needs; yield its state and its address."""
     world = OddServer()
     server = ThreadingHTTPServer(("127.0.0.1", port), type("Handler", (_Handler,), {"world": world}))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -127,7 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def _begin(self) -> str | None:
-        """The key that is meant, or None when the request has been refused already."""
+        """Read the request; return the key, or None if the request was refused."""
         self.body = self.rfile.read(int(self.headers.get("content-length", 0)))
         self.world.requests.append((self.command, dict(self.headers.items())))
         create = self.command == "PUT" and "if-none-match" in self.headers

@@ -1,4 +1,5 @@
-"""The parsed modules of Loom. Tests that read them are one group, so that one process parses each module once."""
+"""The parsed modules of Loom and its scripts. Tests that read them are one group, so that one process parses each
+module once."""
 
 from __future__ import annotations
 
@@ -9,8 +10,18 @@ from typing import Final
 
 import pytest
 
-SOURCE: Final = Path(__file__).resolve().parents[1] / "src" / "loom"
-FILES: Final = sorted(SOURCE.rglob("*.py"))
+ROOT: Final = Path(__file__).resolve().parents[1]
+SOURCE: Final = ROOT / "src" / "loom"
+
+
+def python_files(folder: Path) -> list[Path]:
+    """Return the modules below `folder`, without those of installed packages."""
+    return sorted(path for path in folder.rglob("*.py") if "node_modules" not in path.parts)
+
+
+FILES: Final = python_files(SOURCE)
+SCRIPT_FOLDERS: Final = (".ci", "benchmarks", "docs", "examples", "web")
+"""Folders with modules that are not in the package."""
 ONE_PROCESS: Final = pytest.mark.xdist_group("source trees")
 
 

@@ -7,14 +7,16 @@ import io
 import re
 import tokenize
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, TypeGuard
 
-from source_trees import FILES, ONE_PROCESS, SOURCE, nodes_of, tree_of
+import pytest
 
-ROOT: Final = Path(__file__).resolve().parents[1]
+from source_trees import FILES, ONE_PROCESS, ROOT, SCRIPT_FOLDERS, SOURCE, nodes_of, python_files, tree_of
+
 pytestmark = ONE_PROCESS
+in_every_folder = pytest.mark.parametrize("folder", ["src/loom", *SCRIPT_FOLDERS])
 
 SAME_MEANING: Final = {
     "Decoder": "one per wire module, all of the same protocol",
@@ -89,16 +91,22 @@ def test_a_function_that_another_room_imports_has_one_definition() -> None:
     assert set(SAME_FUNCTION) <= set(several), "an entry of the allow-list that is no longer needed"
 
 
-def test_no_function_is_named_by_a_bare_participle_adjective_or_preposition() -> None:
+@in_every_folder
+def test_no_function_is_named_by_a_bare_participle_adjective_or_preposition(folder: str) -> None:
     """Private and nested functions too: their names are read as often as public ones."""
-    found = {key for key, name in _functions() if _is_bare(name)}
+    found = {key for key, name in _functions(python_files(ROOT / folder)) if _is_bare(name)}
     assert sorted(found - set(REVIEWED_FUNCTIONS)) == []
-    assert set(REVIEWED_FUNCTIONS) <= found, "an entry of the allow-list that is no longer needed"
 
 
-def test_modules_are_no_gerunds() -> None:
-    nouns = {"framing", "grounding", "sampling", "testing"}  # terms of the trade
-    names = {path.stem for path in FILES}
+def test_the_list_of_reviewed_functions_has_no_entry_that_is_no_longer_needed() -> None:
+    files = [path for folder in ("src/loom", *SCRIPT_FOLDERS) for path in python_files(ROOT / folder)]
+    assert set(REVIEWED_FUNCTIONS) <= {key for key, name in _functions(files) if _is_bare(name)}
+
+
+@in_every_folder
+def test_modules_are_no_gerunds(folder: str) -> None:
+    nouns = {"aging", "framing", "grounding", "sampling", "testing"}  # terms of the trade
+    names = {path.stem for path in python_files(ROOT / folder)}
     assert sorted(name for name in names if "_" not in name and name.endswith("ing") and name not in nouns) == []
 
 
@@ -233,14 +241,26 @@ BANNED_IN_DOCSTRINGS: Final = re.compile(
 """The old voice: a program has no persons in it. Name the process, the caller, the model or the user."""
 
 
-def test_docstrings_and_comments_speak_plainly() -> None:
-    found = [f"{where}: {text[:80]}" for where, text in _documentation() if BANNED_IN_DOCSTRINGS.search(text)]
+@in_every_folder
+def test_docstrings_and_comments_speak_plainly(folder: str) -> None:
+    documentation = _documentation(python_files(ROOT / folder))
+    assert [f"{where}: {text[:80]}" for where, text in documentation if BANNED_IN_DOCSTRINGS.search(text)] == []
+
+
+@pytest.mark.parametrize("folder", SCRIPT_FOLDERS)
+def test_docstrings_and_comments_of_scripts_use_common_words(folder: str) -> None:
+    """The words of pages: what a benchmark prints and documents is quoted there."""
+    found = [
+        f"{where}: {word.group(0)}"
+        for where, text in _documentation(python_files(ROOT / folder))
+        if (word := RETIRED_ON_PAGES.search(re.sub(r"`[^`]*`", "", text)))
+    ]
     assert found == []
 
 
-def _documentation() -> Iterator[tuple[str, str]]:
+def _documentation(files: Iterable[Path]) -> Iterator[tuple[str, str]]:
     """Docstrings of modules, classes, functions and fields, and comments."""
-    for path in FILES:
+    for path in files:
         helps = {id(node.body[0]) for node in nodes_of(path) if _is_command(node)}
         for node in nodes_of(path):
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and id(node) not in helps:
@@ -272,8 +292,8 @@ def _type_names(node: ast.stmt) -> Iterator[str]:
             yield name
 
 
-def _functions() -> Iterator[tuple[str, str]]:
-    for path in FILES:
+def _functions(files: Iterable[Path]) -> Iterator[tuple[str, str]]:
+    for path in files:
         yield from _functions_in(tree_of(path), f"{_module(path)}:")
 
 
@@ -329,5 +349,5 @@ def _documents() -> Iterator[tuple[str, str]]:
 
 
 def _module(path: Path) -> str:
-    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    parts = path.relative_to(SOURCE.parent if SOURCE in path.parents else ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

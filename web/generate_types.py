@@ -1,7 +1,7 @@
-"""Writes src/api/generated.ts: the shapes of the daemon's answers and events, from the very documents that it serves.
+"""Generate src/api/generated.ts: the types of the daemon's responses and events, from the API documents that it serves.
 
 python web/generate_types.py            write the file
-python web/generate_types.py --check    fail where it is not what the daemon says
+python web/generate_types.py --check    fail if the file is out of date
 """
 
 from __future__ import annotations
@@ -18,27 +18,28 @@ HEAD = (
 SIMPLE = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
 
 
-def generated() -> str:
-    from loom.daemon.asyncapi import asyncapi_document as events
-    from loom.daemon.routes import document as answers
+def typescript() -> str:
+    """Return the text of the file."""
+    from loom.daemon.asyncapi import asyncapi_document
+    from loom.daemon.routes import document as openapi_document
 
-    asked, told = answers(), events()
-    schemas: dict[str, Any] = {**told["components"]["schemas"], **asked["components"]["schemas"]}
-    parts = [HEAD, *(_declared(name, schemas[name]) for name in sorted(schemas)), _event_data(told)]
+    openapi, asyncapi = openapi_document(), asyncapi_document()
+    schemas: dict[str, Any] = {**asyncapi["components"]["schemas"], **openapi["components"]["schemas"]}
+    parts = [HEAD, *(_declaration(name, schemas[name]) for name in sorted(schemas)), _event_data(asyncapi)]
     return "\n".join(parts)
 
 
-def _declared(name: str, schema: dict[str, Any]) -> str:
-    words = f"/** {schema['description']} */\n" if schema.get("description") else ""
+def _declaration(name: str, schema: dict[str, Any]) -> str:
+    comment = f"/** {schema['description']} */\n" if schema.get("description") else ""
     if schema.get("type") == "object" and "properties" in schema:
-        return f"{words}export interface {name} {_object(schema)}\n"
-    return f"{words}export type {name} = {_type(schema)};\n"
+        return f"{comment}export interface {name} {_object(schema)}\n"
+    return f"{comment}export type {name} = {_type(schema)};\n"
 
 
 def _object(schema: dict[str, Any]) -> str:
     required = set(schema.get("required", ()))
     fields = [
-        f"  {field}{'' if field in required else '?'}: {_type(given)};" for field, given in schema["properties"].items()
+        f"  {field}{'' if field in required else '?'}: {_type(value)};" for field, value in schema["properties"].items()
     ]
     return "{\n" + "\n".join(fields) + "\n}"
 
@@ -50,9 +51,9 @@ def _type(schema: dict[str, Any]) -> str:
         return json.dumps(schema["const"])
     if "enum" in schema:
         return " | ".join(json.dumps(value) for value in schema["enum"])
-    for word in ("anyOf", "oneOf"):
-        if word in schema:
-            return " | ".join(dict.fromkeys(_type(option) for option in schema[word]))
+    for keyword in ("anyOf", "oneOf"):
+        if keyword in schema:
+            return " | ".join(dict.fromkeys(_type(option) for option in schema[keyword]))
     match schema.get("type"):
         case "array":
             inner = _type(schema.get("items", {}))
@@ -68,21 +69,21 @@ def _type(schema: dict[str, Any]) -> str:
             return "unknown"
 
 
-def _event_data(told: dict[str, Any]) -> str:
-    """The data of every envelope by its type."""
+def _event_data(asyncapi: dict[str, Any]) -> str:
+    """Return an interface that maps the type of each envelope to its data."""
     lines = [
         f"  {name}: {_type(message['payload']['properties']['data'])};"
-        for name, message in told["components"]["messages"].items()
+        for name, message in asyncapi["components"]["messages"].items()
         if {"seq", "data"} <= message["payload"].get("properties", {}).keys()
     ]
     return "export interface EventData {\n" + "\n".join(lines) + "\n}\n"
 
 
 def main() -> None:
-    text = generated()
+    text = typescript()
     if "--check" in sys.argv:
         if TARGET.read_text() != text:
-            sys.exit("web/src/api/generated.ts is not what the daemon says: run python web/generate_types.py")
+            sys.exit("web/src/api/generated.ts is out of date: run python web/generate_types.py")
     else:
         TARGET.write_text(text)
 

@@ -1,8 +1,8 @@
-"""Builds the web client into src/loom/daemon/web, where the daemon finds it. Standard library only: packaging runs it.
+"""Build the web client into src/loom/daemon/web, where the daemon finds it. Standard library only: packaging runs it.
 
-python web/make.py             build, where the built files are not of these sources
-LOOM_WEB=require pip wheel .   fail where it cannot be built (releases)
-LOOM_WEB=skip pip install .    leave it out
+python web/make.py             build if the sources have changed since the last build
+LOOM_WEB=require pip wheel .   fail if it cannot be built (releases)
+LOOM_WEB=skip pip install .    do not build it
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ SOURCES = ("src", "public", "index.html", "build.mjs", "package.json", "package-
 
 
 class NotBuilt(Exception):
-    """Why there is no client, in a sentence."""
+    """The client could not be built; the message says why."""
 
 
 def make() -> bool:
-    """True where something was built; false where the built files are those of these sources already."""
+    """Build the client; return False if the existing build is up to date. Raises `NotBuilt`."""
     if not (WEB / "src").is_dir():
         return False
     with (WEB / ".make.lock").open("w") as lock:
@@ -45,7 +45,7 @@ def make() -> bool:
 
 
 def digest() -> str:
-    """Of the names and contents of everything that the build reads."""
+    """Return a hash of the names and contents of all files that the build reads."""
     files = sorted(
         file
         for name in SOURCES
@@ -60,29 +60,29 @@ def digest() -> str:
 
 
 def _is_installed() -> bool:
-    """npm leaves a copy of the lock file in node_modules, newer than the one that it read."""
-    inside = WEB / "node_modules/.package-lock.json"
-    return inside.exists() and inside.stat().st_mtime >= (WEB / "package-lock.json").stat().st_mtime
+    """Return whether node_modules is up to date: npm writes a copy of the lock file there after it has installed."""
+    installed = WEB / "node_modules/.package-lock.json"
+    return installed.exists() and installed.stat().st_mtime >= (WEB / "package-lock.json").stat().st_mtime
 
 
 def _run(*command: str) -> None:
     done = subprocess.run(command, cwd=WEB, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
-        tried = " ".join(("npm", *command[1:3]))
-        raise NotBuilt(f"The web client was not built: `{tried}` failed.\n{done.stdout[-2000:]}")
+        failed_command = " ".join(("npm", *command[1:3]))
+        raise NotBuilt(f"The web client was not built: `{failed_command}` failed.\n{done.stdout[-2000:]}")
 
 
 def make_for_package() -> None:
-    """As the package wants it: a client that cannot be built is left out, unless LOOM_WEB says otherwise."""
-    wish = os.environ.get("LOOM_WEB", "")
-    if wish == "skip":
+    """Build the client for the package. If that fails, print why, or exit with LOOM_WEB=require."""
+    mode = os.environ.get("LOOM_WEB", "")
+    if mode == "skip":
         return
     try:
         make()
     except NotBuilt as error:
-        if wish == "require":
+        if mode == "require":
             raise SystemExit(str(error)) from None
-        print(f"{error}\nLoom works without it; the daemon's page says how to get it.", file=sys.stderr)
+        print(f"{error}\nLoom works without it; the page of the daemon explains how to get it.", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Costs of detection, headers, resizing and documents, compared with other libraries in one interleaved run."""
+"""The cost of detection, headers, resizing and documents, compared with other libraries in one interleaved run."""

@@ -1,4 +1,4 @@
-"""Decompression bombs: the cost of each until it is refused, or converted to a harmless form.
+"""Measure the cost of decompression bombs, until each is refused or converted to a safe form.
 
     python -m benchmarks.formats.bombs
 
@@ -58,8 +58,8 @@ def document(xml: str = f'<w:document xmlns:w="{WORD}"><w:body/></w:document>', 
     return container({"word/document.xml": xml, **{f"word/media/{name}.bin": body for name, body in more.items()}})
 
 
-def nested() -> bytes:
-    """Zips in zips in zips: each level stands for ten times as much."""
+def nested_zips() -> bytes:
+    """Return a document with zip files inside zip files, three levels deep; each level expands tenfold."""
     body = bytes(50_000_000)
     for _ in range(3):
         body = container({f"{number}": body for number in range(10)})
@@ -67,8 +67,8 @@ def nested() -> bytes:
 
 
 def laughing_document() -> bytes:
-    said = f'<w:document xmlns:w="{WORD}"><w:body><w:p><w:r><w:t>&e10;</w:t></w:r></w:p></w:body></w:document>'
-    return document(BILLION_LAUGHS + said)
+    body = f'<w:document xmlns:w="{WORD}"><w:body><w:p><w:r><w:t>&e10;</w:t></w:r></w:p></w:body></w:document>'
+    return document(BILLION_LAUGHS + body)
 
 
 def laughing_drawing() -> bytes:
@@ -89,7 +89,7 @@ def pdf(side_pt: int = 14_400) -> bytes:
 BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "PNG of 50,000 × 50,000": ("bomb.png", png),
     "GIF of 10,000 frames": ("bomb.gif", gif),
-    "zips in zips in a .docx": ("nested.docx", nested),
+    "zips in zips in a .docx": ("nested.docx", nested_zips),
     ".docx that expands to 400 MB": ("bomb.docx", lambda: document(zeros=bytes(400_000_000))),
     "billion laughs in a .docx": ("laughs.docx", laughing_document),
     "billion laughs in an .svg": ("laughs.svg", laughing_drawing),
@@ -102,34 +102,37 @@ def peaks_mb() -> list[int]:
     return [int(peak[1]) // 1024 for peak in found if peak]
 
 
-def let_in(data: bytes, name: str) -> str:
+def try_intake(data: bytes, name: str) -> str:
+    """Inspect and render a file; return the outcome as text."""
     try:
         media = inspect(data, name).media
-        shown = render(data, media, {"pdf": Page(1), "docx": Text()}.get(name.rpartition(".")[2], Low()))
+        rendered = render(data, media, {"pdf": Page(1), "docx": Text()}.get(name.rpartition(".")[2], Low()))
     except MediaError as error:
         return f"{type(error).__name__}: {error.message}"
-    return f"shown at {shown.width}×{shown.height}" if shown.width else f"{len(shown.data)} bytes of text"
+    return (
+        f"rendered at {rendered.width}×{rendered.height}" if rendered.width else f"{len(rendered.data)} bytes of text"
+    )
 
 
 def measure(title: str) -> None:
     name, build = BOMBS[title]
     data = build()
-    # the memory that building it took does not count
+    # reset the peak: the memory that building the bomb took does not count
     Path("/proc/self/clear_refs").write_text("5")
     if name.endswith(".pdf"):
-        let_in(pdf(100), name)
-    worked, began = processor_seconds(), time.perf_counter()
-    outcome = let_in(data, name)
-    seconds, worked = time.perf_counter() - began, processor_seconds() - worked
+        try_intake(pdf(100), name)
+    cpu_seconds, began = processor_seconds(), time.perf_counter()
+    outcome = try_intake(data, name)
+    seconds, cpu_seconds = time.perf_counter() - began, processor_seconds() - cpu_seconds
     peaks = " + ".join(map(str, peaks_mb()))
-    print(f"  {title:32} {seconds:6.2f} s  {worked:6.2f} s of processor  {peaks:>9} MB   {outcome}", flush=True)
+    print(f"  {title:32} {seconds:6.2f} s  {cpu_seconds:6.2f} s of processor  {peaks:>9} MB   {outcome}", flush=True)
 
 
 def main() -> None:
     if sys.argv[1:]:
         measure(sys.argv[1])
         return
-    print("bombs, each until it is refused or shown (wanted: under 1 s, under 200 MB)", flush=True)
+    print("bombs, until each is refused or rendered (target: under 1 s, under 200 MB)", flush=True)
     for title in BOMBS:
         subprocess.run([sys.executable, "-m", __spec__.name, title], check=True)
 

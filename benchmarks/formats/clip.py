@@ -1,8 +1,8 @@
-"""Row 161: a clip of ten minutes, for three kinds of model: `python -m benchmarks.formats.clip`.
+"""Row 161: measure a ten-minute clip for three kinds of model: `python -m benchmarks.formats.clip`.
 
 ffmpeg makes a clip of ten scenes of a minute each, with words on the screen and sound. The command attaches it; then
-the request for a text-only model, one with images and one with video is compiled. Each step has its time and
-the largest process that took part. Hostile clips are refused, each within its deadline.
+the request is compiled for a text-only model, for one that supports images and for one that supports video. Printed are
+the time of each step and the memory of the largest process. Hostile clips must be refused within the deadline.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont
 
 MODELS = {
-    "reads": "ollama/llama3.2",
-    "sees": "anthropic/claude-opus-5",
-    "takes video": "gemini/gemini-3-pro",
+    "is text-only": "ollama/llama3.2",
+    "supports images": "anthropic/claude-opus-5",
+    "supports video": "gemini/gemini-3-pro",
 }
 MINUTES = 10
 LOOM = str(Path(sys.executable).with_name("loom"))
@@ -45,8 +45,8 @@ def clip(folder: Path) -> Path:
     return target
 
 
-def hostile(folder: Path) -> dict[str, bytes]:
-    """Clips that open other files, never end, or are not what they say."""
+def hostile_clips(folder: Path) -> dict[str, bytes]:
+    """Return clips that open other files, never end, or are of another type than their name says."""
     secret = folder / "secret.txt"
     secret.write_text("the secret")
     whole = (folder / "talk.mp4").read_bytes()
@@ -82,9 +82,9 @@ def main() -> None:
         made = clip(folder)
         print(f"{made.name}: {MINUTES} minutes, {made.stat().st_size / 1e6:.1f} MB")
         _, seconds = loom(folder, "read", made.name)
-        print(f"  taken in and described: {seconds:.1f} s, largest process {largest_process_bytes() / 1e6:.0f} MB")
+        print(f"  accepted and described: {seconds:.1f} s, largest process {largest_process_bytes() / 1e6:.0f} MB")
         _, seconds = loom(folder, "-m", "loom/spark", "Which chapters are there?", made.name)
-        print(f"  asked of the built-in model: {seconds:.1f} s")
+        print(f"  question to the built-in model: {seconds:.1f} s")
         for kind, model in MODELS.items():
             done, seconds = loom(folder, "wire", "-m", model)
             if done.returncode:
@@ -101,12 +101,12 @@ def main() -> None:
                 f"parts {parts or 'text'}, {found} of {len(WORDS)} words on screen in text; {body['receipt']}"[:400]
             )
         print(f"  largest process of all: {largest_process_bytes() / 1e6:.0f} MB")
-        for title, data in hostile(folder).items():
+        for title, data in hostile_clips(folder).items():
             (folder / title).write_bytes(data)
             done, seconds = loom(folder, "read", title)
-            said = " ".join((done.stdout + done.stderr).split())
-            leaked = " LEAKED" if "the secret" in said else ""
-            print(f"  {title:16} {seconds:5.1f} s, exit {done.returncode}: {said[:150]}{leaked}")
+            output = " ".join((done.stdout + done.stderr).split())
+            leaked = " LEAKED" if "the secret" in output else ""
+            print(f"  {title:16} {seconds:5.1f} s, exit {done.returncode}: {output[:150]}{leaked}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""P13: which type is this file, with the right, a wrong and no extension; time per file and share of right answers.
+"""P13: measure file type detection with the right, a wrong and no extension: time per file and share of right answers.
 
     python -m benchmarks.formats.detection
 
-All libraries get the same bytes. The files are those of the tests, made by real programs.
+All libraries get the same bytes. The files are samples of the tests, made by real programs.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MORE_ALIASES = ALIASES | {
 }
 
 
-def libmagic(data: bytes, _name: str) -> str:
+def by_libmagic(data: bytes, _name: str) -> str:
     return ORACLE.from_buffer(data)
 
 
@@ -72,23 +72,23 @@ def by_magika(data: bytes, _name: str) -> str:
 
 ORACLE = magic.Magic(mime=True)
 NETWORK = Magika()
-WAYS = {"loom": by_loom, "libmagic": libmagic, "puremagic": by_puremagic, "filetype": by_filetype}
+WAYS = {"loom": by_loom, "libmagic": by_libmagic, "puremagic": by_puremagic, "filetype": by_filetype}
 SLOW = {"magika": by_magika}
 
 
-def wrong(name: str) -> str:
+def wrong_name(name: str) -> str:
     return "file.mp3" if name.endswith((".png", ".svg", ".txt")) else "file.png"
 
 
 def main() -> None:
     files = [(name, media_type, build()) for name, (media_type, build) in FILES.items()]
-    given = {"right": lambda name: name, "wrong": wrong, "no": lambda _name: ""}
+    renames = {"right": lambda name: name, "wrong": wrong_name, "no": lambda _name: ""}
     print(f"{len(files)} files, share of right answers with the right, a wrong and no extension")
     for title, way in (WAYS | SLOW).items():
         shares = []
-        for rename in given.values():
-            said = [(way(data, rename(name)), media_type) for name, media_type, data in files]
-            right = sum(MORE_ALIASES.get(answer, answer.lower()) == media_type for answer, media_type in said)
+        for rename in renames.values():
+            answers = [(way(data, rename(name)), media_type) for name, media_type, data in files]
+            right = sum(MORE_ALIASES.get(answer, answer.lower()) == media_type for answer, media_type in answers)
             shares.append(f"{right / len(files):6.1%}")
         print(f"  {title:<34} {' '.join(shares)}")
     calls = {

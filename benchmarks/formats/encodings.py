@@ -1,12 +1,14 @@
-"""F1: texts that are not Unicode, and source files: `python -m benchmarks.formats.encodings [source folder …]`.
+"""F1: detect the encoding of non-Unicode texts and of source files.
 
-The texts are what translators wrote: the catalogs that the programs of this system carry (gettext's `.mo` files), cut
-to about 2 KB and encoded as such files really are. Each language gives up to ten texts from different programs. A text
-counts as read where every character is the right one, regardless of the name of the encoding. Loom is compared with
-the two detectors that Python programs use, and with markitdown, which other runtimes use.
+    python -m benchmarks.formats.encodings [source folder …]
 
-Source files are taken from this system by chance with a fixed seed. For those that are valid UTF-8 the truth is known;
-files that are not count as read where what they say of themselves, or the name that vim's files end in, tells how.
+The texts were written by translators: message catalogs of installed programs (gettext's `.mo` files), cut to about
+2 KB and encoded in a legacy encoding of the language. Each language gives up to ten texts from different programs. A
+text counts as read if every character is right, regardless of the name of the encoding. Loom is compared with the two
+detectors that Python programs use, and with markitdown, which other runtimes use.
+
+Source files are a random sample of this system with a fixed seed. The expected text is known for files in valid UTF-8,
+and for others that declare their encoding, or whose name does (as the files of vim).
 """
 
 from __future__ import annotations
@@ -75,10 +77,12 @@ ENDINGS = {"latin1": "cp1252", "iso_8859-1": "cp1252", "1252": "cp1252", "cp1250
     "big5": "cp950",
     "iso9": "iso8859-9",
 }
-"""How vim names its menus and lessons."""
+"""The names of encodings in the file names of vim's menus and tutors."""
 
 
 class Reader(msgspec.Struct):
+    """A detector and its results; `silent` counts the texts that it refused."""
+
     name: str
     read: Callable[[bytes], str | None]
     right: int = 0
@@ -86,19 +90,19 @@ class Reader(msgspec.Struct):
     silent: int = 0
     seconds: float = 0.0
 
-    def score(self, data: bytes, truth: str) -> bool:
+    def score(self, data: bytes, expected: str) -> bool:
         began = time.perf_counter()
         text = self.read(data)
         self.seconds += time.perf_counter() - began
-        is_right = text is not None and _same(text) == _same(truth)
+        is_right = text is not None and _without_spaces(text) == _without_spaces(expected)
         self.right += is_right
         self.wrong += text is not None and not is_right
         self.silent += text is None
         return is_right
 
 
-def _same(text: str) -> str:
-    """White space does not count: markitdown trims lines."""
+def _without_spaces(text: str) -> str:
+    """Return the text without white space, which does not count: markitdown trims lines."""
     return "".join(text.split())
 
 
@@ -124,7 +128,7 @@ _markitdown = MarkItDown(enable_plugins=False)
 def by_markitdown(data: bytes) -> str | None:
     try:
         return _markitdown.convert_stream(io.BytesIO(data), stream_info=StreamInfo(extension=".txt")).text_content
-    except Exception:  # noqa: BLE001 - whatever a peer raises, it has read nothing
+    except Exception:  # noqa: BLE001 - any exception means that it has read nothing
         return None
 
 
@@ -145,7 +149,7 @@ def readers() -> list[Reader]:
 
 
 def texts(language: str, codec: str) -> Iterator[bytes]:
-    """Sentences of one program after the other, encoded; what the encoding has no letters for is left out."""
+    """Yield the messages of one program after the other, encoded; without those that the encoding cannot express."""
     folders = (Path("/usr/share/locale"), Path("/usr/share/vim/vim90/lang"))
     catalogs = sorted(file for folder in folders for file in folder.glob(f"{language}/LC_MESSAGES/*.mo"))
     random.Random(language + codec).shuffle(catalogs)
@@ -153,11 +157,11 @@ def texts(language: str, codec: str) -> Iterator[bytes]:
     for file in catalogs:
         with file.open("rb") as opened:
             try:
-                said = gettext.GNUTranslations(opened)._catalog  # type: ignore[attr-defined]  # noqa: SLF001 - it has no list
+                messages = gettext.GNUTranslations(opened)._catalog  # type: ignore[attr-defined]  # noqa: SLF001 - it has no public list
             except (OSError, UnicodeDecodeError):
                 continue
         parts: list[bytes] = []
-        for source, text in said.items():
+        for source, text in messages.items():
             if not source or not isinstance(text, str) or len(text) < 20 or text.isascii() or _is_english(text, codec):
                 continue
             try:
@@ -174,7 +178,7 @@ def texts(language: str, codec: str) -> Iterator[bytes]:
 
 
 def _is_english(text: str, codec: str) -> bool:
-    """Return whether a sentence was left as it was, quotation marks aside, in a language of other letters."""
+    """Return whether a message is untranslated, except for quotation marks, in a language with another script."""
     is_latin = codec in ("cp1250", "cp1252", "cp1254", "cp1257", "iso8859-2", "iso8859-9", "iso8859-15")
     return not is_latin and sum(not letter.isascii() for letter in text) < len(text) / 5
 
@@ -196,7 +200,7 @@ def source_files(folders: tuple[str, ...]) -> list[Path]:
     return [*foreign, *(file for file in chosen if file not in set(foreign))][:FILES]
 
 
-def truth_of(file: Path, data: bytes) -> str | None:
+def expected_text(file: Path, data: bytes) -> str | None:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -238,35 +242,35 @@ def main() -> None:
     for reader in total:
         count = reader.right + reader.wrong + reader.silent
         print(
-            f"  {reader.name:20} {whole[reader.name]:2} of {kinds} kinds without a fault; "
+            f"  {reader.name:20} {whole[reader.name]:2} of {kinds} kinds without errors; "
             f"{reader.right} of {count} texts, {reader.wrong} wrong, "
             f"{reader.silent} refused, {reader.seconds / count * 1000:.1f} ms a text"
         )
     files = source_files(tuple(sys.argv[1:]) or SOURCES)
     every = readers()
     unknown, foreign = 0, 0
-    faults: list[Path] = []
+    wrong_files: list[Path] = []
     for file in files:
         data = file.read_bytes()
-        truth = truth_of(file, data)
-        if truth is None or not truth.strip():
+        expected = expected_text(file, data)
+        if expected is None or not expected.strip():
             unknown += 1
             continue
         foreign += not _is_utf8(data)
-        ours, *others = every
-        if not ours.score(data, truth):
-            faults.append(file)
+        own, *others = every
+        if not own.score(data, expected):
+            wrong_files.append(file)
         for reader in others:
-            reader.score(data, truth)
-    print(f"{len(files) - unknown} source files, {foreign} of them not UTF-8 (of {unknown} more it is not known)")
+            reader.score(data, expected)
+    print(f"{len(files) - unknown} source files, {foreign} of them not UTF-8 (encoding of {unknown} more unknown)")
     for reader in every:
         count = reader.right + reader.wrong + reader.silent
         print(
             f"  {reader.name:20} {reader.right:5} right {reader.wrong:4} wrong {reader.silent:4} refused, "
             f"{reader.seconds / count * 1000:.2f} ms a file"
         )
-    for fault in faults:
-        print(f"  loom was wrong about {fault}")
+    for file in wrong_files:
+        print(f"  wrong text by loom: {file}")
 
 
 def _is_utf8(data: bytes) -> bool:

@@ -1,9 +1,9 @@
-"""P24: decode and resize in the sandboxed worker, compared with the same work in this process.
+"""P24: measure decoding and resizing in the sandboxed worker, compared with the same work in this process.
 
     python -m benchmarks.formats.fenced
 
-A 1080p PNG, a 12-megapixel JPEG and a 12-megapixel HEIC, each rendered for a model (`Fit(1568)`), and the intake of a
-image: check and fit in two calls, and in one that decodes once.
+A 1080p PNG, a 12-megapixel JPEG and a 12-megapixel HEIC, each rendered for a model (`Fit(1568)`), and the intake of
+an image: check and fit in two calls, and in one call that decodes once.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def heic() -> bytes:
 
 
 def main() -> None:
-    pictures = {
+    images = {
         "1080p PNG": (screenshot(), "image/png"),
         "12-megapixel JPEG": (photograph(), "image/jpeg"),
         "12-megapixel HEIC": (heic(), "image/heic"),
     }
-    for title, (data, media_type) in pictures.items():
+    for title, (data, media_type) in images.items():
         seconds = medians(
             {
                 "in process": lambda data=data, kind=media_type: render_picture(data, kind, RECIPE, LIMITS),

@@ -1,9 +1,9 @@
-"""The fuzzing of the tests, for longer: `python -m benchmarks.formats.fuzz [seconds] [seed]` (default: a minute).
+"""Run the fuzz tests for longer: `python -m benchmarks.formats.fuzz [seconds] [seed]` (default: a minute).
 
 Samples made by real programs are damaged at random and go through the sniffer, the readers of image headers, intake
-with its recipes, and the readers of office files, in turn. Printed are the outcomes and the slowest file; what broke
-the promise (anything but a typed error, or a reading beyond its deadline) is printed with the seed that makes it
-again, and the exit code is then 1.
+with its recipes, and the readers of office files and PDFs, in turn. Printed are the outcomes and the slowest file.
+Violations (an untyped error, or a file that takes longer than its deadline) are printed with the seed that reproduces
+them; the exit code is then 1.
 """
 
 from __future__ import annotations
@@ -18,13 +18,10 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "tests")]
 
-import test_fuzz_images  # noqa: E402 - as above
-import test_fuzz_office  # noqa: E402 - as above
-from test_sniff import FILES  # noqa: E402 - as above
-
 from benchmarks.formats.sweep import finish, peak_mb  # noqa: E402 - as above
-from formats import made_pdfs  # noqa: E402 - the samples of the tests, found through the path above
+from formats import made_pdfs, test_fuzz_images, test_fuzz_office  # noqa: E402 - the tests, found by the path above
 from formats.made_images import IMAGE_TYPES, sample  # noqa: E402 - as above
+from formats.test_sniff import FILES  # noqa: E402 - as above
 from loom.content.recipes import Text  # noqa: E402 - as above
 from loom.errors import MediaError, Unreadable  # noqa: E402 - as above
 from loom.formats import inspect, render  # noqa: E402 - as above
@@ -36,17 +33,17 @@ from loom.formats.sniff.kinds import KINDS  # noqa: E402 - as above
 SECONDS = 60.0
 NAMES = ("", "a.docx", "b.png", "c.txt", "d.pdf")
 ALLOWED_SECONDS = 3 * IntakeLimits().deadline_seconds
-"""The deadline of each of the calls that a file gets at most."""
+"""The deadline of a call, times the largest number of calls per file."""
 
 
-def sniffed(chance: random.Random) -> str:
+def sniff_damaged(chance: random.Random) -> str:
     _, build = FILES[chance.choice(sorted(FILES))]
     found = sniff(test_fuzz_images.damaged(build(), chance), chance.choice(NAMES))
     assert KINDS[found.media_type].category == found.category
     return found.category
 
 
-def measured(chance: random.Random) -> str:
+def read_damaged_header(chance: random.Random) -> str:
     data = test_fuzz_images.damaged(sample(chance.choice(sorted(IMAGE_TYPES))), chance)
     try:
         header = read_header(data)
@@ -57,22 +54,22 @@ def measured(chance: random.Random) -> str:
     return "read"
 
 
-def shown(chance: random.Random) -> str:
+def render_damaged_image(chance: random.Random) -> str:
     name = chance.choice(sorted(IMAGE_TYPES))
     return test_fuzz_images.outcome(
         test_fuzz_images.damaged(sample(name), chance), name, chance.choice(test_fuzz_images.RECIPES)
     )
 
 
-def office(chance: random.Random) -> str:
+def read_damaged_office(chance: random.Random) -> str:
     build, media_type = test_fuzz_office.SAMPLES[chance.choice(sorted(test_fuzz_office.SAMPLES))]
     damage = chance.choice((test_fuzz_office.scarred, test_fuzz_office.with_scarred_parts))
-    said = test_fuzz_office.outcome(damage(build(), chance), media_type)
-    return said if said.startswith("media.") else "read"
+    outcome = test_fuzz_office.outcome(damage(build(), chance), media_type)
+    return outcome if outcome.startswith("media.") else "read"
 
 
-def printed(chance: random.Random) -> str:
-    data = test_fuzz_office.scarred(chance.choice(PAPERS), chance)
+def read_damaged_pdf(chance: random.Random) -> str:
+    data = test_fuzz_office.scarred(chance.choice(PDFS), chance)
     try:
         render(data, inspect(data, "a.pdf").media, Text())
     except MediaError as error:
@@ -80,13 +77,13 @@ def printed(chance: random.Random) -> str:
     return "read"
 
 
-PAPERS = [made_pdfs.chromium_report().read_bytes(), made_pdfs.ghostscript_book(12).read_bytes()]
+PDFS = [made_pdfs.chromium_report().read_bytes(), made_pdfs.ghostscript_book(12).read_bytes()]
 READERS: dict[str, Callable[[random.Random], str]] = {
-    "sniffer": sniffed,
-    "headers": measured,
-    "pictures": shown,
-    "office": office,
-    "PDFs": printed,
+    "sniffer": sniff_damaged,
+    "headers": read_damaged_header,
+    "images": render_damaged_image,
+    "office": read_damaged_office,
+    "PDFs": read_damaged_pdf,
 }
 
 
@@ -102,7 +99,7 @@ def main() -> None:
             began = time.monotonic()
             try:
                 outcomes[name][read(random.Random(f"{name} {seed}"))] += 1
-            except Exception:  # noqa: BLE001 - a failure of any kind is what is looked for
+            except Exception:  # noqa: BLE001 - the fuzzer searches for failures of any kind
                 broken.append(f"{name} {seed}\n{traceback.format_exc(limit=-6)}")
             taken = time.monotonic() - began
             slowest = max(slowest, (taken, f"{name} {seed}"))
@@ -110,8 +107,8 @@ def main() -> None:
                 broken.append(f"{name} {seed} took {taken:.1f} s")
         seed += 1
     for name, found in outcomes.items():
-        said = ", ".join(f"{outcome} {count}" for outcome, count in found.most_common())
-        print(f"{name:10} {found.total():7} files: {said}")
+        counts = ", ".join(f"{outcome} {count}" for outcome, count in found.most_common())
+        print(f"{name:10} {found.total():7} files: {counts}")
     print(f"the slowest took {slowest[0]:.2f} s ({slowest[1]}); peak memory {peak_mb():.0f} MB")
     finish(broken)
 

@@ -1,4 +1,4 @@
-"""P7: sizes from headers. Loom reads the beginning of a file and parses it; the floor is opening and reading alone.
+"""P7: measure reading image sizes from headers, as ratios to only opening and reading the beginning of the file.
 
 python -m benchmarks.formats.headers
 """
@@ -29,7 +29,7 @@ def corpus(folder: Path) -> dict[str, tuple[int, int]]:
     for kind in KINDS:
         for width, height in SIZES:
             size = (min(width, 256), min(height, 256)) if kind == "ICO" else (width, height)
-            picture = Image.effect_noise(size, 60).convert("RGB")
+            image = Image.effect_noise(size, 60).convert("RGB")
             for variant in range(3):
                 options: dict[str, object] = {"exif": exif} if variant == 1 and kind in ("JPEG", "PNG", "WEBP") else {}
                 if variant == 2 and kind in ("JPEG", "WEBP"):
@@ -38,7 +38,7 @@ def corpus(folder: Path) -> dict[str, tuple[int, int]]:
                     options = {"sizes": [size]}
                 path = folder / f"{kind}-{width}-{variant}"
                 file = io.BytesIO()
-                picture.save(file, kind, **options)
+                image.save(file, kind, **options)
                 path.write_bytes(file.getvalue())
                 files[str(path)] = size
     return files
@@ -55,7 +55,7 @@ def head(path: str) -> bytes:
 def loom_size(path: str) -> tuple[int, int]:
     try:
         found = read_header(head(path))
-    except Unreadable:  # the size stands farther behind
+    except Unreadable:  # the size is further back in the file
         found = read_header(Path(path).read_bytes())
     return found.width, found.height
 

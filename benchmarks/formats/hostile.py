@@ -1,10 +1,10 @@
-"""200 hostile images at once: memory of the accepting process, and stalls of its event loop.
+"""Accept 200 hostile images at once; measure the memory of the process and stalls of its event loop.
 
-    python -m benchmarks.formats.hostile [pictures]
+    python -m benchmarks.formats.hostile [COUNT]
 
 Half are WebP files of a few bytes that take a gigabyte to decode, half are JPEG files that take seconds. Target: this
-process grows by less than 200 MB, and its event loop answers within 100 ms. The deadline of an image is two seconds
-here, so that the run ends.
+process grows by less than 200 MB, and its event loop stalls for less than 100 ms. The deadline of an image is two
+seconds here, so that the run ends.
 """
 
 from __future__ import annotations
@@ -54,27 +54,27 @@ async def watch(lags: list[float], sizes: list[int]) -> None:
         sizes.append(resident_bytes())
 
 
-async def admit(pool: WorkerPool, data: bytes) -> str:
+async def accept(pool: WorkerPool, data: bytes) -> str:
     try:
         await pool.run(inspect, data, "hostile", LIMITS)
     except MediaError as error:
         return type(error).__name__
-    return "let in"
+    return "accepted"
 
 
 async def run(count: int) -> None:
-    pictures = [expanding_webp(), slow_jpeg()]
+    images = [expanding_webp(), slow_jpeg()]
     pool = WorkerPool()
     lags: list[float] = []
     sizes: list[int] = []
     before = resident_bytes()
     began = time.monotonic()
     watching = asyncio.create_task(watch(lags, sizes))
-    outcomes = await asyncio.gather(*(admit(pool, pictures[at % 2]) for at in range(count)))
+    outcomes = await asyncio.gather(*(accept(pool, images[at % 2]) for at in range(count)))
     watching.cancel()
     pool.close()
     lags.sort()
-    print(f"{count} pictures of {', '.join(f'{len(data):,}' for data in pictures)} bytes")
+    print(f"{count} images of {', '.join(f'{len(data):,}' for data in images)} bytes")
     print(f"  outcomes            { ({name: outcomes.count(name) for name in sorted(set(outcomes))}) }")
     print(f"  seconds             {time.monotonic() - began:.1f}")
     print(f"  memory of parent    +{(max(sizes) - before) / 1e6:.1f} MB   (target: under 200)")

@@ -1,4 +1,4 @@
-"""Time several ways to do the same work, all of them in every round, so that a busy machine slows all equally."""
+"""Helpers that time several ways to do the same work, all in every round, so that other load slows all equally."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def timings(ways: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Seconds per call of each way in each round."""
+    """Return the seconds of each way in each round, after a first call that does not count."""
     for way in ways.values():
         way()
     times: dict[str, list[float]] = {name: [] for name in ways}
@@ -27,12 +27,12 @@ def timings(ways: dict[str, Callable[[], object]], rounds: int) -> dict[str, lis
 
 
 def medians(ways: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Seconds per call of each way, the median over the rounds."""
+    """Return the median of the seconds of each way over the rounds."""
     return {name: statistics.median(taken) for name, taken in timings(ways, rounds).items()}
 
 
 def table(title: str, seconds: dict[str, float], against: str, *, per: int = 1, unit: str = "µs") -> None:
-    """One line a way: its time, and its ratio to `against`."""
+    """Print one line per way: its time divided by `per`, and its ratio to `against`."""
     scale = {"µs": 1e6, "ms": 1e3}[unit]
     print(title)
     for name, taken in seconds.items():
@@ -40,23 +40,23 @@ def table(title: str, seconds: dict[str, float], against: str, *, per: int = 1, 
 
 
 def processes() -> Iterator[int]:
-    """This one, its workers and what those have started."""
+    """Yield this process, its workers and their children."""
     waiting = [os.getpid()]
     while waiting:
         pid = waiting.pop()
         yield pid
         for file in Path(f"/proc/{pid}/task").glob("*/children"):
-            with suppress(OSError):  # it has ended meanwhile
+            with suppress(OSError):  # the process has ended meanwhile
                 waiting.extend(map(int, file.read_text().split()))
 
 
 def processor_seconds() -> float:
-    """Of this process, of the workers that run and of those that have ended: a busy machine changes little in it."""
+    """Return the CPU time of this process and its workers, running and ended. It depends little on other load."""
     return time.process_time() + worker_seconds()
 
 
 def worker_seconds() -> float:
-    """The same without this process: asking takes a millisecond, which must not count among what is measured."""
+    """Return the CPU time of the workers alone: reading it takes this process a millisecond, which must not count."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     total = ended.ru_utime + ended.ru_stime
     for pid in processes():

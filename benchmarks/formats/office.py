@@ -1,13 +1,12 @@
-"""Text of .docx, .pptx and .xlsx files (P12): `python -m benchmarks.formats.office`.
+"""P12: measure reading the text of .docx, .pptx and .xlsx files: `python -m benchmarks.formats.office`.
 
-Each file is read in turn by Loom, by the library of its kind and by markitdown, round after round, so that a busy
-machine slows all of them alike. A ratio of 6 means that Loom needs a sixth of the library's time: medians over the
-rounds, and the best of the rounds. The latter is the one to trust where a core changes its speed from one call to the
-next, as virtual ones do: a long call meets both speeds, a short one mostly one of them. Libraries are used as such;
-openpyxl also has a faster mode for reading, which is measured, too. Recall is the share of the words that were
-written into the file. Files come from two makers: the libraries themselves, and LibreOffice, which opens those and
-saves them again. Loom's times include the worker process and the communication with it. Each call gets bytes that
-were not seen before. The floor is what the library below Loom's reader needs.
+Each file is read by Loom, by the library of its kind and by markitdown in every round, so that other load slows all
+equally. A ratio of 6 means that Loom needs a sixth of the library's time: the median and the best of the rounds. Trust
+the best if a core changes its speed between calls, as virtual cores do: a long call runs at both speeds, a short one
+mostly at one. The libraries run with their defaults; openpyxl's faster read-only mode is also measured. Recall is the
+share of the words that were written into the file. Files are written by the libraries, and again by LibreOffice, which
+opens and saves them. Loom's times include the worker process and the communication with it. Each call gets bytes that
+no call has read before. The lower bound is the time of the library that Loom's reader uses.
 """
 
 from __future__ import annotations
@@ -62,13 +61,13 @@ def main() -> None:
             wanted = set(re.findall(r"\w+", make(path)))
             files = {"by its library": path.read_bytes()}
             if shutil.which("soffice"):
-                files["by LibreOffice"] = _saved_again(path)
+                files["by LibreOffice"] = _save_by_libreoffice(path)
             for maker, data in files.items():
                 _compare(f".{kind} {maker}, {len(data) / 1000:.0f} KB", kind, data, wanted)
 
 
 def large_samples(folder: Path) -> list[Sample]:
-    """A report, a deck and a workbook, with the words that were written into them."""
+    """Return a report, a deck and a workbook, with the words that were written into them."""
     found: list[Sample] = []
     for kind, make in (("docx", _report), ("pptx", _deck), ("xlsx", _workbook)):
         path = folder / f"large.{kind}"
@@ -87,20 +86,22 @@ def _compare(title: str, kind: str, data: bytes, wanted: set[str]) -> None:
     readers: dict[str, Reader] = {"loom": _by_loom(kind), **peers[kind], "markitdown": _by_markitdown(kind)}
     recalls = {name: len(wanted & set(re.findall(r"\w+", read(data)))) / len(wanted) for name, read in readers.items()}
     calls = {name: partial(read, data) for name, read in readers.items()}
-    slow = {"markitdown": calls.pop("markitdown")}  # seconds a call, which would also empty the caches of the others
-    floor, least = ("calamine alone", _cells_alone) if kind == "xlsx" else ("unpacking alone", _unpacked_alone)
-    seconds = timings(calls | {floor: partial(least, data)}, ROUNDS) | timings(slow, SLOW_ROUNDS)
+    slow = {
+        "markitdown": calls.pop("markitdown")
+    }  # takes seconds per call, and would evict the CPU caches of the others
+    bound_name, bound = ("calamine only", _read_cells_only) if kind == "xlsx" else ("decompression only", _unpack_only)
+    seconds = timings(calls | {bound_name: partial(bound, data)}, ROUNDS) | timings(slow, SLOW_ROUNDS)
     print(f"{title} (at least {TARGETS[kind]}× {library}){'median':>18}{'best':>20}", flush=True)
     for name, taken in seconds.items():
-        recall = f"recall {recalls[name]:.3f}" if name in recalls else "the floor"
-        shown = "   ".join(
+        recall = f"recall {recalls[name]:.3f}" if name in recalls else "lower bound"
+        columns = "   ".join(
             f"{of(taken) * 1000:8.1f} ms {of(seconds[library]) / of(taken):5.1f}×" for of in (statistics.median, min)
         )
-        print(f"  {name:42} {shown}   {recall}", flush=True)
+        print(f"  {name:42} {columns}   {recall}", flush=True)
 
 
 def _by_loom(kind: str) -> Reader:
-    """Each call gets a file of its own (another time in the first header): nothing that was kept helps."""
+    """Return a reader that changes the file in each call (a time in its first header), so that no cache helps."""
     limits = IntakeLimits()
     stamps = count()
 
@@ -112,13 +113,13 @@ def _by_loom(kind: str) -> Reader:
     return read
 
 
-def _cells_alone(data: bytes) -> object:
-    """What calamine itself needs, in this process: less than that no reader on top of it can take."""
+def _read_cells_only(data: bytes) -> object:
+    """Read the cells with calamine in this process: the lower bound of any reader that uses it."""
     return python_calamine.CalamineWorkbook.from_filelike(io.BytesIO(data)).get_sheet_by_index(0).to_python()
 
 
-def _unpacked_alone(data: bytes) -> int:
-    """The XML taken out of the archive, and not looked at."""
+def _unpack_only(data: bytes) -> int:
+    """Decompress the XML parts without parsing them: the lower bound of any reader."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         return sum(len(archive.read(name)) for name in archive.namelist() if name.endswith((".xml", ".rels")))
 
@@ -162,14 +163,14 @@ def _by_openpyxl(data: bytes, *, read_only: bool = False) -> str:
 
 
 def _by_markitdown(kind: str) -> Reader:
-    from markitdown import MarkItDown, StreamInfo  # slow to import; only when it is compared
+    from markitdown import MarkItDown, StreamInfo  # slow to import
 
     converter = MarkItDown(enable_plugins=False)
     info = StreamInfo(extension=f".{kind}")
     return lambda data: converter.convert_stream(io.BytesIO(data), stream_info=info).text_content
 
 
-def _saved_again(path: Path) -> bytes:
+def _save_by_libreoffice(path: Path) -> bytes:
     out = path.parent / "again"
     profile = f"-env:UserInstallation=file://{path.parent}/profile"
     command = ["soffice", "--headless", "--norestore", profile, "--convert-to", path.suffix[1:], "--outdir", str(out)]
@@ -178,76 +179,76 @@ def _saved_again(path: Path) -> bytes:
 
 
 def _report(path: Path) -> str:
-    """About forty pages: headings, formatted runs, lists, a table a chapter."""
+    """Write about forty pages of headings, formatted runs, lists and a table per chapter; return the text."""
     document = docx.Document()
-    said: list[str] = []
+    texts: list[str] = []
 
-    def say(text: str) -> str:
-        said.append(text)
+    def note(text: str) -> str:
+        texts.append(text)
         return text
 
     for chapter in range(20):
-        document.add_heading(say(f"Chapter {chapter} on topic{chapter}"), 1)
+        document.add_heading(note(f"Chapter {chapter} on topic{chapter}"), 1)
         for place in range(15):
             paragraph = document.add_paragraph()
             for part in range(5):
-                run = paragraph.add_run(say(f"Sentence {place} of part{chapter}x{part} says something useful. "))
+                run = paragraph.add_run(note(f"Sentence {place} of part{chapter}x{part} says something useful. "))
                 run.bold = part % 2 == 0
                 run.font.size = Pt(10 + part)
                 run.font.name = "Arial"
                 run.font.color.rgb = RGBColor(10 * part, 20, 30)
         for item in range(5):
-            document.add_paragraph(say(f"bullet{chapter}n{item} to remember"), style="List Bullet")
+            document.add_paragraph(note(f"bullet{chapter}n{item} to remember"), style="List Bullet")
         table = document.add_table(rows=8, cols=4)
         for row in range(8):
             for column, cell in enumerate(table.rows[row].cells):
-                cell.text = say(f"cell{chapter}r{row}c{column}")
+                cell.text = note(f"cell{chapter}r{row}c{column}")
     document.save(str(path))
-    return "\n".join(said)
+    return "\n".join(texts)
 
 
 def _deck(path: Path) -> str:
-    """Thirty slides with formatted bullets, boxes, groups, some tables, notes."""
+    """Write thirty slides with formatted bullets, boxes, groups, some tables and notes; return the text."""
     deck = pptx.Presentation()
-    said: list[str] = []
+    texts: list[str] = []
 
-    def say(text: str) -> str:
-        said.append(text)
+    def note(text: str) -> str:
+        texts.append(text)
         return text
 
     for number in range(30):
         slide = deck.slides.add_slide(deck.slide_layouts[1])
-        slide.shapes.title.text = say(f"Title {number} of topic{number}")
+        slide.shapes.title.text = note(f"Title {number} of topic{number}")
         frame = slide.placeholders[1].text_frame
         for place in range(8):
             run = (frame.paragraphs[0] if place == 0 else frame.add_paragraph()).add_run()
-            run.text = say(f"point{number}n{place} explains a matter in a few words")
+            run.text = note(f"point{number}n{place} explains a matter in a few words")
             run.font.size, run.font.bold = SlidePt(18), place % 2 == 0
         group = slide.shapes.add_group_shape()
         for place in range(3):
             box = group.shapes.add_textbox(Inches(place), Inches(4), Inches(2), Inches(1))
-            box.text_frame.text = say(f"label{number}n{place}")
+            box.text_frame.text = note(f"label{number}n{place}")
         if number % 5 == 0:
             table = slide.shapes.add_table(5, 4, Inches(1), Inches(2), Inches(6), Inches(2)).table
             for row in table.rows:
                 for place, cell in enumerate(row.cells):
-                    cell.text = say(f"slot{number}n{place}")
-        slide.notes_slide.notes_text_frame.text = say(f"spoken words for slide{number}")
+                    cell.text = note(f"slot{number}n{place}")
+        slide.notes_slide.notes_text_frame.text = note(f"spoken words for slide{number}")
     deck.save(str(path))
-    return "\n".join(said)
+    return "\n".join(texts)
 
 
 def _workbook(path: Path) -> str:
-    """2,000 rows of numbers, names and flags."""
+    """Write 2,000 rows of numbers, names and flags; return the text."""
     book = openpyxl.Workbook()
     sheet = book.active
     assert sheet is not None
-    said: list[str] = []
+    texts: list[str] = []
     for number in range(2_000):
         sheet.append([number, f"name{number}", number * 1.25, number % 2 == 0, f"city{number % 50}", number * 3])
-        said.append(f"{number} name{number} city{number % 50} {number * 3}")
+        texts.append(f"{number} name{number} city{number % 50} {number * 3}")
     book.save(path)
-    return "\n".join(said)
+    return "\n".join(texts)
 
 
 if __name__ == "__main__":

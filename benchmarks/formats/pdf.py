@@ -1,8 +1,10 @@
-"""PDF text, page images and slices beside other libraries (P9, P10, P11): `python -m benchmarks.formats.pdf [folder]`.
+"""P9, P10, P11: measure PDF text, page images and slices, compared with other libraries.
 
-Cases run interleaved, round by round; a case's time is the best of its rounds for each file, summed over the files.
-Loom's times include the worker process and the communication with it, by the clock and by processor time. Pass a
-folder with your own PDFs to extend P9.
+    python -m benchmarks.formats.pdf [folder]
+
+All cases run in every round; the time of a case is the best of its rounds for each file, summed over the files. Loom's
+times include the worker process and the communication with it, in wall time and in processor time. Pass a folder with
+your own PDFs to extend P9.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ from loom.formats.pdf import inspect_pdf, render_pdf  # noqa: E402 - as above
 from loom.formats.pdf.page_image import draw as draw_page  # noqa: E402 - as above
 
 LIMITS = IntakeLimits()
-WORTH_TELLING_SECONDS = 0.3
-"""Of processor time, which the system counts in hundredths of a second."""
+LEAST_CPU_SECONDS = 0.3
+"""Processor times below this are not printed: the system counts hundredths of a second."""
 Case = Callable[[bytes, Path], object]
 
 
@@ -45,25 +47,31 @@ def main() -> None:
         made_pdfs.ghostscript_book(30),
         made_pdfs.libreoffice_letter(),
         made_pdfs.object_streams(),
-        made_pdfs.linearized(),
+        made_pdfs.linearized_pdf(),
         *Path("/usr/share/doc").rglob("*.pdf"),
         *(file for folder in sys.argv[1:] for file in Path(folder).rglob("*.pdf")),
     ]
-    _loom_text(samples[0].read_bytes(), samples[0])  # the worker is up, as in a process that has read a PDF before
+    _loom_text(samples[0].read_bytes(), samples[0])  # starts the worker, as in a process that has read a PDF before
     _show("P9 text of all pages", samples, _TEXT, base="pypdf", faster=True)
     _show(
-        "P10 ten pages of text at 150 dpi", [made_pdfs.ghostscript_book(30)], _pictures("1-10"), base="pypdfium2 JPEG"
+        "P10 ten pages of text at 150 dpi",
+        [made_pdfs.ghostscript_book(30)],
+        _page_images("1-10"),
+        base="pypdfium2 JPEG",
     )
     _show(
-        "P10 ten pages by Chromium at 150 dpi", [made_pdfs.chromium_report()], _pictures("1-10"), base="pypdfium2 JPEG"
+        "P10 ten pages by Chromium at 150 dpi",
+        [made_pdfs.chromium_report()],
+        _page_images("1-10"),
+        base="pypdfium2 JPEG",
     )
     _show(
         "P10 ten pages in color by Chromium at 150 dpi",
         [made_pdfs.chromium_brochure()],
-        _pictures("1-10"),
+        _page_images("1-10"),
         base="pypdfium2 JPEG",
     )
-    _show("P10 a photograph at 150 dpi", [made_pdfs.photo_page()], _pictures("1-1"), base="pypdfium2 JPEG")
+    _show("P10 a photograph at 150 dpi", [made_pdfs.photo_page()], _page_images("1-1"), base="pypdfium2 JPEG")
     book = [made_pdfs.ghostscript_book(1000)]
     _show("P11 text of pages 1-20 of 1,000", book, _FIRST_TEXT, base="pypdfium2")
     _show("P11 slice of pages 1-20 of 1,000", book, _SLICE, base="pypdfium2")
@@ -74,7 +82,7 @@ def main() -> None:
 
 def _show(title: str, files: Iterable[Path], cases: dict[str, Case], *, base: str, faster: bool = False) -> None:
     totals = dict.fromkeys(cases, 0.0)
-    worked = dict.fromkeys(cases, 0.0)
+    cpu_seconds = dict.fromkeys(cases, 0.0)
     for file in files:
         data = file.read_bytes()
         best = dict.fromkeys(cases, float("inf"))
@@ -83,15 +91,15 @@ def _show(title: str, files: Iterable[Path], cases: dict[str, Case], *, base: st
                 before, began = processor_seconds(), time.perf_counter()
                 case(data, file)
                 best[name] = min(best[name], time.perf_counter() - began)
-                worked[name] += processor_seconds() - before
+                cpu_seconds[name] += processor_seconds() - before
         totals = {name: totals[name] + best[name] for name in cases}
     unit = f"times as fast as {base}" if faster else f"times the time of {base}"
     print(f"{title} ({unit})")
     for name, seconds in totals.items():
         ratio = totals[base] / seconds if faster else seconds / totals[base]
         line = f"  {name:24} {ratio:6.2f}×  {seconds * 1000:9.1f} ms"
-        if min(worked[base], worked[name]) > WORTH_TELLING_SECONDS:
-            work = worked[base] / worked[name] if faster else worked[name] / worked[base]
+        if min(cpu_seconds[base], cpu_seconds[name]) > LEAST_CPU_SECONDS:
+            work = cpu_seconds[base] / cpu_seconds[name] if faster else cpu_seconds[name] / cpu_seconds[base]
             line += f"   {work:6.2f}× by processor time"
         print(line, flush=True)
 
@@ -102,15 +110,15 @@ def _media(data: bytes, *, fresh: bool = False) -> Media:
 
 
 def _loom_text(data: bytes, _: Path) -> object:
-    """Under a digest that the worker has not seen, so that it is sent and parsed each time."""
-    return _quiet(lambda: render_pdf(data, _media(data, fresh=True), Text(), LIMITS))
+    """Render with a new digest, so that the file is sent to the worker and parsed each time."""
+    return _result_or_error(lambda: render_pdf(data, _media(data, fresh=True), Text(), LIMITS))
 
 
-def _quiet(call: Callable[[], object]) -> object:
+def _result_or_error(call: Callable[[], object]) -> object:
     try:
         return call()
     except (LoomError, pypdf.errors.PyPdfError, pypdfium2.PdfiumError) as error:
-        return error  # a file that one of them refuses counts with the time that it took to refuse
+        return error  # a refused file counts with the time until it was refused
 
 
 def _pdfium_text(data: bytes, pages: int | None = None) -> str:
@@ -120,10 +128,12 @@ def _pdfium_text(data: bytes, pages: int | None = None) -> str:
 
 
 _TEXT: dict[str, Case] = {
-    "pypdf": lambda data, _: _quiet(lambda: [page.extract_text() for page in pypdf.PdfReader(io.BytesIO(data)).pages]),
-    "pdfminer.six": lambda data, _: _quiet(lambda: extract_text(io.BytesIO(data))),
+    "pypdf": lambda data, _: _result_or_error(
+        lambda: [page.extract_text() for page in pypdf.PdfReader(io.BytesIO(data)).pages]
+    ),
+    "pdfminer.six": lambda data, _: _result_or_error(lambda: extract_text(io.BytesIO(data))),
     "pdftotext": lambda _, file: subprocess.run(["pdftotext", str(file), "-"], check=False, capture_output=True),
-    "pypdfium2, no worker": lambda data, _: _quiet(lambda: _pdfium_text(data)),
+    "pypdfium2, no worker": lambda data, _: _result_or_error(lambda: _pdfium_text(data)),
     "loom": _loom_text,
 }
 _FIRST_TEXT: dict[str, Case] = {
@@ -133,11 +143,11 @@ _FIRST_TEXT: dict[str, Case] = {
         ["pdftotext", "-l", "20", str(file), "-"], check=True, capture_output=True
     ),
     "loom, first time": lambda data, _: render_pdf(data, _media(data, fresh=True), Text("1-20"), LIMITS),
-    "loom, document held": lambda data, _: render_pdf(data, _media(data), Text("1-20"), LIMITS),
+    "loom, document cached": lambda data, _: render_pdf(data, _media(data), Text("1-20"), LIMITS),
 }
 
 
-def _pictures(pages: str) -> dict[str, Case]:
+def _page_images(pages: str) -> dict[str, Case]:
     first, last = map(int, pages.split("-"))
 
     def in_process(data: bytes, _: Path) -> None:
@@ -196,7 +206,7 @@ _SLICE: dict[str, Case] = {
     "pypdf": _pypdf_slice,
     "pikepdf": _pikepdf_slice,
     "loom, first time": lambda data, _: render_pdf(data, _media(data, fresh=True), Slice("1-20"), LIMITS),
-    "loom, document held": lambda data, _: render_pdf(data, _media(data), Slice("1-20"), LIMITS),
+    "loom, document cached": lambda data, _: render_pdf(data, _media(data), Slice("1-20"), LIMITS),
 }
 
 

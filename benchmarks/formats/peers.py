@@ -1,14 +1,16 @@
-"""What a model gets from each kind of file, compared with other readers: `python -m benchmarks.formats.peers`.
+"""Measure the text that a model gets from each kind of file, compared with other document readers.
 
-Characters, the share of the written words that are in them, and the processor time of a call with all processes that
-take part, the mean of some rounds: a busy machine changes little in it. All
-readers (markitdown, kreuzberg, docling; one that is not installed is left out) read the same bytes in turn. Loom's
-times include letting the file in and its worker processes. Each call gets bytes that no reader has seen before, so that
-nothing that was kept helps. `--write` keeps the figures in `peers.json`, from which `docs/formats.md` is made.
+    python -m benchmarks.formats.peers [--write]
 
-The files are small ones of each kind, larger office files (forty pages, thirty slides, 2,000 rows), and what
-LibreOffice makes of those in other formats. Of a workbook Loom is asked for the first sheet, as a model does that wants
-more than the first thousand rows.
+Printed are characters, recall (the share of the written words in them), and the mean processor time of a call over
+all its processes, which depends little on other load. All readers (markitdown, kreuzberg, docling, if installed) read
+the same files in every round. Loom's times include intake and its worker processes. Each call gets bytes that no
+reader has read before, so that no cache helps. `--write` stores the figures in `peers.json`, from which
+`docs/formats.md` is generated.
+
+The files are small ones of each kind, larger office files (forty pages, thirty slides, 2,000 rows), and their
+conversions to other formats by LibreOffice. Loom reads the first sheet of a workbook in full, as for a model that
+requests more than the first thousand rows.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ Read = Callable[[Sample], str]
 
 
 class PeerFigure(msgspec.Struct, frozen=True):
-    """`recall` is a share; None in all three where the reader gives an error."""
+    """The result of one reader for one file. `recall` is a share. All three are None if the reader failed."""
 
     characters: int | None
     recall: float | None
@@ -61,19 +63,19 @@ class PeerFigure(msgspec.Struct, frozen=True):
 
 class PeerTable(msgspec.Struct, frozen=True):
     readers: dict[str, str]
-    """The version of each."""
+    """Name → version."""
     files: dict[str, dict[str, PeerFigure]]
 
 
 def by_loom(sample: Sample) -> str:
     conversions.cache_clear()
-    admitted = accept(sample.data, sample.name)
-    match admitted.block:
+    accepted = accept(sample.data, sample.name)
+    match accepted.block:
         case TextBlock(text):
             return text
         case DocumentBlock(media):
             pages = "1" if is_spreadsheet(media.media_type) else ""
-            return render(admitted.data or b"", media, Text(pages)).data.decode()
+            return render(accepted.data or b"", media, Text(pages)).data.decode()
         case _:
             return ""
 
@@ -98,7 +100,7 @@ def by_kreuzberg() -> Read:
 
 def by_docling() -> Read:
     if importlib.util.find_spec("torch") is None:
-        # docling imports it at its start, though only PDFs and pictures need it: an empty one stands in its place
+        # docling imports it at startup, though only PDFs and images need it: replace it by a stub
         for name in ("torch", "torch.nn", "torch.nn.functional", "transformers", "torchvision"):
             empty = MagicMock(name=name)
             empty.__spec__, empty.__path__ = ModuleSpec(name, None), []
@@ -121,7 +123,7 @@ def readers() -> dict[str, Read]:
         try:
             found[name] = make()
         except ImportError as error:
-            print(f"{name} is left out: {error}")
+            print(f"{name} is not measured: {error}")
     return found
 
 
@@ -144,7 +146,7 @@ _stamps = count(1)
 
 
 def restamp(sample: Sample) -> Sample:
-    """Return the same file with other bytes where no reader looks: a time, an unused number, a comment."""
+    """Return the file with other bytes that no reader uses: a time, an unused number, a comment."""
     stamp, data = next(_stamps).to_bytes(4, "little"), sample.data
     for magic, at in ((b"PK", 10), (b"\xd0\xcf\x11\xe0", 8), (b"\x1f\x8b", 4), (b"SQLite", 60)):
         if data.startswith(magic):
@@ -154,13 +156,13 @@ def restamp(sample: Sample) -> Sample:
     return msgspec.structs.replace(sample, data=data + b"\n" * (stamp[0] % 2) + b" " * stamp[0] + b"\n")
 
 
-def measure(asked: dict[str, Read], sample: Sample) -> dict[str, PeerFigure]:
-    """Read a file by all of them in every round, so that a busy machine hurts all alike."""
-    taken: dict[str, list[float]] = {name: [] for name in asked}
-    worked = dict.fromkeys(asked, 0.0)
+def measure(readers_by_name: dict[str, Read], sample: Sample) -> dict[str, PeerFigure]:
+    """Read a file with all readers in every round, so that other load slows all equally."""
+    taken: dict[str, list[float]] = {name: [] for name in readers_by_name}
+    cpu_seconds = dict.fromkeys(readers_by_name, 0.0)
     texts: dict[str, str] = {}
-    left = dict(asked)
-    for name, read in asked.items():  # processes are started and libraries loaded
+    left = dict(readers_by_name)
+    for name, read in readers_by_name.items():  # start processes and load libraries
         with suppress(Exception):
             read(restamp(sample)) if name == "loom" else read(sample)
     for _ in range(ROUNDS):
@@ -171,36 +173,36 @@ def measure(asked: dict[str, Read], sample: Sample) -> dict[str, PeerFigure]:
                 texts[name] = read(unseen)
             except LoomError:
                 raise
-            except Exception:  # noqa: BLE001 - whatever a peer raises, the model gets nothing
+            except Exception:  # noqa: BLE001 - after any exception the model gets nothing
                 del left[name]
                 continue
             taken[name].append(time.perf_counter() - began)
-            worked[name] += time.process_time() - own + (worker_seconds() - before if name == "loom" else 0)
+            cpu_seconds[name] += time.process_time() - own + (worker_seconds() - before if name == "loom" else 0)
             if taken[name][-1] > SLOW_SECONDS and len(taken[name]) > 1:
                 del left[name]
     figures: dict[str, PeerFigure] = {}
-    for name in asked:
+    for name in readers_by_name:
         if name not in texts:
             figures[name] = PeerFigure(None, None, None)
             continue
         recall = round(recall_words(texts[name], sample.words), 4)
-        figures[name] = PeerFigure(len(texts[name]), recall, round(worked[name] / len(taken[name]) * 1000, 2))
+        figures[name] = PeerFigure(len(texts[name]), recall, round(cpu_seconds[name] / len(taken[name]) * 1000, 2))
     return figures
 
 
 def main() -> None:
-    asked = readers()
+    found_readers = readers()
     table: dict[str, dict[str, PeerFigure]] = {}
     with tempfile.TemporaryDirectory() as name:
         for sample in files(Path(name)):
-            table[sample.name] = measure(asked, sample)
+            table[sample.name] = measure(found_readers, sample)
             for reader, found in table[sample.name].items():
-                shown = (
+                figures = (
                     "error"
                     if found.characters is None
                     else f"{found.characters:7} characters, recall {found.recall:.3f}, {found.milliseconds:8.1f} ms"
                 )
-                print(f"{sample.name:16} {reader:12} {shown}", flush=True)
+                print(f"{sample.name:16} {reader:12} {figures}", flush=True)
     both = {
         name: row
         for name, row in table.items()
@@ -214,10 +216,10 @@ def main() -> None:
     ]
     if ratios:
         listed = ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
-        print(f"Loom's time beside kreuzberg's, office files: {median(ratios.values()):.2f}× (median of {listed})")
+        print(f"Loom's time relative to kreuzberg's, office files: {median(ratios.values()):.2f}× (median of {listed})")
     print(f"files with less recall than the best reader: {', '.join(behind) or 'none'}")
     if "--write" in sys.argv:
-        versions = {name: _version(name) for name in asked if name != "loom"}
+        versions = {name: _version(name) for name in found_readers if name != "loom"}
         data = msgspec.json.format(msgspec.json.encode(PeerTable(versions, table)), indent=1)
         RESULTS.write_bytes(data + b"\n")
 

@@ -1,10 +1,10 @@
-"""P8: a 4000×3000 JPEG to 1568 px and a 1080p PNG to 512 px, decoded and resized, relative to `Image.thumbnail`.
+"""P8: measure decoding and resizing, relative to `Image.thumbnail`: 4000×3000 JPEG → 1568 px, 1080p PNG → 512 px.
 
     python -m benchmarks.formats.resize
 
-Like with like: all ways give pixels. "encoded" adds choosing a format and writing the bytes that are sent, for which
-`thumbnail` has no counterpart. Decoding alone is the floor of every way that uses Pillow's zlib; Loom inflates with
-zlib-ng and goes below it.
+All ways return pixels, so that they can be compared. "encoded" also chooses a format and encodes the bytes that are
+sent, for which `thumbnail` has no counterpart. Decoding alone is the lower bound of every way that uses Pillow's zlib;
+Loom inflates with zlib-ng and is faster.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def screenshot() -> bytes:
         words = " ".join(chance.choice(("return", "value", "if", "None", "message", "=", "self.")) for _ in range(12))
         draw.text((320 + chance.randrange(6) * 24, row), words, fill=chance.choice(("#224", "#a33", "#27a", "#393")))
     for tile in range(4):
-        picture = Image.effect_noise((300, 200), 80).convert("RGB")
-        image.paste(picture, (1500, 40 + tile * 250))
+        tile_image = Image.effect_noise((300, 200), 80).convert("RGB")
+        image.paste(tile_image, (1500, 40 + tile * 250))
     file = io.BytesIO()
     image.save(file, "PNG")
     return file.getvalue()
@@ -53,17 +53,17 @@ def thumbnail(data: bytes, side: int) -> Image.Image:
     return image
 
 
-def plain(data: bytes, side: int) -> Image.Image:
+def resize_by_pillow(data: bytes, side: int) -> Image.Image:
     image = Image.open(io.BytesIO(data)).convert("RGB")
     scale = side / max(image.size)
     return image.resize((round(image.width * scale), round(image.height * scale)), Image.Resampling.LANCZOS)
 
 
-def loom(data: bytes, media_type: str, side: int) -> Image.Image:
+def resize_by_loom(data: bytes, media_type: str, side: int) -> Image.Image:
     return load(open_picture(data, media_type, LIMITS), side)
 
 
-def decoded(data: bytes, media_type: str) -> None:
+def decode_by_loom(data: bytes, media_type: str) -> None:
     open_picture(data, media_type, LIMITS).image.load()
 
 
@@ -71,10 +71,10 @@ def compare(title: str, data: bytes, media_type: str, side: int, recipe: Fit | L
     seconds = medians(
         {
             "Image.thumbnail": lambda: thumbnail(data, side),
-            "Pillow, whole decode and LANCZOS": lambda: plain(data, side),
+            "Pillow, full decode and LANCZOS": lambda: resize_by_pillow(data, side),
             "decode alone": lambda: Image.open(io.BytesIO(data)).load(),
-            "decode alone, by loom": lambda: decoded(data, media_type),
-            "loom": lambda: loom(data, media_type, side),
+            "decode alone, by loom": lambda: decode_by_loom(data, media_type),
+            "loom": lambda: resize_by_loom(data, media_type, side),
             "loom, encoded": lambda: render_image(data, media_type, recipe, LIMITS),
         },
         rounds=21,

@@ -1,8 +1,7 @@
-"""F6: skewed scanned pages, in one and two columns: `python -m benchmarks.formats.scans`.
+"""F6: measure OCR of skewed scanned pages, in one and two columns: `python -m benchmarks.formats.scans`.
 
-A page of our changelog is drawn at 200 dpi, turned, and given the grain of paper. The score compares the sequence
-of words with the one that was written (1: all of them, in order, and nothing else). Loom is compared with tesseract
-alone.
+A page of the changelog is drawn at 200 dpi, rotated, and given the grain of paper. The score compares the recognized
+words with the written ones (1: all of them, in order, and nothing else). Loom is compared with tesseract alone.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def words() -> list[str]:
 
 
 def scan(degrees: float, columns: int) -> tuple[bytes, list[str]]:
-    """The image of a page, and its words in the order in which people read them."""
+    """Return the image of a page, and its words in reading order."""
     page = Image.new("L", (WIDTH, HEIGHT), 246)
     draw = ImageDraw.Draw(page)
     font = ImageFont.load_default(SIZE)
@@ -76,14 +75,14 @@ def main() -> None:
     for columns in (1, 2):
         for degrees in ANGLES:
             data, written = scan(degrees, columns)
-            shown: list[str] = []
+            cells: list[str] = []
             for read in (lambda data: ocr.read_picture(data, LIMITS), by_tesseract):
                 began = time.perf_counter()
                 found = score(read(data), written)
-                shown.append(f"{found:.3f} ({time.perf_counter() - began:5.1f} s)")
-                lowest = min(lowest, found) if len(shown) == 1 else lowest
-            print(f"{columns:7} {degrees:8} {len(written):6}   {'   '.join(shown)}", flush=True)
-    print(f"lowest of Loom: {lowest:.3f}, to be at least 0.98")
+                cells.append(f"{found:.3f} ({time.perf_counter() - began:5.1f} s)")
+                lowest = min(lowest, found) if len(cells) == 1 else lowest
+            print(f"{columns:7} {degrees:8} {len(written):6}   {'   '.join(cells)}", flush=True)
+    print(f"lowest score of Loom: {lowest:.3f} (target: at least 0.98)")
     sys.exit(lowest < 0.98)
 
 

@@ -1,21 +1,21 @@
-"""F2, F3: workbooks as people see them: `python -m benchmarks.formats.sheets FOLDER…` (folders of real workbooks).
+"""F2, F3: compare cells with LibreOffice: `python -m benchmarks.formats.sheets FOLDER…` (folders of real workbooks).
 
-Eighty workbooks are chosen by chance with a fixed seed, of each kind a share. Every cell that Loom shows is compared
-with what LibreOffice writes when it exports each sheet as CSV "as shown". A cell counts as
+Eighty workbooks are a random sample with a fixed seed, with a share for each kind. Every cell that Loom shows is
+compared with the CSV that LibreOffice exports for the sheet with "as shown". A cell counts as
 
-- equal, where the strings are the same (white space counts as one space);
-- more digits, where both are bare numbers, and LibreOffice shows the first nine digits or more of Loom's (no format);
-- by design, where Excel itself has no fixed answer or another one than LibreOffice: the same day in the order of the
+- equal: the strings are the same (white space counts as one space);
+- more digits: both are plain numbers, and LibreOffice shows the first nine digits or more of Loom's (no format);
+- by design: Excel itself has no fixed answer or another one than LibreOffice: the same day in the order of the
   system (format 14), which is an ISO date in Loom; a number below zero that LibreOffice shows as a date or a time, and
   Excel as `####`; the same two days before March 1900, one apart, because Excel counts a 29 February 1900; the same
-  time of day, one second apart, because Excel rounds and LibreOffice cuts; an error that LibreOffice names in its own
-  way (`Err:502`), or a value that is stored in the file and that LibreOffice cannot calculate again (`#NAME?`); columns
-  behind the 512th, which Loom counts and does not show;
-- calculated, where the cell has a formula and LibreOffice does not show the value that is stored in the file: it
-  calculates volatile functions, .xlsb files and files of programs that it does not know again; of a formula without a
-  stored value Loom shows the formula. Workbooks with differences are exported once more with their formulas to know;
-- in a pivot table, whose cells LibreOffice makes anew from its source (Loom shows the cells of the file);
-- other, else. Every kind of difference is printed with examples; `--all` prints all of them.
+  time of day, one second apart, because Excel rounds and LibreOffice truncates; an error with a name of LibreOffice's
+  own (`Err:502`), or a value that is stored in the file and that LibreOffice cannot recalculate (`#NAME?`); columns
+  after the 512th, which Loom counts and does not show;
+- calculated: the cell has a formula and LibreOffice does not show the value that is stored in the file. It
+  recalculates volatile functions, .xlsb files and files of unknown programs. Loom shows a formula that has no stored
+  value. To find formulas, workbooks with differences are exported once more with them;
+- in a pivot table, whose cells LibreOffice recalculates from their source (Loom shows the cells of the file);
+- other: none of these. Every kind of difference is printed with examples; `--all` prints all of them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _HEAD = re.compile(r"\[sheet (\d+): (.*?)(?:, (?:hidden|chart|dialog|macros))*\]
 _GAP = re.compile(r"\[(\d+) empty rows\]")
 _BESIDE = re.compile(r"\[(the first \d|merged|hidden|comment|link|image|chart|diagram|not shown|axis|bar|line|pie)|\| ")
 _LEAST_DIGITS = 9
-"""LibreOffice shows ten significant digits of a number without a format; trailing zeros are left out."""
+"""LibreOffice shows ten significant digits of a number without a format; trailing zeros are omitted."""
 _DAY = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}[- ](?:Jan|Feb|Mar|Dec)[a-z]*[- ,]+\d{2,4}")
 _DAY_FORMS = (
     "%Y-%m-%d",
@@ -83,6 +83,8 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Tally(msgspec.Struct):
+    """Counts of one kind of workbook: files, then cells; `whole` are files without an unexplained difference."""
+
     files: int = 0
     whole: int = 0
     equal: int = 0
@@ -104,8 +106,8 @@ def choose(folders: list[str]) -> list[Path]:
     return chosen
 
 
-def shown_by_libreoffice(files: list[Path], folder: Path, form: str = AS_SHOWN) -> None:
-    """Write a CSV for each sheet of each workbook, all of them in one start."""
+def export_by_libreoffice(files: list[Path], folder: Path, form: str = AS_SHOWN) -> None:
+    """Export a CSV for each sheet of each workbook to `folder`; one process exports 40 workbooks."""
     profile = f"-env:UserInstallation={(folder / 'profile').as_uri()}"
     command = ["soffice", "--headless", "--norestore", profile, "--convert-to", form, "--outdir", str(folder)]
     for at in range(0, len(files), 40):
@@ -127,7 +129,7 @@ def grids_of_loom(file: Path) -> dict[str, Grid] | None:
             grid = grids[head[2]] = {}
             row, column = (int(head[4]) - 1, _number(head[3])) if head[3] else (0, 0)
         elif grid is None or _BESIDE.match(line):
-            grid = None  # what stands beside the cells: charts, comments, merged cells
+            grid = None  # lists after the cells: charts, comments, merged cells
         elif (gap := _GAP.fullmatch(line)) is not None:
             row += int(gap[1])
         else:
@@ -139,7 +141,7 @@ def grids_of_loom(file: Path) -> dict[str, Grid] | None:
 
 
 def sheets_with_pivots(file: Path) -> set[str]:
-    """The names of the sheets of an .xlsx file that contain a pivot table."""
+    """Return the names of the sheets of an .xlsx file that contain a pivot table."""
     if file.suffix not in (".xlsx", ".xlsm"):
         return set()
     package = Package(file.read_bytes(), name=file.name, limits=IntakeLimits())
@@ -167,7 +169,7 @@ def grid_of_csv(file: Path) -> Grid:
 
 
 def is_same_number(ours: str, theirs: str) -> bool:
-    """Whether `theirs` is ours, rounded to nine significant digits or more."""
+    """Return whether `theirs` is `ours`, rounded to nine significant digits or more."""
     try:
         full, short = Decimal(ours), Decimal(theirs)
     except InvalidOperation:
@@ -181,7 +183,7 @@ def is_same_number(ours: str, theirs: str) -> bool:
 
 
 def is_by_design(ours: str, theirs: str) -> bool:
-    """Whether the strings differ for one of the reasons above."""
+    """Return whether the strings differ for one of the reasons in the module docstring."""
     if re.fullmatch(r"Err:\d+|#NAME\?|#VALUE!", theirs):
         return bool(ours)
     if _MORE_CELLS.search(ours) and _MORE_CELLS.sub("", ours).strip() == theirs:
@@ -198,12 +200,12 @@ def is_by_design(ours: str, theirs: str) -> bool:
 
 
 def _days(text: str) -> set[dt.date]:
-    """The days that a date may mean: its order is not known."""
+    """Return all days that a date may mean: the order of day and month is not known."""
     found = _DAY.search(text)
     days: set[dt.date] = set()
     for form in _DAY_FORMS if found else ():
         try:
-            day = dt.datetime.strptime(found[0] if found else "", form).date()  # noqa: DTZ007 - a day, no moment
+            day = dt.datetime.strptime(found[0] if found else "", form).date()  # noqa: DTZ007 - a day, not a point in time
         except ValueError:
             continue
         days |= {day, day.replace(year=day.year - 100)} if "%y" in form and day.year >= 1999 else {day}
@@ -227,12 +229,12 @@ def main() -> None:
             copies[file] = Path(name, f"w{number:03}{file.suffix}")
             copies[file].write_bytes(file.read_bytes())
         out = Path(name, "out")
-        shown_by_libreoffice(list(copies.values()), out)
+        export_by_libreoffice(list(copies.values()), out)
         for file, copy in copies.items():
             tally = tallies[file.suffix]
             sheets = sorted(out.glob(f"{copy.stem}-*.csv"))
             if tally.files == SHARES[file.suffix] or not any(map(grid_of_csv, sheets)):
-                continue  # LibreOffice shows nothing of it: locked, damaged, or charts alone
+                continue  # LibreOffice exports nothing: locked, damaged, or only charts
             tally.files += 1
             began = time.perf_counter()
             grids = grids_of_loom(file)
@@ -256,9 +258,11 @@ def main() -> None:
                     else:
                         found += other
                 elif theirs:
-                    differences["sheets that Loom names otherwise (not compared)"].append(f"{file.name} {title}")
+                    differences["sheets with another name in Loom (not compared)"].append(f"{file.name} {title}")
         formulas = Path(name, "formulas")
-        shown_by_libreoffice([copies[file] for file in dict.fromkeys(one.file for one in found)], formulas, AS_FORMULAS)
+        export_by_libreoffice(
+            [copies[file] for file in dict.fromkeys(one.file for one in found)], formulas, AS_FORMULAS
+        )
         grids_of_formulas = {one.sheet: grid_of_csv(formulas / one.sheet.name) for one in found}
     unexplained: set[Path] = set()
     for one in found:
@@ -288,13 +292,13 @@ def report(tallies: dict[str, Tally], differences: dict[str, list[str]], seconds
         f"{whole} of {count} workbooks without an unexplained difference, {seconds / max(1, count) * 1000:.0f} ms each"
     )
     for kind, lines in differences.items():
-        print(f"{len(lines):6} {kind}, for instance")
+        print(f"{len(lines):6} {kind}, examples:")
         for line in lines if "--all" in sys.argv else random.Random(4).sample(lines, min(EXAMPLES, len(lines))):
             print(f"           {line}")
 
 
 def compare(ours: Grid, theirs: Grid, tally: Tally) -> Iterator[tuple[tuple[int, int], str, str]]:
-    """Count the cells of a sheet; yield the place and the kind of each other difference, and both strings."""
+    """Count the cells of a sheet in `tally`; yield place, kind and both strings of each unexplained difference."""
     for place in sorted(ours.keys() | theirs.keys()):
         if place[1] >= _MAX_COLUMNS:
             tally.design += 1

@@ -1,10 +1,10 @@
-"""F7: how much small text survives shrinking: numbers that OCR still reads, and the noise of the small form.
+"""F7: measure how much small text survives downscaling: numbers that OCR still reads, and noise.
 
     python -m benchmarks.formats.small_text
 
-A 5K screenshot full of numbers is shrunk to 2048 px and a 4K one to 1568 px, by Loom and by Pillow's LANCZOS, and
-read by tesseract. `low` of a screenshot is compared with LANCZOS and JPEG at the same length: decibels against the
-image that LANCZOS gives.
+A 5K screenshot full of numbers is scaled to 2048 px and a 4K one to 1568 px, by Loom and by Pillow's LANCZOS, and
+read by tesseract. The `low` rendition of a screenshot is compared with LANCZOS and JPEG at the same size: the
+peak signal-to-noise ratio in decibels relative to LANCZOS without JPEG.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def numbers(width: int, height: int, size_px: int) -> tuple[bytes, list[str]]:
 
 
 def share_read(image: Image.Image, written: list[str]) -> float:
-    """Enlarged before it is read: OCR engines want larger letters than people and models do."""
+    """Return the share of `written` that OCR reads in `image`, enlarged: OCR needs larger letters than models do."""
     file = io.BytesIO()
     image.resize((image.width * 2, image.height * 2), Image.Resampling.BICUBIC).save(file, "PNG", compress_level=1)
     program = shutil.which("tesseract") or "tesseract"

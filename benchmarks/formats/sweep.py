@@ -2,8 +2,8 @@
 
     python -m benchmarks.formats.sweep [folder ...]
 
-Each file is inspected and rendered in the form in which a model would first see it. Printed are what the files were,
-how they were refused, the slowest ones, and every violation; the exit code is 1 if there is one.
+Each file is inspected and rendered in the form that a model gets first. Printed are the categories and error codes of
+the files, the slowest ones, and every violation; the exit code is 1 if there is one.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ FOLDERS: Final = ("/usr/share", "/usr/lib/python3", "/usr/lib/libreoffice")
 LARGEST_BYTES: Final = 20_000_000
 LIMITS: Final = IntakeLimits()
 ALLOWED_SECONDS: Final = 4 * LIMITS.deadline_seconds
-"""The worker's deadline, for each of the calls that a file gets; conversions by LibreOffice have a longer one."""
+"""The worker's deadline times the calls per file; conversions by LibreOffice have a longer deadline."""
 SLOWEST: Final = 8
-HINTS_OF_PLACES: Final = ("/tmp/", " at 0x", "Traceback")
+INTERNALS: Final = ("/tmp/", " at 0x", "Traceback")
 
 
 def files(folders: tuple[str, ...]) -> Iterator[Path]:
-    """Regular files, each once however many links lead to it."""
+    """Yield readable regular files, each once even if it has several links."""
     seen: set[tuple[int, int]] = set()
     for folder in folders:
         for place, _, names in os.walk(folder):
@@ -63,16 +63,16 @@ def first_forms(inspection: Inspection) -> tuple[Recipe, ...]:
             return ()
 
 
-def passed(data: bytes, name: str) -> str:
-    """What came of it, in a word or two."""
+def intake_outcome(data: bytes, name: str) -> str:
+    """Inspect and render a file; return its category, or the code of the error."""
     try:
         inspection = inspect(data, name, LIMITS)
         for recipe in first_forms(inspection):
             render(data, inspection.media, recipe, LIMITS)
     except LoomError as error:
-        said = str(error)
-        if any(hint in said for hint in HINTS_OF_PLACES):
-            raise AssertionError(f"an error that says too much: {said}") from error
+        message = str(error)
+        if any(hint in message for hint in INTERNALS):
+            raise AssertionError(f"an error that reveals internals: {message}") from error
         return error.code
     return inspection.category
 
@@ -82,7 +82,7 @@ def peak_mb() -> float:
 
 
 def finish(broken: list[str]) -> NoReturn:
-    """Says what broke the promise, and ends with 1 if anything did."""
+    """Print all violations, and exit with 1 if there are any."""
     print(f"{len(broken)} crashes, overruns or untyped failures")
     print("\n".join(broken))
     raise SystemExit(bool(broken))
@@ -98,8 +98,8 @@ def main() -> None:
         data = path.read_bytes()
         started = time.monotonic()
         try:
-            outcomes[passed(data, path.name)] += 1
-        except Exception:  # noqa: BLE001 - a crash of any kind is what is looked for
+            outcomes[intake_outcome(data, path.name)] += 1
+        except Exception:  # noqa: BLE001 - the sweep searches for crashes of any kind
             broken.append(f"{path}\n{traceback.format_exc(limit=-6)}")
         taken = time.monotonic() - started
         if taken > ALLOWED_SECONDS:

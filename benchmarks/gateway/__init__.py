@@ -1,1 +1,1 @@
-"""The gateway compared with LiteLLM's proxy, and with every hostile conversation."""
+"""The gateway: compared with LiteLLM's proxy, and tested with hostile conversations."""

@@ -1,4 +1,5 @@
-"""How gateways convert content: the rows of `python -m benchmarks.gateway.proxy`, and conversations that brick."""
+"""The content checks of `python -m benchmarks.gateway.proxy`: what gateways keep of a request, and conversations that
+a gateway can make unusable (bricks)."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 # Rows ----------------------------------------------------------------------------------------------------------------
 
-PICTURE = base64.b64encode(sample_png(64, 48)).decode()
-IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PICTURE}}
+IMAGE_DATA = base64.b64encode(sample_png(64, 48)).decode()
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": IMAGE_DATA}}
 PDF = {
     "type": "document",
     "source": {
@@ -37,10 +38,10 @@ LOOK = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}
 
 def _loop(*content: Any, **more: Any) -> list[Any]:
     result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": list(content), **more}
-    said = [{"type": "text", "text": "Looking first."}, LOOK]
+    answer = [{"type": "text", "text": "Looking first."}, LOOK]
     return [
         {"role": "user", "content": "see"},
-        {"role": "assistant", "content": said},
+        {"role": "assistant", "content": answer},
         {"role": "user", "content": [result]},
     ]
 
@@ -90,36 +91,36 @@ def _has(*words: str) -> Check:
     return lambda _, sent: all(word in sent for word in words)
 
 
-def _as_system(body: dict[str, Any], _: str) -> bool:
-    """A message of the system or the developer for OpenAI; such a one, or text that says what it was, elsewhere."""
+def _is_system(body: dict[str, Any], _: str) -> bool:
+    """Return whether the text is a system or developer message; for other protocols than OpenAI's also marked text."""
     items = body.get("input") or body["messages"]
     found = [item for item in items if "BE SHORT" in str(item.get("content"))]
     is_marked = "input" not in body and any("[system]" in str(item) for item in found)
     return bool(found) and (is_marked or all(item.get("role") in ("developer", "system") for item in found))
 
 
-def _order(_: dict[str, Any], sent: str) -> bool:
+def _keeps_order(_: dict[str, Any], sent: str) -> bool:
     return -1 < sent.find("Looking first.") < sent.find('"look"', sent.find("Looking first."))
 
 
-def _in_result(body: dict[str, Any], sent: str) -> bool:
-    """Where the target takes a picture in a result, it is there; a chat server takes it from the user only."""
+def _is_in_result(body: dict[str, Any], sent: str) -> bool:
+    """Return whether the image is in the tool result; a Chat server accepts it only in a user message."""
     if "input" not in body:
-        return PICTURE in sent
+        return IMAGE_DATA in sent
     results = [item for item in body["input"] if item.get("type") == "function_call_output"]
-    return any(PICTURE in json.dumps(item) for item in results)
+    return any(IMAGE_DATA in json.dumps(item) for item in results)
 
 
-def _no_pdf_as_picture(body: dict[str, Any], sent: str) -> bool:
+def _is_pdf_readable(body: dict[str, Any], sent: str) -> bool:
     is_native = "input" in body and "application/pdf" in sent
     is_shown = "42" in sent or "data:image/" in sent
     return (is_native or is_shown) and '"image_url": {"url": "data:application/pdf' not in sent
 
 
 ROWS: dict[str, tuple[dict[str, Any], Check]] = {
-    "picture in a tool result": ({"messages": _loop(IMAGE)}, _in_result),
-    "PDF in a message": ({"messages": user_message(PDF)}, _no_pdf_as_picture),
-    "PDF in a tool result": ({"messages": _loop(PDF)}, _no_pdf_as_picture),
+    "image in a tool result": ({"messages": _loop(IMAGE)}, _is_in_result),
+    "PDF in a message": ({"messages": user_message(PDF)}, _is_pdf_readable),
+    "PDF in a tool result": ({"messages": _loop(PDF)}, _is_pdf_readable),
     "document of plain text": (
         {
             "messages": user_message(
@@ -147,8 +148,8 @@ ROWS: dict[str, tuple[dict[str, Any], Check]] = {
     ),
     "server-tool calls and results": ({"messages": SEARCHED}, _has("loom prices", "loom.example/prices")),
     "thinking of another model": ({"messages": THOUGHT}, lambda _, sent: "SECRET THOUGHT" not in sent),
-    "order of text and calls": ({"messages": _loop({"type": "text", "text": "x"})}, _order),
-    "changing line first in system": (
+    "order of text and calls": ({"messages": _loop({"type": "text", "text": "x"})}, _keeps_order),
+    "changing first line in system": (
         {
             "messages": user_message(),
             "system": [
@@ -167,27 +168,27 @@ ROWS: dict[str, tuple[dict[str, Any], Check]] = {
                 {"role": "user", "content": "c"},
             ]
         },
-        _as_system,
+        _is_system,
     ),
 }
 
 
-async def compare_rows(gateways: list[Gateway], asked: list[Request]) -> None:
-    print("\nWhat arrives of an Anthropic request (Responses server, Chat server)")
+async def compare_rows(gateways: list[Gateway], requests: list[Request]) -> None:
+    print("\nContent of an Anthropic request that arrives (Responses server, Chat server)")
     print(f"{'':34}" + "".join(f"{gateway.name:>22}" for gateway in gateways))
     for title, (fields, check) in ROWS.items():
         cells: list[str] = []
         for gateway in gateways:
             found: list[str] = []
             for model in ("responses", "chat"):
-                asked.clear()
+                requests.clear()
                 tools = [
                     {"name": "look", "description": "Looks.", "input_schema": {"type": "object", "properties": {}}}
                 ]
                 body = {"model": model, "max_tokens": 99, "tools": tools, **fields}
                 async with httpx2.AsyncClient(headers=gateway.headers, timeout=60) as http:
                     answer = await http.post(f"{gateway.url}/v1/messages", json=body)
-                sent = [request for request in asked if request.method == "POST" and b"{" in request.body[:1]]
+                sent = [request for request in requests if request.method == "POST" and b"{" in request.body[:1]]
                 if not sent or answer.status_code != 200:
                     found.append(f"{answer.status_code}")
                     continue
@@ -200,7 +201,7 @@ async def compare_rows(gateways: list[Gateway], asked: list[Request]) -> None:
 # Bricks --------------------------------------------------------------------------------------------------------------
 
 BRICKS = {
-    "a tool's picture that is too large, to Claude": ("opus", looped(image(LARGE))),
+    "a too large image in a tool result, to Claude": ("opus", looped(image(LARGE))),
     "a PDF, to a chat server": (
         "local",
         [("user", [pdf(sample_pdf("42")), text("read")]), ("assistant", [text("42.")]), ("user", [text("?")])],
@@ -217,12 +218,12 @@ BRICKS = {
         "opus",
         [("user", [text("hi")]), ("assistant", [call("toolu_9")]), ("user", [text("?")])],
     ),
-    "empty words, to Claude": ("opus", [("user", [text(""), text("hi")])]),
+    "an empty text block, to Claude": ("opus", [("user", [text(""), text("hi")])]),
 }
 
 
 async def compare_bricks(gateways: list[Gateway]) -> None:
-    print("\nConversations of three turns; the far side enforces its rules")
+    print("\nConversations of three turns; the servers enforce their rules")
     print(f"{'':50}" + "".join(f"{gateway.name:>22}" for gateway in gateways))
     own = {"opus": "claude", "local": "chat"}
     for title, (name, conversation) in BRICKS.items():
@@ -238,5 +239,5 @@ async def compare_bricks(gateways: list[Gateway]) -> None:
                         break
                     good += 1
                     history += [{"role": "assistant", "content": "fine"}, {"role": "user", "content": f"and {turn}?"}]
-            cells.append("goes on" if good == 3 else f"bricks at turn {good + 1}")
+            cells.append("continues" if good == 3 else f"fails at turn {good + 1}")
         print(f"{title:50}" + "".join(f"{cell:>22}" for cell in cells), flush=True)

@@ -1,4 +1,4 @@
-"""30 hostile conversations × 3 protocols in × 12 models out: `python -m benchmarks.gateway.matrix`.
+"""Send 30 hostile conversations in 3 protocols to 12 models: `python -m benchmarks.gateway.matrix`.
 
 Every request goes over a socket to a server that enforces its platform's rules. Prints a line per conversation and
 fails if an answer is not 200 or a block has no row in its receipt.
@@ -45,10 +45,10 @@ async def run() -> int:
                     else:
                         good += 1
             print(f"{title:44} {good:2} of {len(PATHS) * len(MODELS)}", flush=True)
-        asked, refused = len(rules.requests), len(rules.broken)
+        sent, refused = len(rules.requests), len(rules.broken)
     count = len(HOSTILE) * len(PATHS) * len(MODELS)
     print(f"{count - len(failed)} of {count} answered, in {time.monotonic() - started:.0f} s;", end=" ")
-    print(f"{asked} requests went out, {refused} were refused first and mended")
+    print(f"{sent} requests were sent, {refused} were refused first and repaired")
     for problem in failed:
         print("FAILED", *problem)
     return 1 if failed else 0

@@ -1,13 +1,13 @@
-"""Loom's gateway compared with LiteLLM's proxy, in one run: `python -m benchmarks.gateway.proxy`.
+"""Compare Loom's gateway with LiteLLM's proxy, in one run: `python -m benchmarks.gateway.proxy [PART …]`.
 
 rows      how each converts content of an Anthropic request, for a Responses server and a Chat server
 bricks    conversations of three turns against servers that enforce their rules
-time      to the first byte, above a direct request: 100 KB, streamed, the medians of requests that take turns
-memory    the peak above idle while a request of 50 MB passes through
+time      to the first byte, above a direct request: 100 KB, streamed, medians of interleaved requests
+memory    the peak above idle during a request of 50 MB
 streams   200 at once, the gateway on one core
 
-LiteLLM is looked for in `.cache/litellm/bin/litellm` (`python -m venv .cache/litellm`, then pip install
-'litellm[proxy]'), or where `LITELLM` says; without it only Loom is measured. Both have one worker and no key store.
+LiteLLM is expected in `.cache/litellm/bin/litellm` (`python -m venv .cache/litellm`, then pip install
+'litellm[proxy]'), or at the path in `LITELLM`; without it only Loom is measured. Both have one worker and no key store.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ import httpx2
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from benchmarks.gateway.contents import IMAGE, compare_bricks, compare_rows, user_message  # noqa: E402  behind the path
-from daemon.hostile import enforcing, noise  # noqa: E402  behind the path
-from flow.far_models import speak  # noqa: E402  behind the path
-from providers.far_side import Reply, Request, far_side  # noqa: E402  behind the path
+from benchmarks.gateway.contents import IMAGE, compare_bricks, compare_rows, user_message  # noqa: E402  needs the path above
+from daemon.hostile import enforcing, noise  # noqa: E402  needs the path above
+from flow.far_models import speak  # noqa: E402  needs the path above
+from providers.far_side import Reply, Request, far_side  # noqa: E402  needs the path above
 
 LITELLM = Path(os.environ.get("LITELLM", ROOT / ".cache" / "litellm" / "bin" / "litellm"))
 ROUNDS = int(os.environ.get("ROUNDS", "60"))
@@ -52,7 +52,7 @@ KEY = "sk-bench-0123456789abcdef"
 
 
 class Gateway:
-    """A running gateway: its address, its process, and what its process costs."""
+    """A running gateway: its address, its process, and the memory and CPU time that it uses."""
 
     def __init__(self, name: str, url: str, process: subprocess.Popen[bytes]) -> None:
         self.name, self.url, self.process = name, url, process
@@ -62,24 +62,24 @@ class Gateway:
         return {"x-api-key": KEY, "authorization": f"Bearer {KEY}", "anthropic-version": "2023-06-01"}
 
     def peak_mb(self) -> float:
-        """The most memory that the process and its children ever had."""
-        return sum(_status(pid, "VmHWM") for pid in _family(self.process.pid)) / 1024
+        """Return the peak memory of the process and its children."""
+        return sum(_status(pid, "VmHWM") for pid in _process_tree(self.process.pid)) / 1024
 
     def cpu_seconds(self) -> float:
-        """What the process and its children have used of the processor."""
-        return sum(_cpu_ticks(pid) for pid in _family(self.process.pid)) / os.sysconf("SC_CLK_TCK")
+        """Return the CPU time of the process and its children."""
+        return sum(_cpu_ticks(pid) for pid in _process_tree(self.process.pid)) / os.sysconf("SC_CLK_TCK")
 
     def reset_peak(self) -> None:
-        for pid in _family(self.process.pid):
+        for pid in _process_tree(self.process.pid):
             Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
-def _family(pid: int) -> list[int]:
+def _process_tree(pid: int) -> list[int]:
     found = [pid]
     with contextlib.suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in (task / "children").read_text().split():
-                found += _family(int(child))
+                found += _process_tree(int(child))
     return found
 
 
@@ -197,8 +197,8 @@ async def _running(
 # Time ----------------------------------------------------------------------------------------------------------------
 
 
-def _large(size: int, model: str, *, turn: int = 0) -> dict[str, Any]:
-    """A request like an agent's: tools and a history of results, `size` bytes in all."""
+def _agent_request(size: int, model: str, *, turn: int = 0) -> dict[str, Any]:
+    """Return a request like an agent's: tools and a history of results, `size` bytes in total."""
     tools = [
         {"name": f"tool_{n}", "description": "d" * 900, "input_schema": {"type": "object", "properties": {}}}
         for n in range(20)
@@ -234,7 +234,7 @@ async def _first_byte(http: httpx2.AsyncClient, url: str, body: bytes, headers: 
 async def compare_time(gateways: list[Gateway], far: str) -> None:
     print(f"\nTime to the first byte of a streamed answer to 100 KB, {ROUNDS} rounds, ms above a direct request")
     for model, title in (("chat", "Anthropic → Chat"), ("claude", "Anthropic → Anthropic"), ("chat", "new each time")):
-        body = _large(100_000, model)
+        body = _agent_request(100_000, model)
         data = json.dumps(body).encode()
         places = {"direct": f"{far}/{model}/v1/messages", **{it.name: f"{it.url}/v1/messages" for it in gateways}}
         headers = {"direct": {}, **{it.name: it.headers for it in gateways}}
@@ -243,14 +243,14 @@ async def compare_time(gateways: list[Gateway], far: str) -> None:
         async with httpx2.AsyncClient(timeout=60) as http:
             for number in range(ROUNDS + 5):
                 for name, url in places.items():
-                    # What a gateway does after its answer must not count against the next one on the same core.
+                    # The work of a gateway after its answer must not count for the next one on the same core.
                     await asyncio.sleep(PAUSE_SECONDS)
                     taken = await _first_byte(http, url, data, headers[name])
                     if number >= 5:
                         times[name].append(taken * 1_000)
-                # The conversation grows, as an agent's does, or another one begins.
+                # The conversation grows, as an agent's does, or a new one starts.
                 if title == "new each time":
-                    body = _large(100_000, model, turn=number + 1)
+                    body = _agent_request(100_000, model, turn=number + 1)
                 else:
                     body["messages"] += [
                         {"role": "assistant", "content": [{"type": "text", "text": "fine"}]},
@@ -269,15 +269,15 @@ async def compare_time(gateways: list[Gateway], far: str) -> None:
 
 
 async def compare_memory(gateways: list[Gateway]) -> None:
-    print("\nPeak memory above idle, MB, while 50 MB with ten pictures pass through")
-    picture = noise(1_150, 1_060)
+    print("\nPeak memory above idle, MB, during a request of 50 MB with ten images")
+    image = noise(1_150, 1_060)
     blocks = [
         {
             "type": "image",
             "source": {
                 "type": "base64",
                 "media_type": "image/png",
-                "data": base64.b64encode(picture + bytes([n])).decode(),
+                "data": base64.b64encode(image + bytes([n])).decode(),
             },
         }
         for n in range(10)
@@ -312,14 +312,14 @@ async def compare_streams(gateways: list[Gateway]) -> None:
 
 
 async def _stream(http: httpx2.AsyncClient, url: str, number: int) -> tuple[bool, float]:
-    """Whether a stream came whole, and how long it took."""
+    """Return whether a stream was complete, and how long it took in seconds."""
     messages = [{"role": "user", "content": f"SLOW question {number}"}]
     body = {"model": "chat", "max_tokens": 99, "stream": True, "messages": messages}
     begun = time.perf_counter()
     try:
         async with asyncio.timeout(STREAM_SECONDS), http.stream("POST", url, json=body) as answer:
-            said = b"".join([piece async for piece in answer.aiter_bytes()])
-        return answer.status_code == 200 and b"message_stop" in said, time.perf_counter() - begun
+            data = b"".join([piece async for piece in answer.aiter_bytes()])
+        return answer.status_code == 200 and b"message_stop" in data, time.perf_counter() - begun
     except (httpx2.TransportError, TimeoutError):
         return False, time.perf_counter() - begun
 
@@ -329,20 +329,20 @@ def _slow_chat() -> Reply:
     return Reply(body=whole.body, chunk=max(1, len(whole.body) // 20), pause=0.05)
 
 
-async def run(wanted: list[str]) -> None:
+async def run(parts: list[str]) -> None:
     has_peer = await asyncio.to_thread(LITELLM.exists)
-    asked: list[Request] = []
+    requests: list[Request] = []
     wires = {"responses": "openai_responses", "chat": "openai_chat", "claude": "anthropic"}
 
     def answer(request: Request) -> Reply:
-        asked.append(request)
+        requests.append(request)
         if request.method != "POST":
             return Reply(status=404, content_type="application/json", body=b'{"error": {"message": "not found"}}')
         if b"SLOW" in request.body[:4_000]:
             return _slow_chat()
         model = request.target.lstrip("/").partition("/")[0]
         is_stream = b'"stream":true' in request.body or b'"stream": true' in request.body
-        return speak(wires[model], "fine") if is_stream else _whole(wires[model])
+        return speak(wires[model], "fine") if is_stream else _complete_answer(wires[model])
 
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -353,15 +353,15 @@ async def run(wanted: list[str]) -> None:
                 gateways.append(await stack.enter_async_context(litellm(server.url, folder)))
             else:
                 print(f"LiteLLM is not installed ({LITELLM}); only Loom is measured")
-            if "rows" in wanted:
-                await compare_rows(gateways, asked)
-            if "time" in wanted:
+            if "rows" in parts:
+                await compare_rows(gateways, requests)
+            if "time" in parts:
                 await compare_time(gateways, server.url)
-            if "streams" in wanted:
+            if "streams" in parts:
                 await compare_streams(gateways)
-            if "memory" in wanted:
+            if "memory" in parts:
                 await compare_memory(gateways)
-        if "bricks" in wanted:
+        if "bricks" in parts:
             await _run_bricks(folder, has_peer=has_peer)
 
 
@@ -371,14 +371,14 @@ async def _run_bricks(folder: Path, *, has_peer: bool) -> None:
         names = {"claude": "opus", "chat": "local", "responses": "gpt"}
 
         def answer(request: Request) -> Reply:
-            """The rules know models by other names."""
+            """Answer by the rules, which know the models by other names."""
             first, _, rest = request.target.lstrip("/").partition("/")
             reply = rules.answer(
                 Request(request.method, f"/{names.get(first, first)}/{rest}", request.headers, request.body)
             )
             is_stream = b'"stream":true' in request.body or b'"stream": true' in request.body
             wires = {"claude": "anthropic", "chat": "openai_chat"}
-            return reply if is_stream or reply.status != 200 else _whole(wires[first])
+            return reply if is_stream or reply.status != 200 else _complete_answer(wires[first])
 
         far = await stack.enter_async_context(far_side(answer))
         own = folder / "bricks"
@@ -389,8 +389,8 @@ async def _run_bricks(folder: Path, *, has_peer: bool) -> None:
         await compare_bricks(gateways)
 
 
-def _whole(wire: str) -> Reply:
-    """The same answer for a request that is not streamed."""
+def _complete_answer(wire: str) -> Reply:
+    """Return the same answer for a request that is not streamed."""
     usage = {"input_tokens": 9, "output_tokens": 5, "prompt_tokens": 9, "completion_tokens": 5, "total_tokens": 14}
     text_item = {
         "type": "message",

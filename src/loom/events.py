@@ -273,13 +273,14 @@ class NoticeRaised(_Event, frozen=True, tag="notice"):
 
 
 class MessageQueued(_Event, frozen=True, tag="message_queued"):
-    """A message was queued. `id` identifies it in the queue; empty if the sender waits for the turn instead. `steers`:
-    the running turn reads it at its next step."""
+    """A message was queued, paused or resumed. `id` identifies it in the queue; empty if the sender waits for the turn
+    instead. `steers`: the running turn reads it at its next step. `paused`: no turn takes it until it is resumed."""
 
     type: ClassVar[Literal["message_queued"]] = "message_queued"
     message: Message
     id: str = ""
     steers: bool = False
+    paused: bool = False
 
 
 class TurnFinished(_Event, frozen=True, tag="turn_finished"):

@@ -113,6 +113,8 @@ class RegenerateBody(msgspec.Struct, frozen=True, kw_only=True):
 class Cancel(msgspec.Struct, frozen=True, kw_only=True):
     turn: Annotated[str, Meta(max_length=300)] = ""
     """Cancel only this turn; without it, cancel the turn that is running."""
+    pause_queue: bool = False
+    """Pause the queued messages first, so that none of them starts."""
 
 
 class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,10 +205,19 @@ class QueuedView(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
     steers: bool = False
     """Whether the running turn reads it at its next step."""
+    paused: bool = False
+    """Whether no turn takes it until it is resumed."""
 
 
 class QueueView(msgspec.Struct, frozen=True):
     queue: tuple[QueuedView, ...]
+
+
+class QueueChange(msgspec.Struct, frozen=True, kw_only=True):
+    paused: bool
+    """True pauses messages: they stay in the queue and no turn takes them. False resumes them."""
+    messages: Annotated[tuple[Annotated[str, Meta(max_length=300)], ...], Meta(max_length=1000)] = ()
+    """The ids of the messages; without them, all whose turn has not started."""
 
 
 class ApprovalList(msgspec.Struct, frozen=True):

@@ -143,7 +143,7 @@ def with_models(options: Options, models: Sequence[str]) -> Options:
     if not models:
         return options
     if options.model or options.n != 1:
-        raise ContentError("Give one of `model`, `models` and `n`.")
+        raise ContentError("Expected only one of `model`, `models` and `n`.")
     return msgspec.structs.replace(options, models=tuple(models), n=len(models))
 
 
@@ -161,6 +161,8 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True):
     answers_left: int = 1
     """Zero if it is answered, or was removed."""
     created_at: float = 0.0
+    is_paused: bool = False
+    """Whether no turn takes it until it is resumed."""
     is_new: bool = True
     notices: tuple[str, ...] = ()
     """Notices about its attachments."""
@@ -354,6 +356,15 @@ class Session(Protocol):
 
     async def remove_queued(self, queued: str) -> None:
         """Remove a message from the queue; raise `NotFound` if its turn has started."""
+        ...
+
+    async def pause_queue(self, *queued: str) -> None:
+        """Pause messages whose turn has not started; without ids, all of them. They stay in the queue and no turn takes
+        them. Raise `NotFound` if one of them has left the queue."""
+        ...
+
+    async def resume_queue(self, *queued: str) -> None:
+        """Resume paused messages; without ids, all of them. Raise `NotFound` if one of them has left the queue."""
         ...
 
     # Changes ---------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -284,8 +285,10 @@ class SyncSession:
         """Set the options of all later messages; they replace earlier ones."""
         self._run(self._session.set_options(options, thinking=thinking))
 
-    again = regenerate
-    """The old name of `regenerate`."""
+    def again(self, node: str | None = None, **how: Unpack[AnswerKeywords]) -> SyncStream:
+        """Call `regenerate`, under its old name."""
+        warnings.warn("Session.again is deprecated: use Session.regenerate", DeprecationWarning, stacklevel=2)
+        return self.regenerate(node, **how)
 
     def approvals(self) -> tuple[ApprovalRequested, ...]:
         """Return the pending approvals, including those of an unfinished turn whose process has ended."""

@@ -74,7 +74,7 @@ async def test_it_may_change_the_arguments_and_the_model_reads_so() -> None:
     )
     assert found == ['(The user changed the arguments of this call: {"one":2,"two":40})\n42']
     found, _ = await results(lambda _: loom.Allow({"one": "x"}), ToolCall("a", "add", {"one": 2, "two": 2}))
-    assert "cannot take these arguments" in found[0]
+    assert "does not accept these arguments" in found[0]
 
 
 async def test_a_denial_has_a_reason_and_ask_asks_a_person() -> None:

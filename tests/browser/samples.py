@@ -9,7 +9,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw
 
 from browser.client import CHROMIUM, FLAGS
-from made import made, run
+from made import make_sample, run
 
 
 def draw_image(words: str, *, size: tuple[int, int] = (640, 400), color: str = "#1f3b73", form: str = "PNG") -> bytes:
@@ -56,7 +56,7 @@ def manual_pdf(pages: int = 32) -> Path:
         command = (CHROMIUM, "--headless", *FLAGS, "--no-pdf-header-footer", f"--print-to-pdf={path}", page)
         run(*command)
 
-    return made("manual.pdf", build)
+    return make_sample("manual.pdf", build)
 
 
 TEXT_ONLY_MODEL = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -91,7 +92,6 @@ def test_pages_of_a_pdf_are_shown_and_a_range_of_them_is_sent(client: Client) ->
 def test_an_upload_can_be_cancelled_and_a_refused_one_says_why(client: Client) -> None:
     client.page.route("**/v1/media?name=*", lambda _: None)
     client.paste_files(file_payload("slow.png", draw_image("slow")))
-    expect(client.send_button).to_be_disabled()
     client.attachments.get_by_role("button", name="Cancel slow.png").click()
     expect(client.attachments).to_have_count(0)
     client.page.unroute_all(behavior="ignoreErrors")
@@ -152,7 +152,7 @@ def test_messages_wait_in_line_while_an_answer_runs(client: Client) -> None:
     expect(client.user_messages).to_have_count(2)
 
 
-def test_stop_holds_the_queue_and_asks(client: Client) -> None:
+def test_stop_pauses_the_queue_and_asks_on_every_device(client: Client, open_client: OpenClient) -> None:
     client.send("!slow 10tps\n!tokens 400")
     expect(client.page.locator(".answer[aria-busy=true] .prose")).to_be_visible()
     client.paste_files(file_payload("shot.png", draw_image("shot")))
@@ -161,23 +161,37 @@ def test_stop_holds_the_queue_and_asks(client: Client) -> None:
     client.send("!echo third")
     expect(client.page.get_by_role("region", name="Queued messages").get_by_role("listitem")).to_have_count(2)
     client.page.get_by_role("button", name="Stop").click()
-    held = client.page.get_by_role("region", name="Messages on hold")
-    expect(held.get_by_role("listitem")).to_have_count(2)
+    paused = client.page.get_by_role("region", name="Paused messages")
+    expect(paused.get_by_role("listitem")).to_have_count(2)
     expect(client.page.get_by_role("note", name="Answer status")).to_contain_text("Stopped")
-    assert client.daemon.ask(f"/v1/sessions/{client.session}/queue")["queue"] == []
+    assert [one["paused"] for one in client.daemon.ask(f"/v1/sessions/{client.session}/queue")["queue"]] == [True, True]
+    phone = open_client(path=f"/#/s/{client.session}", phone=True)
+    elsewhere = phone.page.get_by_role("region", name="Paused messages")
+    expect(elsewhere.get_by_role("listitem")).to_have_count(2)
+    client.page.evaluate("localStorage.clear()")
     client.page.reload()
-    expect(held.get_by_role("listitem")).to_have_count(2)
+    expect(paused.get_by_role("listitem")).to_have_count(2)
     expect(client.page.get_by_role("note", name="Answer status")).to_contain_text("Stopped. The answer is incomplete.")
     expect(client.answers.last.locator(".facts")).not_to_contain_text("0 out")
     expect(client.user_messages).to_have_count(1)
-    held.get_by_role("button", name="Send 2 messages").click()
+    paused.get_by_role("button", name="Send 2 messages").click()
     expect(client.answers.last).to_contain_text("third")
     expect(client.user_messages).to_have_count(3)
     expect(client.user_messages.nth(1).locator("figcaption")).to_contain_text("shot.png")
-    expect(held).to_have_count(0)
+    expect(paused).to_have_count(0)
+    expect(elsewhere).to_have_count(0)
     earlier = client.page.get_by_role("note", name="Answer status")
     expect(earlier).to_contain_text("Stopped")
     expect(earlier.get_by_role("button")).to_have_count(0)  # it would continue after the last message, not here
+
+
+def test_messages_that_an_earlier_version_kept_in_the_browser_become_a_draft(client: Client) -> None:
+    client.send_and_wait("!echo hello")
+    kept = json.dumps([{"key": str(at), "blocks": [{"type": "text", "text": f"!echo kept {at}"}]} for at in range(2)])
+    client.page.evaluate("([name, kept]) => localStorage.setItem(name, kept)", [f"loom.held.{client.session}", kept])
+    client.page.reload()
+    expect(client.message_box).to_have_value("!echo kept 0\n\n!echo kept 1")
+    assert client.page.evaluate("Object.keys(localStorage).filter((name) => name.startsWith('loom.held'))") == []
 
 
 def test_escape_stops_an_answer(client: Client) -> None:

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from browser.client import Client, Daemon, OpenClient
-from loom.daemon.pages import accepted_encodings
+from loom.daemon.compression import accepted_encodings
 
 FIRST_LOAD_BYTES = 60_000
 

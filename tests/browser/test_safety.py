@@ -52,6 +52,45 @@ def untouched(client: Client, heard: list[str]) -> None:
     assert client.foreign == []
 
 
+@pytest.mark.parametrize("has_expired", [True, False])
+def test_after_a_login_by_link_the_page_that_was_opened_is_shown(client: Client, has_expired: bool) -> None:
+    client.send_and_wait("!echo here it is")
+    session, page = client.session, client.page
+    page.context.clear_cookies()
+    page.goto("about:blank")
+    page.goto(f"{client.daemon.url}/#/s/{session}")
+    expect(page.get_by_role("heading", name="Sign in to Loom")).to_be_visible()
+    if has_expired:  # a link that does not work must not lose the address
+        page.goto(f"{client.daemon.url}/?t=used")
+        expect(page.get_by_role("heading", name="Sign in to Loom")).to_be_visible()
+    other = page.context.new_page()  # links open in a tab of their own
+    other.goto(client.daemon.link())
+    expect(other.locator(".answer")).to_contain_text("here it is")
+    assert other.url == f"{client.daemon.url}/#/s/{session}"
+    other.goto(f"{client.daemon.url}/")
+    other.reload()
+    expect(other.locator("button.sample")).to_have_count(4)  # once, not for ever
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["https://example.com/", "//example.com", "javascript:window.hacked=1", "#/s/x/../y", "/v1/logout"],
+)
+def test_the_address_after_a_login_never_leads_out_of_the_page(client: Client, address: str) -> None:
+    client.page.evaluate(
+        "(address) => localStorage.setItem('loom.opened', JSON.stringify([address, Date.now()]))", address
+    )
+    client.page.goto(f"{client.daemon.url}/")
+    client.page.reload()
+    expect(client.page.locator("button.sample")).to_have_count(4)
+    client.send_and_wait("!echo hello")  # the page has started, and read the address
+    assert client.page.evaluate("localStorage.getItem('loom.opened')") is None
+    client.page.get_by_role("button", name="Loom, home").click()
+    expect(client.page.locator("button.sample")).to_have_count(4)
+    assert client.page.url.rstrip("#/") == client.daemon.url
+    assert client.foreign == []
+
+
 def test_31_hostile_markdown_and_html_in_an_answer_do_nothing(client: Client, canary: tuple[str, list[str]]) -> None:
     address, heard = canary
     lines = [

@@ -254,7 +254,7 @@ def _stopped(client: Client, session: str) -> None:
     client.send("And then?")
     expect(client.page.get_by_role("region", name="Queued messages")).to_be_visible()
     client.page.get_by_role("button", name="Stop", exact=True).click()
-    expect(client.page.get_by_role("region", name="Messages on hold")).to_be_visible()
+    expect(client.page.get_by_role("region", name="Paused messages")).to_be_visible()
     expect(client.page.get_by_role("note", name="Answer status")).to_be_visible()
     client.paste_files(file_payload("broken.png", b"\x89PNG\r\n\x1a\nnot an image"))
     expect(client.page.locator(".failed-attachment")).to_be_visible()

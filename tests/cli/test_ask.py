@@ -33,7 +33,7 @@ def test_the_built_in_model_introduces_itself_once_a_day(tmp_path: Path):
 
     first, second = loom("-R", "hello"), loom("-R", "hello")
 
-    assert "no API key and no local model found: using loom/spark" in first.err
+    assert "No API key and no local model found: using loom/spark" in first.err
     assert "loom/spark answers" not in second.err
     assert first.out == second.out != ""
 

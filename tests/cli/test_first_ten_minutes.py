@@ -66,7 +66,7 @@ def test_a_newcomer_gets_through_them_offline(tmp_path: Path, installed: Path):
 
     look = newcomer.types("what is wrong here?", "-a", "login.png")
     assert look.code == 0
-    assert "no API key and no local model found: using loom/spark" in look.err
+    assert "No API key and no local model found: using loom/spark" in look.err
     assert "loom keys set anthropic" in look.err
     assert re.search(r"screenshot.*900×500", look.out)
     assert "Error 502" in look.out

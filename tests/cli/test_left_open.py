@@ -142,7 +142,7 @@ def test_an_answer_from_elsewhere_ends_the_question_here_and_the_turn_goes_on(tm
         (["approve", "0000"], 1, "No pending approval matches '0000'. List pending approvals: `loom approvals`."),
         (["approve", "a", "--always", "--deny", "no"], 2, "--always, --deny and --values exclude each other"),
         (["approve", "a", "--values", "x=1", "--deny", "no"], 2, "--always, --deny and --values exclude each other"),
-        (["approve"], 2, "missing argument 'ID...'. See `loom approve --help`."),
+        (["approve"], 2, "Missing argument 'ID...'. See `loom approve --help`."),
         (["approvals", "nowhere"], 1, "Session 'nowhere' not found"),
     ],
 )

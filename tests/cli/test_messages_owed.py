@@ -112,10 +112,10 @@ def test_a_picture_over_the_limit_is_used_as_a_copy_and_that_can_be_refused(tmp_
 
 def test_a_locked_pdf_names_the_option_that_opens_it(tmp_path: Path):
     from cli.test_options import locked_pdf
-    from made import made
+    from made import make_sample
 
     loom = Loom(tmp_path)
-    loom.file("contract.pdf", made("locked-quokka.pdf", locked_pdf).read_bytes())
+    loom.file("contract.pdf", make_sample("locked-quokka.pdf", locked_pdf).read_bytes())
 
     for words in (["contract.pdf", "what?"], ["--dry-run", "contract.pdf", "what?"]):
         ran = loom("-R", *words)

@@ -13,7 +13,7 @@ from cli.loom_command import Loom
 from cli.model_server import ModelServer, model_server
 from loom.cli.shared.renderers import code_of
 from loom.testing import sample_pdf, sample_png
-from made import made
+from made import make_sample
 
 ANSWER = "Here:\n\n```python\nprint(1)\n```\n\nand\n\n```sh\nls\n```\nDone."
 
@@ -242,7 +242,7 @@ def test_a_picture_that_would_have_to_shrink_can_be_refused(tmp_path: Path):
 
 def test_a_locked_pdf_opens_with_the_password_in_a_file(tmp_path: Path):
     loom = Loom(tmp_path)
-    locked = made("locked-quokka.pdf", locked_pdf)
+    locked = make_sample("locked-quokka.pdf", locked_pdf)
     loom.file("contract.pdf", locked.read_bytes())
     loom.file("right", "open sesame\n")
     loom.file("wrong", "close sesame\n")

@@ -141,7 +141,7 @@ def test_the_default_model_is_set_and_told(tmp_path: Path):
     assert "but not here: loom/spark" in loom("models", "default", "gpt-5.5", LOOM_MODEL="loom/spark").err
     assert loom("models", "default", "no-such-model").code == 2
     several = loom("models", "default", "gpt-5.5", "spark")
-    assert several.code == 2 and "Give one model" in several.err
+    assert several.code == 2 and "Expected one model" in several.err
     (loom.home / "loom.toml").rename(loom.home / "loom.yaml")
     (loom.home / "loom.yaml").write_text("images:\n  max_per_message: 3\n")
     assert "YAML" in loom("models", "default", "spark").err

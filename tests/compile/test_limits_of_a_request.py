@@ -145,7 +145,8 @@ def test_too_many_pictures_are_said_as_such() -> None:
     messages = [said for n in range(9) for said in (user(f"q{n}", screenshot(n)), assistant("ok"))]
     (told,) = compiled([*messages, user("compare")], MISTRAL).receipt.notices
     assert told == (
-        "9 > 8 images: mistral/mistral-large-latest cannot take more in one request. Reduced to fit: media reduced (-1)"
+        "9 > 8 images: mistral/mistral-large-latest does not accept more in one request."
+        " Reduced to fit: media reduced (-1)"
     )
 
 

@@ -310,7 +310,11 @@ def two_on_postgres(
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[list[ForkedDaemon]]:
     """Two daemons that share a database and a media folder; the clock of the second is ahead."""
-    shared = {"LOOM_STORE__URL": server.empty(), "LOOM_MEDIA__URL": str(folder / "media"), "LOOM_TURN__ENGINE": engine}
+    shared = {
+        "LOOM_STORE__URL": server.empty_database(),
+        "LOOM_MEDIA__URL": str(folder / "media"),
+        "LOOM_TURN__ENGINE": engine,
+    }
     shared |= settings or {}
     first = ForkedDaemon(nest, folder / "a", {**RULES, **shared})
     second = ForkedDaemon(nest, folder / "b", {**RULES, **shared}, skew_seconds=skew_seconds)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from daemon.asking import api_of, new_session, settled
 from daemon.running import TOKEN, Served, daemon, served, until, until_true
 from loom.client import Client, local_client
 from loom.config import load_config
@@ -148,6 +149,60 @@ async def test_leaving_a_stream_cancels_its_turn_and_leaves_unsaid_what_waits() 
         assert [message.role for message in path] == ["user", "assistant"]
         last = [event async for event in _until_end(session.events())]
         assert isinstance(last[-1], TurnFailed) and last[-1].code == "turn.cancelled"
+
+
+async def test_paused_messages_are_kept_by_the_daemon_and_answered_in_order_when_resumed() -> None:
+    async with served() as daemon, daemon.client() as client, daemon.client() as other:
+        session = await client.session()
+        elsewhere = await other.session(session.id)
+        running = await session.post("!slow 20tps\n!tokens 500")
+        posted = [await session.post(f"!echo {word}") for word in ("second", "third", "fourth")]
+        await session.pause_queue()
+        await session.cancel()
+        await until(lambda: not daemon.app.daemon.turns.active)
+
+        queue = await elsewhere.queue()
+        assert [(one.id, one.is_paused) for one in queue] == [(one.id, True) for one in posted]
+        assert (await elsewhere.info()).state == "idle"
+        await elsewhere.remove_queued(posted[1].id)
+        with pytest.raises(NotFound):
+            await elsewhere.resume_queue(posted[1].id)
+        with pytest.raises(NotFound):
+            await elsewhere.pause_queue(running.id)
+        assert "now" in (await elsewhere.send("!echo now")).text  # a new message does not wait for paused ones
+        assert len(await session.queue()) == 2
+
+        await elsewhere.resume_queue()
+
+        async def is_answered() -> bool:
+            return not await session.queue() and (await session.info()).state == "idle"
+
+        await until_true(is_answered)
+        said = [message.text for message in await session.path() if message.role == "user"]
+        assert said[1:] == ["!echo now", "!echo second", "!echo fourth"]
+        told = [(event.id, event.paused) for event in await _told(daemon, session.id, MessageQueued) if event.paused]
+        assert told == [(one.id, True) for one in posted]
+
+
+def test_stop_over_http_pauses_the_queue_in_one_request_and_a_killed_daemon_keeps_it(tmp_path: Path) -> None:
+    with daemon(tmp_path / "home") as house:
+        with api_of(house) as api:
+            session = new_session(api)
+            place = f"/v1/sessions/{session}"
+            for text in ("!slow 20tps\n!tokens 500", "!echo second"):
+                assert api.post(f"{place}/messages", json={"text": text}).status_code == 202
+            assert api.post(f"{place}/cancel", json={"pause_queue": True}).status_code == 202
+            settled(api, session)
+        house.kill()
+        house.start()
+        with api_of(house) as api:
+            (paused,) = api.get(f"{place}/queue").json()["queue"]
+            assert (paused["text"], paused["paused"]) == ("!echo second", True)
+            assert api.get(f"{place}/messages").json()["queue"] == [paused]
+            assert api.patch(f"{place}/queue", json={"messages": []}).status_code in (400, 422)  # `paused` is missing
+            api.patch(f"{place}/queue", json={"paused": False, "messages": [paused["message"]]}).raise_for_status()
+            answer = settled(api, session)["messages"][-1]
+            assert answer["blocks"][0]["text"].endswith("second")
 
 
 async def test_whoever_leaves_with_the_last_event_cancels_nobody() -> None:

@@ -20,7 +20,7 @@ from daemon.running import DaemonProcess
 from daemon.running import daemon as running
 from formats import made_pdfs
 from loom.testing import sample_png
-from made import made
+from made import make_sample
 from patience import PATIENCE_SECONDS
 from s3_server import moto_server, new_bucket
 
@@ -222,7 +222,7 @@ def test_30_a_picture_with_a_page_behind_it_is_served_as_a_picture_alone(api: ht
 
 
 def test_33_no_form_of_a_photo_tells_where_it_was_taken(api: httpx2.Client) -> None:
-    data = made("place.jpg", photo_with_place).read_bytes()
+    data = make_sample("place.jpg", photo_with_place).read_bytes()
     assert b"SecretCamera" in data
     found = upload(api, data, "place.jpg")
     session = new_session(api)
@@ -238,11 +238,11 @@ def test_33_no_form_of_a_photo_tells_where_it_was_taken(api: httpx2.Client) -> N
 
 
 def test_forms_are_pictures_of_the_right_size(api: httpx2.Client) -> None:
-    photo = upload(api, made("place.jpg", photo_with_place).read_bytes())["digest"]
+    photo = upload(api, make_sample("place.jpg", photo_with_place).read_bytes())["digest"]
     assert max(_size(api, photo, "low")) == 512
     assert max(_size(api, photo, "thumb")) == 320
     assert _size(api, photo, "full") == (900, 600)
-    pages = upload(api, made("three.pdf", document_of_three_pages).read_bytes())
+    pages = upload(api, make_sample("three.pdf", document_of_three_pages).read_bytes())
     assert pages["pages"] == 3
     assert max(_size(api, pages["digest"], "page:3")) > 600
     assert max(_size(api, pages["digest"], "thumb:2")) == 240
@@ -363,7 +363,7 @@ def test_10_files_of_the_workspace_are_attached_and_nothing_outside_it(api: http
 
 
 def test_a_locked_pdf_comes_in_with_its_password_and_stays_without_it(api: httpx2.Client) -> None:
-    locked = made_pdfs.encrypted("öffne dich").read_bytes()
+    locked = made_pdfs.encrypted_pdf("öffne dich").read_bytes()
     binary = {"Content-Type": "application/octet-stream"}
     refused = api.post("/v1/media?name=plan.pdf", content=locked, headers=binary)
     assert refused.json()["error"]["code"] == "media.encrypted"

@@ -47,7 +47,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 def two_daemons(folder: Path) -> Iterator[House]:
     with postgres_server() as postgres, moto_server() as s3, redis_server(folder) as redis:
         settings = {
-            "LOOM_STORE__URL": postgres.empty(),
+            "LOOM_STORE__URL": postgres.empty_database(),
             "LOOM_MEDIA__URL": new_bucket(s3),
             "LOOM_BUS__URL": redis.url,
             **SETTINGS,

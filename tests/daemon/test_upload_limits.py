@@ -26,7 +26,7 @@ from daemon.running import DaemonProcess
 from daemon.running import daemon as running
 from loom.daemon.uploads import chunks
 from loom.errors import TooLarge
-from made import made
+from made import make_sample
 from patience import PATIENCE_SECONDS
 
 MB = 1_000_000
@@ -89,7 +89,7 @@ def test_a_form_of_500_megabytes_is_refused_at_the_limit_too(tmp_path: Path) -> 
 
 
 def test_many_pictures_of_10_megabytes_take_no_more_memory_than_a_few(tmp_path: Path) -> None:
-    data = made("ten.png", ten_megabytes).read_bytes()
+    data = make_sample("ten.png", ten_megabytes).read_bytes()
     assert len(data) > 9 * MB
     with running(tmp_path / "home") as house, api_of(house) as api:
         _at_once(house, data, range(4))
@@ -194,7 +194,7 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
 
 
 def test_f4_a_full_disk_is_said_loses_nothing_and_heals(tmp_path: Path) -> None:
-    data = made("ten.png", ten_megabytes).read_bytes()
+    data = make_sample("ten.png", ten_megabytes).read_bytes()
     with small_disk(tmp_path / "disk", 24) as disk:
         is_mount = os.path.ismount(disk)
         with running(disk / "home") as house, api_of(house) as api:

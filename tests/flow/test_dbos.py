@@ -33,7 +33,7 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def server(postgres: PostgresServer) -> str:
-    return postgres.empty()
+    return postgres.empty_database()
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ async def test_a_database_that_fails_at_any_statement_of_a_turn_ends_none(
         ran.append(1)
         return "left"
 
-    server.empty()
+    server.empty_database()
     async with unsteady_postgres(server.port) as door:
         config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path), "LOOM_STORE__URL": door.url})
         async with Runtime.open(config, providers={"anthropic": TwoSteps()}, tools=[leave]) as runtime:

@@ -16,7 +16,7 @@ from loom.content.blocks import VideoBlock
 from loom.prompt import ReceiptRow
 from loom.session import Reply as Said
 from loom.testing import memory_runtime
-from made import made, run
+from made import make_sample, run
 from providers.far_side import Reply, Request, far_side, refusal
 
 
@@ -34,7 +34,7 @@ def ten_minutes() -> bytes:
         codecs = ("-c:v", "libx264", "-c:a", "aac", "-b:a", "16k")
         run("ffmpeg", "-loglevel", "error", *parts, *sound, *joined, *codecs, path)
 
-    return made("ten-minutes.mp4", build).read_bytes()
+    return make_sample("ten-minutes.mp4", build).read_bytes()
 
 
 @asynccontextmanager

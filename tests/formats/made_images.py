@@ -6,7 +6,7 @@ import shutil
 import zlib
 from pathlib import Path
 
-from made import made, run
+from made import make_sample, run
 
 CONVERT = "/usr/bin/convert" if Path("/usr/bin/convert").exists() else shutil.which("convert") or "convert"
 PHOTO = ("-size", "96x64", "-seed", "7", "plasma:tomato-steelblue", "-depth", "8")
@@ -26,7 +26,7 @@ def _by(command: tuple[str, ...], name: str) -> Path:
             run(CONVERT, *PHOTO, f"png24:{photo}")
         run(*(part.replace("{photo}", str(photo)).replace("{}", str(path)) for part in command))
 
-    return made(f"{stem}-{zlib.crc32(repr(command).encode()):08x}.{extension}", build)
+    return make_sample(f"{stem}-{zlib.crc32(repr(command).encode()):08x}.{extension}", build)
 
 
 # name → (media type, command)

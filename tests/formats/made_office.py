@@ -30,7 +30,7 @@ from loom.content.media import Media, digest_of
 from loom.content.recipes import Text
 from loom.formats.facts import IntakeLimits
 from loom.formats.office import render_office
-from made import made, run
+from made import make_sample, run
 
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
@@ -179,7 +179,7 @@ def libreoffice(source: Path, target: Path, how: str) -> None:
 
 def oracle_docx() -> Path:
     """Made by python-docx: headings, lists, tables in tables, merged cells, header, footer, a picture."""
-    return made("oracle.docx", _oracle_docx)
+    return make_sample("oracle.docx", _oracle_docx)
 
 
 def _oracle_docx(path: Path) -> None:
@@ -211,7 +211,7 @@ def _oracle_docx(path: Path) -> None:
 
 def oracle_pptx() -> Path:
     """Made by python-pptx: titles, levels, tables, groups, a chart, pictures, notes."""
-    return made("oracle.pptx", _oracle_pptx)
+    return make_sample("oracle.pptx", _oracle_pptx)
 
 
 def _oracle_pptx(path: Path) -> None:
@@ -245,7 +245,7 @@ def _oracle_pptx(path: Path) -> None:
 
 def oracle_xlsx() -> Path:
     """Made by openpyxl: numbers, dates, booleans, text, a hidden sheet, a comment, a picture."""
-    return made("oracle.xlsx", _oracle_xlsx)
+    return make_sample("oracle.xlsx", _oracle_xlsx)
 
 
 def _oracle_xlsx(path: Path) -> None:
@@ -269,7 +269,7 @@ def _oracle_xlsx(path: Path) -> None:
 
 def flat_text() -> Path:
     """The source of a text document, for LibreOffice."""
-    return made("story.fodt", _flat_text)
+    return make_sample("story.fodt", _flat_text)
 
 
 def _flat_text(path: Path) -> None:
@@ -331,7 +331,7 @@ def _flat_text(path: Path) -> None:
 
 def story(kind: str) -> bytes:
     """The flat text, saved by LibreOffice as docx, odt or doc."""
-    return made(f"story.{kind}", {"docx": _story_docx, "odt": _story_odt, "doc": _story_doc}[kind]).read_bytes()
+    return make_sample(f"story.{kind}", {"docx": _story_docx, "odt": _story_odt, "doc": _story_doc}[kind]).read_bytes()
 
 
 def _story_docx(path: Path) -> None:
@@ -348,7 +348,7 @@ def _story_doc(path: Path) -> None:
 
 def deck(kind: str) -> bytes:
     """The presentation of python-pptx, opened and saved again by LibreOffice as pptx, odp or ppt."""
-    return made(f"deck.{kind}", {"pptx": _deck_pptx, "odp": _deck_odp, "ppt": _deck_ppt}[kind]).read_bytes()
+    return make_sample(f"deck.{kind}", {"pptx": _deck_pptx, "odp": _deck_odp, "ppt": _deck_ppt}[kind]).read_bytes()
 
 
 def _deck_pptx(path: Path) -> None:
@@ -365,7 +365,7 @@ def _deck_ppt(path: Path) -> None:
 
 def book(kind: str) -> bytes:
     """The workbook of openpyxl, opened and saved again by LibreOffice as xlsx, ods or xls."""
-    return made(f"book.{kind}", {"xlsx": _book_xlsx, "ods": _book_ods, "xls": _book_xls}[kind]).read_bytes()
+    return make_sample(f"book.{kind}", {"xlsx": _book_xlsx, "ods": _book_ods, "xls": _book_xls}[kind]).read_bytes()
 
 
 def _book_xlsx(path: Path) -> None:
@@ -383,11 +383,11 @@ def _book_xls(path: Path) -> None:
 def calculated(kind: str) -> bytes:
     """Formulas by openpyxl, calculated and saved by LibreOffice: errors, an empty text, a long time, and extras."""
     builds = {"xlsx": _calculated_xlsx, "ods": _calculated_ods, "xls": _calculated_xls}
-    return made(f"calculated.{kind}", builds[kind]).read_bytes()
+    return make_sample(f"calculated.{kind}", builds[kind]).read_bytes()
 
 
 def formulas_xlsx() -> Path:
-    return made("formulas.xlsx", _formulas_xlsx)
+    return make_sample("formulas.xlsx", _formulas_xlsx)
 
 
 def _formulas_xlsx(path: Path) -> None:

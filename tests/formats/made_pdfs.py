@@ -1,4 +1,4 @@
-"""PDF samples: made by the programs that people make them with, and hostile ones written by hand."""
+"""PDF samples: made by common programs, and hostile ones assembled here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import docx
 from PIL import Image
 
-from made import made, run
+from made import make_sample, run
 
 WORDS = "The quick brown fox jumps over the lazy dog while seven wizards box. "
 CHROMIUM = ("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
@@ -17,7 +17,7 @@ SOFFICE = ("soffice", "--headless", "--norestore", "--nolockcheck")
 
 
 def chromium_report() -> Path:
-    """Twelve pages by Chromium; the first links to the last and holds an emoji, the last a photograph."""
+    """Return twelve pages by Chromium; the first links to the last and holds an emoji, the last a photograph."""
 
     def build(path: Path) -> None:
         photo = path.with_name("photo.jpg")
@@ -33,11 +33,11 @@ def chromium_report() -> Path:
         )
         run(*CHROMIUM, "--no-pdf-header-footer", f"--print-to-pdf={path}", page)
 
-    return made("chromium.pdf", build)
+    return make_sample("chromium.pdf", build)
 
 
 def chromium_brochure() -> Path:
-    """Ten pages by Chromium with colors on each: headings, links, a table, bars and a shaded box."""
+    """Return ten pages by Chromium with colors on each: headings, links, a table, bars and a shaded box."""
 
     def build(path: Path) -> None:
         bars = "".join(
@@ -56,11 +56,11 @@ def chromium_brochure() -> Path:
         page.write_text(style + "".join(sheet.format(number, WORDS * 8) for number in range(1, 11)))
         run(*CHROMIUM, "--no-pdf-header-footer", f"--print-to-pdf={path}", page)
 
-    return made("brochure.pdf", build)
+    return make_sample("brochure.pdf", build)
 
 
 def ghostscript_book(pages: int) -> Path:
-    """A book by Ghostscript with `pages` pages of text, each naming its number."""
+    """Return a book by Ghostscript with `pages` pages of text, each naming its number."""
 
     def build(path: Path) -> None:
         source = path.with_name("book.ps")
@@ -71,11 +71,11 @@ def ghostscript_book(pages: int) -> Path:
         )
         run("gs", "-q", "-dNOPAUSE", "-dBATCH", "-sDEVICE=pdfwrite", "-sPAPERSIZE=a4", f"-sOutputFile={path}", source)
 
-    return made(f"book{pages}.pdf", build)
+    return make_sample(f"book{pages}.pdf", build)
 
 
 def libreoffice_letter() -> Path:
-    """A letter of one page by LibreOffice, with a table and a picture."""
+    """Return a letter of one page by LibreOffice, with a table and an image."""
 
     def build(path: Path) -> None:
         logo = path.with_name("logo.png")
@@ -90,11 +90,11 @@ def libreoffice_letter() -> Path:
         run(*SOFFICE, profile, "--convert-to", "pdf", "letter.docx", cwd=path.parent)
         path.with_name("letter.pdf").rename(path)
 
-    return made("libreoffice.pdf", build)
+    return make_sample("libreoffice.pdf", build)
 
 
-def printed(program: str, body: str) -> Path:
-    """A page of HTML as Chromium or LibreOffice prints it."""
+def print_html(program: str, body: str) -> Path:
+    """Return a page of HTML, printed by Chromium or LibreOffice."""
 
     def build(path: Path) -> None:
         page = path.with_name("page.html")
@@ -107,11 +107,11 @@ def printed(program: str, body: str) -> Path:
             run(*SOFFICE, profile, text, "--convert-to", "pdf", page.name, cwd=path.parent)
             page.with_suffix(".pdf").rename(path)
 
-    return made(f"{program}-{zlib.crc32(body.encode()):08x}.pdf", build)
+    return make_sample(f"{program}-{zlib.crc32(body.encode()):08x}.pdf", build)
 
 
 def scanned_pages() -> Path:
-    """Three pages as a scanner makes them: JPEG pictures of text by ImageMagick, no text layer."""
+    """Return three pages like those of a scanner: JPEG images of text by ImageMagick, no text layer."""
 
     def build(path: Path) -> None:
         sheets: list[Path] = []
@@ -121,40 +121,40 @@ def scanned_pages() -> Path:
             paper = ("-size", "1240x1754", "xc:white", "-attenuate", "0.2", "+noise", "Gaussian")
             run(CONVERT, *paper, "-pointsize", "56", "-annotate", "+120+300", text, "-colorspace", "Gray", sheet)
             sheets.append(sheet)
-        path.write_bytes(bound(sheets))
+        path.write_bytes(pages_of_jpegs(sheets))
 
-    return made("scan.pdf", build)
+    return make_sample("scan.pdf", build)
 
 
 def photo_page() -> Path:
-    """A photograph by ImageMagick on a page of its own."""
+    """Return one page with a photograph by ImageMagick."""
 
     def build(path: Path) -> None:
         photo = path.with_name("photo.jpg")
         run(CONVERT, "-size", "900x1200", "-seed", "7", "plasma:fractal", "-blur", "0x2", photo)
-        path.write_bytes(bound([photo]))
+        path.write_bytes(pages_of_jpegs([photo]))
 
-    return made("photo.pdf", build)
+    return make_sample("photo.pdf", build)
 
 
-def joined() -> Path:
-    """Two scanned-looking and twelve written pages, joined by poppler."""
+def joined_pdf() -> Path:
+    """Return two image pages and twelve text pages, joined by poppler."""
 
     def build(path: Path) -> None:
         run("pdfunite", photo_page(), chromium_report(), photo_page(), path)
 
-    return made("joined.pdf", build)
+    return make_sample("joined.pdf", build)
 
 
-def encrypted(user_password: str) -> Path:
+def encrypted_pdf(user_password: str) -> Path:
     def build(path: Path) -> None:
         run("qpdf", "--encrypt", user_password, "owner", "256", "--", chromium_report(), path)
 
-    return made(f"encrypted-{len(user_password)}.pdf", build)
+    return make_sample(f"encrypted-{len(user_password)}.pdf", build)
 
 
-def with_attached(*names: str) -> Path:
-    """A book that files were attached to by qpdf, as e-invoices and portfolios have them."""
+def attachments_pdf(*names: str) -> Path:
+    """Return a book with files attached by qpdf, as in e-invoices and portfolios."""
 
     def build(path: Path) -> None:
         options: list[str | Path] = []
@@ -164,25 +164,25 @@ def with_attached(*names: str) -> Path:
             options += ["--add-attachment", file, "--"]
         run("qpdf", ghostscript_book(30), *options, path)
 
-    return made(f"attached-{len(names)}.pdf", build)
+    return make_sample(f"attached-{len(names)}.pdf", build)
 
 
-def linearized() -> Path:
+def linearized_pdf() -> Path:
     def build(path: Path) -> None:
         run("qpdf", "--linearize", chromium_report(), path)
 
-    return made("linearized.pdf", build)
+    return make_sample("linearized.pdf", build)
 
 
 def object_streams() -> Path:
     def build(path: Path) -> None:
         run("qpdf", "--object-streams=generate", "--recompress-flate", ghostscript_book(30), path)
 
-    return made("object-streams.pdf", build)
+    return make_sample("object-streams.pdf", build)
 
 
-def written(content: bytes, *, media_box: str = "0 0 612 792", extra: bytes = b"", page: bytes = b"") -> bytes:
-    """A document of one page by hand: `content` is its stream object from the dictionary on, `extra` more objects."""
+def one_page(content: bytes, *, media_box: str = "0 0 612 792", extra: bytes = b"", page: bytes = b"") -> bytes:
+    """Return a document of one page. `content` is its stream object from the dictionary on, `extra` another object."""
     objects = [
         b"<</Type/Catalog/Pages 2 0 R>>",
         b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
@@ -192,10 +192,10 @@ def written(content: bytes, *, media_box: str = "0 0 612 792", extra: bytes = b"
         b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
         *([extra] if extra else []),
     ]
-    return assembled(objects)
+    return assemble(objects)
 
 
-def assembled(objects: list[bytes]) -> bytes:
+def assemble(objects: list[bytes]) -> bytes:
     out = bytearray(b"%PDF-1.7\n")
     offsets: list[int] = []
     for number, body in enumerate(objects, start=1):
@@ -208,8 +208,8 @@ def assembled(objects: list[bytes]) -> bytes:
     return bytes(out)
 
 
-def bound(jpegs: list[Path]) -> bytes:
-    """JPEG files, each filling a page at 150 dpi, as scanners and fax servers write them."""
+def pages_of_jpegs(jpegs: list[Path]) -> bytes:
+    """Return a document in which each JPEG file fills a page at 150 dpi, as scanners and fax servers write it."""
     pages = len(jpegs)
     kids = b" ".join(b"%d 0 R" % (3 + 3 * index) for index in range(pages))
     objects = [b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Kids[%b]/Count %d>>" % (kids, pages)]
@@ -226,30 +226,30 @@ def bound(jpegs: list[Path]) -> bytes:
             stream(b"%b 0 0 %b 0 0 cm /X Do" % tuple(box.split())),
             stream(jpeg.read_bytes(), entries + b"/Filter/DCTDecode/ColorSpace" + space),
         ]
-    return assembled(objects)
+    return assemble(objects)
 
 
 def stream(data: bytes, entries: bytes = b"") -> bytes:
     return b"<</Length %d%b>>stream\n%b\nendstream" % (len(data), entries, data)
 
 
-def deflated(block: bytes, times: int) -> bytes:
-    """`block` repeated and compressed; after a full flush the same bytes give the same code, so it is made once."""
+def deflate(block: bytes, times: int) -> bytes:
+    """Return `block` repeated and compressed. After a full flush equal bytes give equal code: it is compressed once."""
     packer = zlib.compressobj(9, wbits=-15)
     once = packer.compress(block) + packer.flush(zlib.Z_FULL_FLUSH)
     return b"\x78\xda" + once * times + b"\x03\x00" + bytes(4)
 
 
 def text_page(words: str, *, media_box: str = "0 0 612 792") -> bytes:
-    return written(stream(b"BT /F1 24 Tf 72 700 Td (%b) Tj ET" % words.encode()), media_box=media_box)
+    return one_page(stream(b"BT /F1 24 Tf 72 700 Td (%b) Tj ET" % words.encode()), media_box=media_box)
 
 
 def filled_form() -> bytes:
-    """A form with a name typed into it, an empty field, a box left unchecked, and a note of a reviewer."""
+    """Return a form with a filled name, an empty field, an unchecked box, and a comment of a reviewer."""
     form = b"<</Fields[6 0 R 7 0 R 8 0 R]/DA(/F1 12 Tf)/DR<</Font<</F1 5 0 R>>>>>>"
     page = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>"
     widget = b"<</Type/Annot/Subtype/Widget/P 3 0 R"
-    return assembled(
+    return assemble(
         [
             b"<</Type/Catalog/Pages 2 0 R/AcroForm " + form + b">>",
             b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
@@ -265,27 +265,27 @@ def filled_form() -> bytes:
 
 
 def operator_bomb(operators: int) -> bytes:
-    """Strokes over the whole page, each of which has to be drawn."""
+    """Return a page of `operators` strokes that all have to be drawn."""
     stroke = b"0 0 m 612 792 l 0 792 612 0 300 400 c S\n"
-    return written(stream(deflated(stroke * 1000, operators // 1000), b"/Filter/FlateDecode"))
+    return one_page(stream(deflate(stroke * 1000, operators // 1000), b"/Filter/FlateDecode"))
 
 
 def deflate_bomb(megabytes: int) -> bytes:
-    """A content stream that expands a thousandfold into spaces and text."""
+    """Return a page whose content stream expands a thousandfold."""
     block = (b"BT /F1 1 Tf (" + b"A" * 10_000 + b") Tj ET\n") * 100
-    return written(stream(deflated(block, megabytes), b"/Filter/FlateDecode"))
+    return one_page(stream(deflate(block, megabytes), b"/Filter/FlateDecode"))
 
 
 def nested_deflate_bomb(gigabytes: int) -> bytes:
-    """Deflate within deflate: a few kilobytes that stand for gigabytes."""
-    inner = deflated(b" " * 1_000_000, gigabytes * 1000)
+    """Return a page with deflate inside deflate: a few kilobytes that expand to gigabytes."""
+    inner = deflate(b" " * 1_000_000, gigabytes * 1000)
     outer = zlib.compress(inner, 9)
-    return written(stream(outer, b"/Filter[/FlateDecode/FlateDecode]"))
+    return one_page(stream(outer, b"/Filter[/FlateDecode/FlateDecode]"))
 
 
 def picture_bomb(side: int) -> bytes:
-    """A picture of `side`² pixels, all of them white, in a few kilobytes."""
-    rows = deflated(b"\xff" * side * 3, side)
+    """Return a page with a white image of `side`² pixels, in a few kilobytes."""
+    rows = deflate(b"\xff" * side * 3, side)
     entries = b"/Type/XObject/Subtype/Image/Width %d/Height %d/ColorSpace/DeviceRGB/BitsPerComponent 8" % (side, side)
     picture = stream(rows, entries + b"/Filter/FlateDecode")
-    return written(stream(b"q 500 0 0 500 50 50 cm /X1 Do Q"), extra=picture)
+    return one_page(stream(b"q 500 0 0 500 50 50 cm /X1 Do Q"), extra=picture)

@@ -33,7 +33,7 @@ from loom.formats.facts import EmbeddedPicture, IntakeLimits
 from loom.formats.libreoffice import MODERN, is_available, to_office, to_pdf
 from loom.formats.pdf import inspect_pdf, render_pdf
 from loom.formats.worker import WorkerPool
-from made import made, run
+from made import make_sample, run
 from patience import PATIENCE_SECONDS
 
 WORD = "application/msword"
@@ -68,7 +68,7 @@ def legacy(suffix: str) -> bytes:
         run("soffice", "--headless", "--norestore", profile, "--convert-to", suffix, modern.name, cwd=path.parent)
         modern.with_suffix(f".{suffix}").rename(path)
 
-    return made(f"legacy.{suffix}", build).read_bytes()
+    return make_sample(f"legacy.{suffix}", build).read_bytes()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from loom.formats.facts import IntakeLimits
 from loom.formats.image.bar_chart import MAX_BARS, draw_bars
 from loom.formats.image.describe_pixels import ColorShare, color_name, describe
 from loom.providers.samples import samples
-from made import made, run
+from made import make_sample, run
 
 SAMPLES = {sample.name: sample.data for sample in samples()}
 
@@ -26,7 +26,7 @@ def drawn(name: str, *arguments: str) -> bytes:
     def build(path: Path) -> None:
         run(CONVERT, *arguments, path)
 
-    return made(f"eyes-{zlib.crc32(repr(arguments).encode()):08x}-{name}", build).read_bytes()
+    return make_sample(f"eyes-{zlib.crc32(repr(arguments).encode()):08x}-{name}", build).read_bytes()
 
 
 def boxed(name: str, *boxes: str, size: str = "900x600", ground: str = "white") -> bytes:

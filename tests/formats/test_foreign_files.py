@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formats.made_pdfs import made, run
+from formats.made_pdfs import make_sample, run
 from loom.content.blocks import AudioBlock, DocumentBlock
 from loom.content.recipes import Page, Text
 from loom.errors import Unreadable, Unsupported
@@ -55,7 +55,7 @@ def written_by_libreoffice(suffix: str) -> bytes:
         run("soffice", "--headless", "--norestore", profile, "--convert-to", suffix, source.name, cwd=path.parent)
         source.with_suffix(f".{suffix}").rename(path)
 
-    return made(f"foreign.{suffix}", build).read_bytes()
+    return make_sample(f"foreign.{suffix}", build).read_bytes()
 
 
 SOURCES = {"fodt": "docx", "fods": "xlsx", "fodp": "pptx", "odg": "svg"}
@@ -181,7 +181,7 @@ def test_sound_that_no_model_takes_is_kept_as_mp3(suffix: str) -> None:
         tone = ["-f", "lavfi", "-i", "sine=frequency=440:duration=2"]
         run("ffmpeg", "-v", "error", *tone, *SOUNDS[suffix], path.name, cwd=path.parent)
 
-    data = made(f"tone.{suffix}", build).read_bytes()
+    data = make_sample(f"tone.{suffix}", build).read_bytes()
 
     accepted = accept(data, f"tone.{suffix}")
 
@@ -200,7 +200,7 @@ def test_aac_behind_a_tag_is_aac() -> None:
         tone = ["-f", "lavfi", "-i", "sine=frequency=440:duration=1"]
         run("ffmpeg", "-v", "error", *tone, "-c:a", "aac", "-f", "adts", path.name, cwd=path.parent)
 
-    plain = made("tone.aac", build).read_bytes()
+    plain = make_sample("tone.aac", build).read_bytes()
     tag = b"ID3\4\0\0\0\0\0\x0a" + bytes(10)
 
     assert sniff(tag + plain, "tone.aac").media_type == "audio/aac"

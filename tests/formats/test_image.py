@@ -21,7 +21,7 @@ from loom.formats import inspect, render
 from loom.formats.facts import IntakeLimits, Rendered
 from loom.formats.image.chunks import MAX_PARTS
 from loom.formats.image.png_reader import open_png
-from made import made, run
+from made import make_sample, run
 
 MAGIC = {
     "image/png": b"\x89PNG\r\n\x1a\n",
@@ -82,7 +82,7 @@ def corner_is_red(image: Image.Image) -> bool:
 
 
 def marked() -> Image.Image:
-    path = made("marked.png", lambda path: run(CONVERT, *MARKED, f"png24:{path}") and None)
+    path = make_sample("marked.png", lambda path: run(CONVERT, *MARKED, f"png24:{path}") and None)
     return Image.open(path).convert("RGB")
 
 

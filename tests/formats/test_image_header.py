@@ -13,7 +13,7 @@ from PIL import Image
 from formats.made_images import CONVERT, IMAGE_TYPES, sample
 from loom.errors import Unreadable
 from loom.formats.image.header import read_header
-from made import made, run
+from made import make_sample, run
 
 
 @pytest.mark.parametrize("name", IMAGE_TYPES)
@@ -60,7 +60,9 @@ def test_a_top_down_bitmap_has_a_positive_height() -> None:
 
 
 def test_an_icon_is_as_large_as_its_largest_picture_says_not_its_directory() -> None:
-    large = made("large.png", lambda path: run(CONVERT, "-size", "300x200", "xc:red", path) and None).read_bytes()
+    large = make_sample(
+        "large.png", lambda path: run(CONVERT, "-size", "300x200", "xc:red", path) and None
+    ).read_bytes()
     directory = struct.pack("<HHH", 0, 1, 1) + struct.pack("<BBBBHHII", 16, 16, 0, 0, 1, 32, len(large), 22)
     header = read_header(directory + large)
     assert (header.width, header.height) == (300, 200)

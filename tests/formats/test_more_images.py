@@ -21,7 +21,7 @@ from loom.formats.image.color import profile_of_primaries
 from loom.formats.image.jxl_header import jxl_size
 from loom.formats.intake import accept
 from loom.formats.sniff import sniff
-from made import made, run
+from made import make_sample, run
 
 
 def picture(mode: str = "RGB") -> Image.Image:
@@ -214,7 +214,7 @@ def by_program(name: str, *options: str) -> bytes:
         else:
             run(CONVERT, source, *options, path)
 
-    return made(name, build).read_bytes()
+    return make_sample(name, build).read_bytes()
 
 
 OF_PROGRAMS = {
@@ -253,7 +253,7 @@ def test_the_largest_image_of_an_apple_icon_is_taken(sides: tuple[int, ...]) -> 
             run(CONVERT, "-size", f"{side}x{side}", "gradient:#2060c0-#f0e0d0", f"PNG32:{source}")
         run("png2icns", path, *sources)
 
-    data = made(f"icon-{'-'.join(map(str, sides))}.icns", build).read_bytes()
+    data = make_sample(f"icon-{'-'.join(map(str, sides))}.icns", build).read_bytes()
 
     admitted = accept(data, "app.icns")
 

@@ -19,7 +19,7 @@ from loom.formats.facts import IntakeLimits
 from loom.formats.ocr.reading_order import Word, in_reading_order
 from loom.formats.pdf import render_pdf
 from loom.formats.worker import current_pool
-from made import made, run
+from made import make_sample, run
 
 LIMITS = IntakeLimits(ocr_seconds=120)
 
@@ -32,7 +32,7 @@ def note() -> Path:
         right = "-annotate", "+560+60", "Monday is first\\nFriday is last"
         run(made_pdfs.CONVERT, "-size", "960x200", "xc:white", "-pointsize", "36", *left, *right, path)
 
-    return made("note.png", build)
+    return make_sample("note.png", build)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_rapidocr_reads_the_columns_one_after_the_other():
 
 
 def test_a_page_that_was_scanned_upside_down_is_read_from_its_top():
-    turned = made("note-turned.png", lambda path: run(made_pdfs.CONVERT, note(), "-rotate", "180", path))
+    turned = make_sample("note-turned.png", lambda path: run(made_pdfs.CONVERT, note(), "-rotate", "180", path))
 
     assert ocr.read_picture(turned.read_bytes(), LIMITS) == ocr.read_picture(note().read_bytes(), LIMITS)
 
@@ -62,7 +62,7 @@ def test_a_page_that_was_scanned_upside_down_is_read_from_its_top():
 @pytest.mark.parametrize("size", ["40x20", "30x400", "4000x24"])
 def test_an_image_of_an_extreme_shape_is_read(size):
     """The engine's input has multiples of 32 pixels on each side; a narrow image must not become an empty one."""
-    path = made(
+    path = make_sample(
         f"extreme-{size}.png",
         lambda path: run(
             made_pdfs.CONVERT, "-size", size, "xc:white", "-pointsize", "16", "-annotate", "+4+16", "Hi", path

@@ -59,10 +59,10 @@ def poppler_says(data: bytes, tmp_path: Path) -> tuple[int, str]:
         (made_pdfs.chromium_report, 12, ["Annual report 😀", "walnut11", "The end"]),
         (lambda: made_pdfs.ghostscript_book(30), 30, ["Page number 1\n", "Page number 30\n"]),
         (made_pdfs.libreoffice_letter, 1, ["Schöne Grüße", "Œuvre, naïve café, ½ €.", "42.50"]),
-        (made_pdfs.linearized, 12, ["walnut2", "The end"]),
+        (made_pdfs.linearized_pdf, 12, ["walnut2", "The end"]),
         (made_pdfs.object_streams, 30, ["Page number 17\n"]),
-        (made_pdfs.joined, 14, ["walnut7"]),
-        (lambda: made_pdfs.encrypted(""), 12, ["walnut7"]),
+        (made_pdfs.joined_pdf, 14, ["walnut7"]),
+        (lambda: made_pdfs.encrypted_pdf(""), 12, ["walnut7"]),
     ],
     ids=["chromium", "ghostscript", "libreoffice", "linearized", "object-streams", "pdfunite", "owner-password-only"],
 )
@@ -96,7 +96,7 @@ def test_text_is_marked_page_by_page_and_only_the_pages_asked_for_are_read():
 def test_a_word_broken_at_the_end_of_a_line_is_whole_again():
     words = b"BT /F1 12 Tf 72 700 Td (an exam-) Tj 0 -14 Td (ple of it) Tj ET"
 
-    assert "an example of it" in text_of(made_pdfs.written(made_pdfs.stream(words)))
+    assert "an example of it" in text_of(made_pdfs.one_page(made_pdfs.stream(words)))
 
 
 @pytest.mark.parametrize("program", ["chromium", "libreoffice"])
@@ -110,7 +110,7 @@ def test_right_to_left_words_are_read_from_their_first_letter(program):
         "שלום עולם 123 abc סוף",
     ]
 
-    data = made_pdfs.printed(program, "".join(f'<p dir="rtl">{line}</p>' for line in lines)).read_bytes()
+    data = made_pdfs.print_html(program, "".join(f'<p dir="rtl">{line}</p>' for line in lines)).read_bytes()
 
     assert text_of(data).splitlines() == ["[page 1]", *lines]
 
@@ -118,7 +118,7 @@ def test_right_to_left_words_are_read_from_their_first_letter(program):
 def test_arabic_words_among_latin_ones_keep_their_order():
     lines = ["😀 Order 42: مرحبا بالعالم costs 12.50 EUR", "The words مرحبا، بالعالم و سعر are in Arabic"]
 
-    data = made_pdfs.printed("chromium", "".join(f"<p>{line}</p>" for line in lines)).read_bytes()
+    data = made_pdfs.print_html("chromium", "".join(f"<p>{line}</p>" for line in lines)).read_bytes()
 
     assert text_of(data).splitlines() == ["[page 1]", *lines]
 
@@ -126,7 +126,7 @@ def test_arabic_words_among_latin_ones_keep_their_order():
 def test_arabic_words_that_stand_on_their_head_are_read_as_before():
     turned = '<p style="transform:rotate(180deg)">مرحبا</p><p>مرحبا</p>'
 
-    data = made_pdfs.printed("chromium", turned).read_bytes()
+    data = made_pdfs.print_html("chromium", turned).read_bytes()
 
     assert text_of(data).splitlines() == ["[page 1]", "مرحبا", "مرحبا"]
 
@@ -151,7 +151,7 @@ def test_what_reviewers_wrote_is_read_whatever_they_drew_beside_it():
     page = f"/Annots[{drawn}{silent}<</Type/Annot/Subtype/Circle/Rect[9 9 99 99]>>]".encode()
     words = made_pdfs.stream(b"BT /F1 12 Tf 72 700 Td (Report) Tj ET")
 
-    text = text_of(made_pdfs.written(words, page=page))
+    text = text_of(made_pdfs.one_page(words, page=page))
 
     assert text.splitlines() == ["[page 1]", "Report", *(f"[note: {kind} says]" for kind in kinds)]
 
@@ -165,14 +165,14 @@ def test_what_reviewers_wrote_is_read_whatever_they_drew_beside_it():
     ],
 )
 def test_files_attached_to_a_pdf_are_named(names, said):
-    data = made_pdfs.with_attached(*names).read_bytes()
+    data = made_pdfs.attachments_pdf(*names).read_bytes()
 
     assert inspect_pdf(data, "book.pdf", LIMITS).notices == (f"The PDF contains {said}, which Loom does not read.",)
 
 
 def test_scanned_pages_are_recognized_by_their_missing_text_layer():
     scan = made_pdfs.scanned_pages().read_bytes()
-    mixed = made_pdfs.joined().read_bytes()
+    mixed = made_pdfs.joined_pdf().read_bytes()
 
     assert inspect_pdf(scan, "scan.pdf", LIMITS).pages_without_text == (1, 2, 3)
     assert inspect_pdf(mixed, "mixed.pdf", LIMITS).pages_without_text == (1, 14)
@@ -204,7 +204,7 @@ def test_a_slice_beyond_the_end_is_clamped_and_says_so(tmp_path):
 
 
 def test_the_slice_of_an_encrypted_document_that_opens_without_a_password_is_plain(tmp_path):
-    cut = render(made_pdfs.encrypted("").read_bytes(), Slice("3"))
+    cut = render(made_pdfs.encrypted_pdf("").read_bytes(), Slice("3"))
 
     assert "walnut3" in poppler_says(cut.data, tmp_path)[1]
     assert b"/Encrypt" not in cut.data
@@ -304,7 +304,7 @@ def test_a_thumbnail_shows_the_first_page_small():
 
 
 def test_pictures_are_listed_once_and_come_out_as_they_were_stored():
-    data = made_pdfs.joined().read_bytes()
+    data = made_pdfs.joined_pdf().read_bytes()
 
     found = inspect_pdf(data, "joined.pdf", LIMITS).pictures
 
@@ -326,7 +326,7 @@ def test_a_picture_that_is_not_a_jpeg_comes_out_as_png():
 
 def test_an_encrypted_pdf_says_that_it_needs_a_password():
     with pytest.raises(Encrypted, match=r"secret\.pdf needs a password") as caught:
-        inspect_pdf(made_pdfs.encrypted("sesame").read_bytes(), "secret.pdf", LIMITS)
+        inspect_pdf(made_pdfs.encrypted_pdf("sesame").read_bytes(), "secret.pdf", LIMITS)
 
     assert caught.value.name == "secret.pdf"
     assert caught.value.hint
@@ -337,8 +337,8 @@ def test_a_pdf_over_the_limit_is_refused_unread():
         inspect_pdf(b"%PDF" + bytes(2996), "big.pdf", IntakeLimits(max_pdf_bytes=2000))
 
 
-NO_PAGES = made_pdfs.assembled([b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Kids[]/Count 0>>"])
-LOOP = made_pdfs.assembled([b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Kids[2 0 R 2 0 R]/Count 2>>"])
+NO_PAGES = made_pdfs.assemble([b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Kids[]/Count 0>>"])
+LOOP = made_pdfs.assemble([b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Kids[2 0 R 2 0 R]/Count 2>>"])
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_what_is_no_pdf_is_unreadable(data):
 
 
 def test_a_document_that_claims_a_million_pages_says_that_they_are_not_there():
-    data = made_pdfs.assembled(
+    data = made_pdfs.assemble(
         [
             b"<</Type/Catalog/Pages 2 0 R>>",
             b"<</Type/Pages/Kids[3 0 R]/Count 50000>>",
@@ -375,7 +375,7 @@ def test_a_document_that_claims_a_million_pages_says_that_they_are_not_there():
     assert text_of(data) == "[page 1: no text layer]\n\n[pages 2-50000: cannot be read]\n"
 
 
-@pytest.mark.parametrize("sample", [made_pdfs.chromium_report, made_pdfs.object_streams, made_pdfs.linearized])
+@pytest.mark.parametrize("sample", [made_pdfs.chromium_report, made_pdfs.object_streams, made_pdfs.linearized_pdf])
 def test_damage_gives_a_sane_result_or_a_typed_error(sample):
     whole = sample().read_bytes()
     chance = random.Random(20_24)

@@ -117,7 +117,7 @@ def test_pages_that_nothing_leads_to_are_found(damage: Callable[[bytes], bytes],
 
 
 def test_a_page_that_is_found_keeps_what_its_tree_said_about_it(tmp_path: Path) -> None:
-    whole = made_pdfs.assembled(
+    whole = made_pdfs.assemble(
         [
             b"<</Type/Pages/Kids[2 0 R]/Count 1/MediaBox[0 0 200 100]/Resources<</Font<</F1 4 0 R>>>>>>",
             b"<</Type/Page/Parent 1 0 R/Contents 3 0 R>>",
@@ -146,12 +146,12 @@ def test_what_is_left_of_a_stream_that_was_cut_is_packed_anew(tmp_path: Path) ->
 
 
 def test_an_encrypted_pdf_that_lost_its_key_is_refused() -> None:
-    assert repair_pdf(made_pdfs.encrypted("").read_bytes()[:-60]) is None
+    assert repair_pdf(made_pdfs.encrypted_pdf("").read_bytes()[:-60]) is None
 
 
 def test_what_is_broken_beside_the_pages_does_not_cost_them() -> None:
     """A list of bookmarks that ends in the middle: the document cannot be copied as a whole, its pages can."""
-    whole = made_pdfs.assembled(
+    whole = made_pdfs.assemble(
         [
             b"<</Type/Catalog/Pages 2 0 R/Outlines 6 0 R>>",
             b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
@@ -171,7 +171,7 @@ def test_what_is_broken_beside_the_pages_does_not_cost_them() -> None:
 
 
 def test_a_pdf_of_which_only_blank_pages_are_left_is_refused() -> None:
-    empty = made_pdfs.assembled(
+    empty = made_pdfs.assemble(
         [
             b"<</Type/Catalog/Pages 2 0 R>>",
             b"<</Type/Pages/Kids[3 0 R]/Count 1>>",

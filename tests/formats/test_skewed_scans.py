@@ -107,7 +107,7 @@ def test_a_page_with_a_gibberish_layer_counts_as_scanned() -> None:
 
 
 def test_a_pdf_with_a_password_is_let_in_with_it() -> None:
-    data = made_pdfs.encrypted("open sesame").read_bytes()
+    data = made_pdfs.encrypted_pdf("open sesame").read_bytes()
     with pytest.raises(Encrypted):
         accept(data, "locked.pdf")
     with pytest.raises(Encrypted, match="a different password"):

@@ -30,7 +30,7 @@ from loom.errors import Encrypted
 from loom.formats import inspect
 from loom.formats.sniff import sniff
 from loom.formats.sniff.kinds import KINDS, category_of
-from made import made, run
+from made import make_sample, run
 
 OOXML = "application/vnd.openxmlformats-officedocument."
 ODF = "application/vnd.oasis.opendocument."
@@ -62,7 +62,7 @@ def legacy(extension: str, source: Callable[[], bytes], suffix: str) -> bytes:
         convert = ("--headless", "--norestore", "--nolockcheck", "--convert-to", extension, "--outdir", path.parent)
         run("soffice", f"-env:UserInstallation={profile}", *convert, before)
 
-    return made(f"legacy.{extension}", build).read_bytes()
+    return make_sample(f"legacy.{extension}", build).read_bytes()
 
 
 def with_macros(data: bytes, folder: str, *, binary: bool = False) -> bytes:
@@ -121,7 +121,7 @@ def bytecode() -> bytes:
         source.write_text("x = 1\n")
         py_compile.compile(str(source), str(path), doraise=True)
 
-    return made("module.pyc", build).read_bytes()
+    return make_sample("module.pyc", build).read_bytes()
 
 
 def sample_jp2() -> bytes:

@@ -33,7 +33,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """`cut_after` ends the body after so many bytes, by `end`; `hang` says nothing more until the client leaves."""
+    """A scripted response. `cut_after` ends the body after that many bytes, by `end`; `hang` sends nothing more until
+    the client disconnects."""
 
     body: bytes = b""
     status: int = 200
@@ -45,10 +46,10 @@ class Reply:
     cut_after: int | None = None
     end: str = "close"
     """close: the last chunk and a clean end · truncate: the connection ends inside the body · reset: RST · hang ·
-    endless: the body again and again."""
+    endless: the body is repeated."""
     before: str = ""
-    """Instead of an answer: reset · hang · close · unread: hang without reading it. early: the answer comes first;
-    then the body is read and thrown away, as good servers do."""
+    """Instead of an answer: reset · hang · close · unread: hang without reading it. early: the response comes first;
+    then the body is read and discarded."""
 
 
 Answer = Reply | Callable[[Request], "Reply | Awaitable[Reply]"]
@@ -61,7 +62,7 @@ class FarSide:
         self.connections = 0
         self.open_connections = 0
         self.left = asyncio.Event()
-        """Set whenever a client has closed its connection."""
+        """Set when a client has closed its connection."""
         self.asked = asyncio.Event()
         self.port = 0
 
@@ -104,7 +105,7 @@ class FarSide:
 
 async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
     if headers.get("transfer-encoding") == "chunked":
-        raise AssertionError("a request must say its length")
+        raise AssertionError("a request must have a content length")
     return await reader.readexactly(int(headers.get("content-length", "0")))
 
 
@@ -152,13 +153,13 @@ async def _play(reply: Reply, reader: asyncio.StreamReader, writer: asyncio.Stre
 
 
 async def _hang(reader: asyncio.StreamReader) -> bool:
-    """Until the client gives up."""
+    """Wait until the client disconnects."""
     await reader.read(1)
     return False
 
 
 def _reset(writer: asyncio.StreamWriter) -> bool:
-    """RST instead of FIN."""
+    """Close the connection with RST instead of FIN."""
     raw: socket.socket = writer.get_extra_info("socket")
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
@@ -193,8 +194,8 @@ async def far_side(*answers: Answer) -> AsyncGenerator[FarSide]:
         await server.wait_closed()
 
 
-async def gone(side: FarSide, *, seconds: float = 2.0) -> None:
-    """Wait until no client is connected any more."""
+async def wait_for_disconnect(side: FarSide, *, seconds: float = 2.0) -> None:
+    """Wait until no client is connected. Raises `TimeoutError` after `seconds`."""
     async with asyncio.timeout(seconds):
         while side.open_connections:
             side.left.clear()
@@ -202,7 +203,7 @@ async def gone(side: FarSide, *, seconds: float = 2.0) -> None:
 
 
 def refusal(status: int, body: Any, **headers: str) -> Reply:
-    """An error answer with a JSON body."""
+    """Return an error response with a JSON body."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Reply(status=status, body=json.dumps(body).encode(), content_type="application/json", headers=named)
 
@@ -230,4 +231,4 @@ ERRORS: dict[str, Callable[[int, str], Any]] = {
     "gemini": lambda status, text: {"error": {"code": status, "message": text, "status": "SOMETHING"}},
     "ollama": lambda status, text: {"error": text},
 }
-"""What each protocol says when it refuses."""
+"""The body of an error response in each protocol."""

@@ -38,9 +38,9 @@ from loom.events import MediaArrived, ModelEvent, RetryScheduled, Stopped, TextD
 from loom.models import Model
 from loom.providers.connections import Connections, Timeouts, endpoint
 from loom.providers.http import HttpProvider
-from made import made, run
+from made import make_sample, run
 from patience import PATIENCE_SECONDS
-from providers.far_side import ERRORS, FarSide, Reply, Request, far_side, gone, refusal
+from providers.far_side import ERRORS, FarSide, Reply, Request, far_side, refusal, wait_for_disconnect
 from providers.worlds import KEY, WIRES, Folder, answer, asking, at, collected, heard
 from wire.prompts import CLAUDE, GEMINI, GPT_CHAT, OLLAMA, VLLM
 from wire.streams import ANTHROPIC, OPENAI_CHAT, decode
@@ -178,7 +178,7 @@ async def test_a_stream_after_its_last_word_is_not_waited_for(media: Folder) -> 
     provider = impatient(media, silence_seconds=60)
     async with asyncio.timeout(PATIENCE_SECONDS), far_side(Reply(body=ANTHROPIC["text"], end="hang")) as server:
         assert (await answer(provider, asking(at(CLAUDE, server.url)))).stop == "end"
-        await gone(server)
+        await wait_for_disconnect(server)
     await provider.close()
 
 
@@ -215,7 +215,7 @@ async def test_a_broken_stream_is_an_error_after_what_was_said_and_is_not_asked_
     async with far_side(reply) as server:
         with pytest.raises(Unavailable, match="cut off") as caught:
             await heard(provider, asking(model_of(wire, server)), said)
-        await gone(server)
+        await wait_for_disconnect(server)
     assert not any(isinstance(event, Stopped) for event in said)
     assert "".join(event.text for event in said if isinstance(event, TextDelta)) == "Half a sen"
     assert len(server.requests) == 1
@@ -248,7 +248,7 @@ async def test_an_endless_line_is_refused_before_it_fills_the_memory(provider: H
     async with far_side(Reply(body=b"data: " + b"x" * (1 << 20), end="endless")) as server:
         with pytest.raises(WireError, match="more than"):
             await collected(provider, asking(at(CLAUDE, server.url)))
-        await gone(server)
+        await wait_for_disconnect(server)
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ async def test_what_a_gateway_says_in_html_is_quoted_and_bounded(provider: HttpP
     async with far_side(Reply(status=400, body=page, content_type="text/html", end="endless")) as server:
         with pytest.raises(Refused, match="Bad gateway") as caught:
             await collected(provider, asking(at(CLAUDE, server.url)))
-        await gone(server)
+        await wait_for_disconnect(server)
     assert len(str(caught.value)) < 1_000
 
 
@@ -446,7 +446,7 @@ async def test_a_server_that_never_answers_is_given_up_after_the_silence_allowed
     async with asyncio.timeout(PATIENCE_SECONDS), far_side(Reply(before="hang")) as server:
         with pytest.raises(Unavailable, match="did not answer in time"):
             await collected(provider, asking(at(CLAUDE, server.url)))
-        await gone(server)
+        await wait_for_disconnect(server)
     assert len(server.requests) == 1
     await provider.close()
 
@@ -467,7 +467,7 @@ async def test_the_deadline_is_kept_whatever_the_server_does(reply: Reply, media
             await collected(provider, asking(at(CLAUDE, server.url), media.add(bytes(30_000_000))))
         await provider.close()
         if reply.before != "unread":
-            await gone(server)
+            await wait_for_disconnect(server)
 
 
 async def test_a_local_server_that_is_not_running_is_said_at_once(provider: HttpProvider) -> None:
@@ -496,7 +496,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused_at_once_and_no_k
     provider: HttpProvider,
 ) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(made("self-signed.pem", _certificate))
+    context.load_cert_chain(make_sample("self-signed.pem", _certificate))
     heard: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -544,7 +544,7 @@ async def test_cancelling_at_any_point_closes_the_connection_and_leaves_no_task(
             async with asyncio.timeout(1):
                 await task
         if reply.before != "unread" and reply.status != 429:
-            await gone(server)
+            await wait_for_disconnect(server)
         await provider.close()
         left = {task.get_name() for task in asyncio.all_tasks() - before if "serve" not in repr(task)}
         assert not left
@@ -555,7 +555,7 @@ async def test_closing_the_stream_early_closes_the_connection(provider: HttpProv
         async with aclosing(provider.stream(asking(at(CLAUDE, server.url)))) as stream:
             async for _ in stream:
                 break
-        await gone(server)
+        await wait_for_disconnect(server)
 
 
 # Keys, proxies, addresses (hardening 21, 39) ------------------------------------------------------------------------
@@ -672,7 +672,7 @@ async def test_a_medium_of_another_length_is_never_sent_whole(provider: HttpProv
         async with far_side(Reply(body=ANTHROPIC["text"])) as server:
             with pytest.raises(Corrupt, match="does not have the expected"):
                 await collected(provider, asking(at(CLAUDE, server.url), ref))
-            await gone(server)
+            await wait_for_disconnect(server)
         assert not server.requests
 
 

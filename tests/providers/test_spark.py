@@ -27,7 +27,7 @@ from loom.prompt import ToolSpec
 from loom.providers.samples import samples
 from loom.providers.spark import SparkProvider
 from loom.sampling import Sampling
-from made import made, run
+from made import make_sample, run
 from providers.draw_samples import page_content, written
 from providers.spark_world import SPARK, Shelf, answered, blocks_of, events_of, folded
 
@@ -217,7 +217,7 @@ async def test_a_slice_keeps_the_page_numbers_of_the_whole() -> None:
 
 async def test_a_document_that_is_shown_as_words_is_read_all_the_same() -> None:
     shelf = Shelf()
-    deck = made("spark-deck.docx", _written_by_libreoffice)
+    deck = make_sample("spark-deck.docx", _written_by_libreoffice)
 
     message = await answered(shelf, user("who painted the barn?", shelf.attach(deck.read_bytes(), "notes.docx")))
 
@@ -246,7 +246,7 @@ def _written_by_libreoffice(path: Path) -> None:
 
 async def test_a_table_is_shown_by_its_first_rows_and_searched_by_its_words() -> None:
     shelf = Shelf()
-    book = shelf.attach(made("spark-prices.xlsx", _priced).read_bytes(), "prices.xlsx")
+    book = shelf.attach(make_sample("spark-prices.xlsx", _priced).read_bytes(), "prices.xlsx")
 
     whole = await answered(shelf, user(book))
     one = await answered(shelf, user("what does the lamp cost?", book))
@@ -285,7 +285,7 @@ async def test_a_long_pasted_text_is_read_with_its_question() -> None:
 
 async def test_a_scan_without_a_text_layer_is_looked_at() -> None:
     shelf = Shelf()
-    scan = made("spark-scan.pdf", _scanned)
+    scan = make_sample("spark-scan.pdf", _scanned)
 
     message = await answered(shelf, user("what does it say?", shelf.attach(scan.read_bytes(), "scan.pdf")))
 
@@ -300,7 +300,7 @@ def _scanned(path: Path) -> None:
 
 async def test_a_printed_manual_that_says_the_same_on_every_page_is_read_and_not_taken_for_a_scan() -> None:
     shelf = Shelf()
-    manual = made("spark-manual.pdf", _printed_manual).read_bytes()
+    manual = make_sample("spark-manual.pdf", _printed_manual).read_bytes()
 
     message = await answered(shelf, user("what does the gateway do?", shelf.attach(manual, "manual.pdf")))
 

@@ -1,4 +1,4 @@
-"""Tools and providers of installed packages: found by their entry points, used by name, and harmless when broken."""
+"""Tools, providers and formats of packages: found by their entry points, used by name, and harmless when broken."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ weather = sky_plugin:weather
 [loom.providers]
 loud = sky_plugin:Loud
 wrong = sky_plugin:weather
+
+[loom.formats]
+broken = sky_plugin:MISSING
 """
 
 
@@ -68,6 +71,7 @@ def test_a_plugin_that_fails_is_listed_with_its_reason() -> None:
     assert listed["loom.tools", "weather"].package == "sky-plugin"
     assert "MISSING" in listed["loom.tools", "a_broken"].problem
     assert "no stream method" in listed["loom.providers", "wrong"].problem
+    assert "MISSING" in listed["loom.formats", "broken"].problem
 
 
 async def test_without_packages_nothing_is_loaded() -> None:

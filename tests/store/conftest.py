@@ -27,7 +27,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return str(tmp_path / "loom.db")
     server: PostgresServer = request.getfixturevalue("postgres")
-    return server.empty()
+    return server.empty_database()
 
 
 @pytest.fixture

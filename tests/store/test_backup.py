@@ -108,7 +108,7 @@ async def test_what_is_restored_is_what_was_saved_on_either_database(
         assert restore_file(tmp_path / "backup", new) is None
         restored = await open_database(str(new))
     else:
-        restored = await open_database(postgres.empty())
+        restored = await open_database(postgres.empty_database())
         await restore_rows(tmp_path / "backup", restored)
     new_media = open_media(tmp_path / "new-media")
     report = await restore_media(tmp_path / "backup", new_media)

@@ -63,10 +63,10 @@ async def test_a_server_that_refuses_conditions_is_asked_without(
     media = open_media(url)
 
     assert await media.load(await media.put(DATA)) == DATA
-    asked = world.seen("PUT")
+    asked = world.count_requests("PUT")
     await media.put(b"the next one")
 
-    assert world.seen("PUT") == asked + 1, "it was asked with a condition again"
+    assert world.count_requests("PUT") == asked + 1, "it was asked with a condition again"
 
 
 async def test_a_server_that_claims_to_have_the_bytes_but_has_not_gets_them(odd: tuple[OddServer, str]) -> None:
@@ -94,7 +94,7 @@ async def test_bytes_in_a_bucket_are_sent_again_only_when_old_or_of_another_size
     digest = await media.put(DATA)
     await media.put(DATA)
     await media.refresh(digest)
-    assert world.seen("PUT") == 1
+    assert world.count_requests("PUT") == 1
 
     for renew in (media.put(DATA), media.refresh(digest)):
         world.age(world.one_key(), datetime.now(UTC) - timedelta(days=3))

@@ -419,7 +419,7 @@ async def test_processes_that_append_at_once_lose_nothing_and_copy_nothing(url: 
 
 async def test_a_server_that_goes_away_is_unreachable_and_found_again(tmp_path: Path):
     with postgres_server() as server:
-        database = await open_notes(server.empty())
+        database = await open_notes(server.empty_database())
         await database.write(note(100))
         server.stop()
         with pytest.raises(Unreachable, match="does not respond"):
@@ -433,7 +433,7 @@ async def test_a_server_that_goes_away_is_unreachable_and_found_again(tmp_path: 
 
 
 async def test_a_connection_that_dies_at_work_is_unreachable_and_nothing_is_stored(postgres: PostgresServer):
-    database = await open_notes(postgres.empty())
+    database = await open_notes(postgres.empty_database())
 
     def work(tx: Transaction) -> None:
         tx.execute(NOTE, {"number": 100})
@@ -446,7 +446,7 @@ async def test_a_connection_that_dies_at_work_is_unreachable_and_nothing_is_stor
 
 
 async def test_an_idle_connection_that_died_is_replaced_without_a_word(postgres: PostgresServer):
-    url = postgres.empty()
+    url = postgres.empty_database()
     database = await open_notes(url)
     await asyncio.gather(*(notes(database) for _ in range(8)))
     with psycopg.connect(url) as admin:
@@ -456,7 +456,7 @@ async def test_an_idle_connection_that_died_is_replaced_without_a_word(postgres:
 
 
 async def test_deadlocks_are_run_again(postgres: PostgresServer):
-    database = await open_notes(postgres.empty())
+    database = await open_notes(postgres.empty_database())
     await database.write(note(100))
     await database.write(note(200))
     meet = threading.Barrier(2, timeout=30)
@@ -493,7 +493,7 @@ async def test_a_database_that_does_not_speak_utf8_is_refused(postgres: Postgres
 
 
 async def test_loom_keeps_to_its_own_schema(postgres: PostgresServer):
-    url = postgres.empty()
+    url = postgres.empty_database()
     with psycopg.connect(url) as other:
         other.execute("CREATE TABLE session (mine TEXT)")
     database = await open_database(url)

@@ -82,7 +82,7 @@ async def test_appending_nothing_is_nothing(forest: Forest):
 
 @asynccontextmanager
 async def both(sqlite: str, postgres: PostgresServer) -> AsyncIterator[list[Forest]]:
-    databases = [await open_database(sqlite), await open_database(postgres.empty())]
+    databases = [await open_database(sqlite), await open_database(postgres.empty_database())]
     yield [Forest(database) for database in databases]
     for database in databases:
         await database.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,7 +11,7 @@ from loom.content.blocks import ImageBlock
 from loom.content.media import Media
 from loom.content.messages import Message, assistant, user
 from loom.errors import Conflict, ContentError, Corrupt, KeyReused, NotFound
-from loom.session import Options, SessionChange
+from loom.session import Options, Queued, SessionChange
 from loom.store.database import Database, open_database
 from loom.store.events import Events
 from loom.store.forest import Forest
@@ -107,6 +108,56 @@ async def test_what_was_removed_is_never_said_and_a_late_retry_does_not_bring_it
     lease = await taken(database, session.id)
     assert await pop(queue, session.id, queued.id, fence=lease.fence) is None
     assert (await sessions.get(session.id)).head_id == session.root_id
+
+
+@pytest.mark.parametrize("chosen", [(0,), (1,), (0, 2), ()])
+async def test_a_paused_message_keeps_its_place_and_no_turn_takes_it_until_it_is_resumed(
+    database: Database, queue: MessageQueue, sessions: Sessions, chosen: tuple[int, ...]
+) -> None:
+    session = await sessions.create()
+    words = [user("one"), user("two", PICTURE), user("three")]
+    put = [await queue.put(session.id, "", message) for message in words]
+    ids = [put[at].id for at in chosen]
+    paused = set(ids or [one.id for one in put])
+    lease = await taken(database, session.id)
+
+    await queue.set_paused(session.id, ids, is_paused=True)
+
+    listed = await queue.list(session.id)
+    assert [(one.message, one.is_paused) for one in listed] == [(one.message, one.id in paused) for one in put]
+    assert await queue.waiting() == (() if len(paused) == 3 else (session.id,))
+    assert PICTURE.media.digest in await sessions.referenced_digests()
+    for one in put:
+        assert (await pop(queue, session.id, one.id, fence=lease.fence) is None) is (one.id in paused)
+    released = await Journal(database).commit(session.id, SessionChange(lease="release-if-idle"), fence=lease.fence)
+    assert released.is_released  # paused messages are no work
+
+    await queue.set_paused(session.id, (), is_paused=False)
+
+    assert [one.id for one in await queue.list(session.id)] == [one.id for one in put if one.id in paused]
+    lease = await taken(database, session.id)
+    assert None not in [await pop(queue, session.id, one, fence=lease.fence) for one in paused]
+
+
+async def test_pausing_reports_what_changed_once_and_refuses_what_left_the_queue(
+    queue: MessageQueue, sessions: Sessions
+) -> None:
+    session = await sessions.create()
+    first, second = [await queue.put(session.id, "", user(words)) for words in ("one", "two")]
+    seen: list[list[str]] = []
+
+    def note(changed: Sequence[Queued]) -> list[tuple[str, bytes]]:
+        seen.append([one.id for one in changed])
+        return [("notice", b"{}") for _ in changed]
+
+    assert await queue.set_paused(session.id, [first.id], is_paused=True, events=note) == 1
+    assert await queue.set_paused(session.id, [], is_paused=True, events=note) == 2
+    assert await queue.set_paused(session.id, [], is_paused=True, events=note) == 2
+    assert seen == [[first.id], [second.id], []]
+    assert await queue.remove(session.id, first.id)
+    with pytest.raises(NotFound, match="no longer queued"):
+        await queue.set_paused(session.id, [second.id, first.id], is_paused=False)
+    assert [one.is_paused for one in await queue.list(session.id)] == [True]
 
 
 async def test_several_answers_go_back_to_the_question_and_leave_the_queue_with_the_last(

@@ -134,7 +134,7 @@ async def test_a_store_that_may_only_be_read_is_not_ready(tmp_path: Path) -> Non
 
 
 async def test_a_server_that_went_away_is_not_ready(postgres: PostgresServer) -> None:
-    database = await open_database(postgres.empty())
+    database = await open_database(postgres.empty_database())
     await database.check_writable()
     postgres.stop()
     try:

@@ -16,7 +16,7 @@ from loom.content.blocks import TextBlock
 from loom.errors import ExtraMissing, ToolError
 from loom.testing import sample_pdf, sample_png
 from loom.tools.slides import render_slides
-from made import made, run
+from made import make_sample, run
 from tools.world import Context, pictures
 
 COLORS = [(200, 30, 40), (30, 160, 60), (40, 60, 200)]
@@ -35,7 +35,7 @@ def deck(path: Path) -> None:
 
 
 def odp(path: Path) -> None:
-    (path.parent / "deck.pptx").write_bytes(made("deck.pptx", deck).read_bytes())
+    (path.parent / "deck.pptx").write_bytes(make_sample("deck.pptx", deck).read_bytes())
     profile = f"-env:UserInstallation={(path.parent / 'profile').as_uri()}"
     run("soffice", profile, "--headless", "--convert-to", "odp", "--outdir", path.parent, path.parent / "deck.pptx")
 
@@ -48,7 +48,7 @@ def seen(context: Context, digest: str) -> Image.Image:
 async def test_every_slide_is_a_picture_of_what_is_on_it(
     tmp_path: Path, name: str, build: Callable[[Path], None]
 ) -> None:
-    (tmp_path / name).write_bytes(made(name, build).read_bytes())
+    (tmp_path / name).write_bytes(make_sample(name, build).read_bytes())
     context = Context(tmp_path)
     blocks = await render_slides.run(context, {"path": name})
     slides = pictures(blocks)
@@ -79,7 +79,7 @@ async def test_pages_are_chosen_twenty_at_a_time_and_the_sentence_says_how_to_go
 
 async def test_a_deck_of_the_session_is_found_by_name(tmp_path: Path) -> None:
     context = Context(tmp_path)
-    await context.say(made("deck.pptx", deck).read_bytes(), "talk.pptx")
+    await context.say(make_sample("deck.pptx", deck).read_bytes(), "talk.pptx")
     (slide,) = pictures(await render_slides.run(context, {"path": "talk.pptx", "pages": "2"}))
     assert slide.media.name == "talk.pptx page 2"
 

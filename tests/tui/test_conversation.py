@@ -169,6 +169,26 @@ async def test_a_message_during_an_answer_is_queued_and_can_be_edited(tmp_path: 
         await screen.wait_for("second answer")
 
 
+async def test_paused_messages_are_shown_edited_and_sent(tmp_path: Path) -> None:
+    async with driven(tmp_path) as screen:
+        await screen.say("hello\n!echo first")
+        assert screen.chat.conversation is not None
+        session = screen.chat.conversation.session
+        queued = await session.post("!echo later on")
+        await session.pause_queue(queued.id)
+        await screen.wait_for("paused: !echo later on")
+        await screen.press("up")
+        await screen.wait(lambda: screen.chat.composer.text == "!echo later on")
+        assert await session.queue() == ()
+        screen.chat.composer.clear()
+        queued = await session.post("!echo at last")
+        await session.pause_queue(queued.id)
+        await screen.wait_for("paused: !echo at last")
+        await screen.press("enter")
+        await screen.wait(lambda: "paused:" not in screen.text and not screen.chat.is_busy)
+        assert [message.text for message in await session.path()][-2:] == ["!echo at last", "at last"]
+
+
 async def two_answers(screen: Driven) -> None:
     await screen.say("first question")
     await screen.say("second question", turns=2)

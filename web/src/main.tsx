@@ -3,7 +3,7 @@ import { render } from "preact";
 import { request, ApiError } from "./api/http";
 import type { ConfigView, ModelView } from "./api/types";
 import { App } from "./screens/App";
-import { config, connection, defaultModel, models, sessionId, view } from "./state/app";
+import { config, connection, defaultModel, models, OPENED_ADDRESS, sessionId, view } from "./state/app";
 import { keepDrafts } from "./state/composer";
 import { connect } from "./state/connection";
 import { watchComparison, watchFolderTrust, watchTitle } from "./state/page_effects";
@@ -39,6 +39,7 @@ async function begin(): Promise<void> {
     },
   });
   loadSettings().catch(report);
+  if (localStorage.getItem(OPENED_ADDRESS)) (await import("./screens/deferred")).returnToAddress();
   if (!view.value) await route();
   resendOutbox();
 }

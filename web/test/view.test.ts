@@ -229,6 +229,21 @@ test("an answer that was stopped, interrupted or stored incomplete says so, and 
   assert.equal(new TurnList().of(openView("S", alone, 0))[0]?.ending, "unanswered");
 });
 
+test("a notice that a turn repeats is shown once", () => {
+  const notice = (text: string): SessionEvent => ({ type: "notice", data: { text, code: "" } });
+  const view = play(openView("S", EMPTY, 0), [...TURN, notice("smaller"), notice("as text"), notice("smaller"), notice("as text")]);
+  assert.deepEqual(view.notices.map((one) => one.text), ["smaller", "as text"]);
+});
+
+test("pausing and resuming change a queued message in place, and a new message takes no paused one from the list", () => {
+  const queued = (id: string, paused = false): SessionEvent => ({ type: "message_queued", data: { id, paused, message: { role: "user", blocks: [{ type: "text", text: id }] } } });
+  const stopped = play(openView("S", EMPTY, 0), [...TURN, queued("a"), queued("b"), queued("a", true), queued("b", true)]);
+  assert.deepEqual(stopped.queue.map((one) => [one.message, one.paused]), [["a", true], ["b", true]]);
+  const other: SessionEvent = { type: "message_stored", data: { node: "n9", parent: "n1", message: { role: "user", blocks: [{ type: "text", text: "other" }] } } };
+  assert.equal(play(stopped, [other]).queue.length, 2);
+  assert.deepEqual(play(stopped, [queued("b")]).queue.map((one) => one.paused), [true, false]);
+});
+
 test("a notice of a continued turn is shown once, however often a snapshot brings it", () => {
   const notice: SessionEvent = { type: "notice", data: { text: "Continued after a restart", code: "turn.continued" } };
   const seen = play(openView("S", EMPTY, 0), [...PARTIAL.filter((event) => event.type !== "thinking"), notice]);

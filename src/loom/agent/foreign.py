@@ -178,6 +178,6 @@ def _upgrade(data: bytes, lift: StoreLegacyMedia, fetch: FetchLegacyMedia) -> Up
         value = msgspec.json.decode(data)
     except msgspec.DecodeError as error:
         raise ContentError(
-            f"This is not JSON: {error}", hint="Give a conversation: a list of messages, or an object that has one."
+            f"This is not JSON: {error}", hint="Use a conversation: a list of messages, or an object that has one."
         ) from None
     return upgrade(value, lift=lift, fetch=fetch)

@@ -99,7 +99,7 @@ async def ingest(
         notices.extend(admitted.notices)
         kept.append(admitted)
     if not blocks:
-        raise ContentError("The message is empty: give text, a file or a block")
+        raise ContentError("The message is empty: add text, a file or a block")
     for admitted in kept:
         await _keep(admitted, writer, prerender)
     for digest in dict.fromkeys(known):

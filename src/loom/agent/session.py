@@ -168,6 +168,7 @@ class SessionTurns:
         return await self._stream(content, wanted, how.get("output"), shows_left_turn=False).finish()
 
     async def _reply(self, finished: TurnFinished, answers: Sequence[MessageStored]) -> Reply:
+        """Return the reply of the last turn. Raise `LoomError` if the model returned nothing."""
         turn = self._last
         if not answers or turn is None or turn.receipt is None:
             raise LoomError(f"The model returned an empty answer (stop: {finished.stop})", hint="Try again.")
@@ -206,7 +207,7 @@ class SessionTurns:
         return await ingest(content, services.media, limits=services.limits, fetch=services.fetch, prerender=prerender)
 
     async def draft_of(self, content: Sequence[Content], model: str = "") -> tuple[Message, ...]:
-        """Return the message for `content`, for a preview; return nothing if it is empty."""
+        """Return the message for `content`, for a preview; return an empty tuple without content."""
         if not content:
             return ()
         return (Message("user", (await self._store_content(await self._expand(content), model)).blocks),)
@@ -277,6 +278,10 @@ class SessionTurns:
     async def queue(self) -> tuple[Queued, ...]:
         return tuple(await self._record.queue())
 
+    async def _runnable(self) -> list[Queued]:
+        """Return the queued messages that are not paused, in order."""
+        return [queued for queued in await self._record.queue() if not queued.is_paused]
+
     def work(self) -> EventStream:
         """Do the work that no other process does: continue an unfinished turn, then answer queued messages in order.
         The stream ends at once if another process runs the session."""
@@ -289,7 +294,7 @@ class SessionTurns:
                     async with self._heartbeat():
                         may_be_queued = await self._run_backlog(show)
                 # Another process may have queued a message just before the lease was released, expecting us to run it.
-                if not may_be_queued or not await self._record.queue():
+                if not may_be_queued or not await self._runnable():
                     return
 
         return EventStream(job)
@@ -303,7 +308,7 @@ class SessionTurns:
         if checkpoint_of(snapshot).turn:
             snapshot = None  # the turn that was left has changed the session
         last: Queued | None = None
-        while not self._is_draining and (waiting := await self._record.queue()):
+        while not self._is_draining and (waiting := await self._runnable()):
             first = waiting[0]
             is_same = last is not None and (last.id, last.answers_left) == (first.id, first.answers_left)
             if is_same and not (self._last is not None and self._last.stop_reason == "cancel"):
@@ -404,9 +409,9 @@ class SessionTurns:
         return turn
 
     async def _continue_left_turn(self, snapshot: Snapshot, show: Show, *, is_superseded: bool = False) -> bool:
-        """Continue the turn that another process left unfinished, if `snapshot` holds one. With `is_superseded`, a turn
-        with pending approvals is closed instead, and the next turn shows a notice. Return False if the session was lost
-        meanwhile."""
+        """Continue the turn that another process left unfinished, if `snapshot` contains one. With `is_superseded`, a
+        turn with pending approvals is closed instead, and the next turn shows a notice. Return False if the session was
+        lost meanwhile."""
         checkpoint = checkpoint_of(snapshot)
         if not checkpoint.turn:
             return True
@@ -706,6 +711,7 @@ class SessionTurns:
                 raise error
 
     async def _beat(self) -> None:
+        """Renew the lease until it is lost, and pass commands on to the running turn."""
         loop = asyncio.get_running_loop()
         while True:
             # All sessions of this process renew at the same moments, so that one query serves them all.

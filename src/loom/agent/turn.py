@@ -201,6 +201,7 @@ class Turn:
             await self._run_states()
 
     async def _run_states(self) -> None:
+        """Begin the turn, run its steps and hooks, and end it in the state that its outcome requires."""
         self.services.batching.running += 1
         try:
             if await self._begin(self):
@@ -224,7 +225,7 @@ class Turn:
             self.services.batching.running -= 1
 
     async def _run_start_hooks(self) -> None:
-        """Run the user's hooks once per turn, and store what they tell the model. Raise `ToolError` if one of them
+        """Run the user's hooks once per turn, and store what they add for the model. Raise `ToolError` if one of them
         refuses the turn."""
         if self.checkpoint.steps or self.open_calls or not (self._is_compacting or self._head == self.question):
             return
@@ -281,6 +282,8 @@ class Turn:
             await self.sink.emit(notice)
 
     async def _run_to_end(self) -> None:
+        """Run the steps. Close the turn if it reaches its limit of time, steps or cost; waiting for approvals is not
+        counted."""
         limit = self.services.turn_limits.seconds
         deadline = self.approvals.deadline = asyncio.timeout(max(0.0, limit - self.checkpoint.seconds))
         try:
@@ -456,6 +459,8 @@ class Turn:
     async def _take_steering(self) -> None:
         """Store steering messages after the results, so that the next step reads them."""
         for queued in await self.record.queue():
+            if queued.is_paused:
+                continue
             message = queued.message
             if message is None or not queued.options.steers or queued.options.parent:
                 return

@@ -188,7 +188,7 @@ def _save(name: str, asked: AskOptions) -> int:
         documents=given.documents,
     )
     if template == Template():
-        raise ContentError("Nothing to save.", hint='Give a prompt: loom "Summarize $input." --save short')
+        raise ContentError("Nothing to save.", hint='Example: loom "Summarize $input." --save short')
     file = save_template(name, template)
     click.echo(f"Saved as {file.stem}: loom -t {file.stem}", err=True)
     return 0

@@ -49,7 +49,7 @@ def chat_command(**given: Any) -> int:
 
 
 _REFUSED = "auth.required"
-_HOW_TO_GIVE_IT = "`loom token` prints it where the daemon runs. Give it with --token-file FILE or in LOOM_TOKEN."
+_HOW_TO_GIVE_IT = "`loom token` prints it where the daemon runs. Pass it with --token-file FILE or in LOOM_TOKEN."
 
 
 @click.command("attach")
@@ -100,7 +100,7 @@ def _token(file: str) -> str:
             return _check_token(Path(file).read_text(encoding="ascii"), file)
         except (OSError, UnicodeDecodeError):
             raise ConfigError(
-                f"{file} cannot be read.", hint="Give the file that `loom token` was written to."
+                f"{file} cannot be read.", hint="Use the file that `loom token` was written to."
             ) from None
     token = os.environ.get("LOOM_TOKEN", "")
     if token.strip():

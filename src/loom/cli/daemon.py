@@ -162,7 +162,7 @@ class _Link(msgspec.Struct):
 def web_command(lan: bool, port: int | None, password_file: str, no_browser: bool) -> None:
     """Open Loom in the browser. If no daemon is running, one is started until Ctrl+C.
 
-    The link works once; the browser stays logged in.
+    The link works once; the browser stays signed in.
     """
     config, made_up = served_config(password_file, lan=lan)
     opens = not no_browser and not lan

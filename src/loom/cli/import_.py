@@ -74,7 +74,8 @@ async def print_import(runtime: Runtime, file: Path, as_json: bool) -> None:
 def import_summary(name: str, error: LoomError) -> str:
     """Return the error about a file, with the file's name once."""
     said = sentence(error)
-    return said if said.startswith(Path(name).name) else f"{name}: {said}"
+    is_named = said.removeprefix("File not found: ").startswith(Path(name).name)
+    return said if is_named else f"{name}: {said}"
 
 
 def report(file: str, found: ImportedSession) -> str:

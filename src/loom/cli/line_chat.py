@@ -232,6 +232,8 @@ class Chat(ABC):
         said: str = "",
         advise: Callable[[TurnOutcome], Awaitable[Sequence[str]]] | None = None,
     ) -> TurnOutcome:
+        """Run a turn and print it, then the turns of lines that were typed meanwhile. Return the outcome of the
+        first."""
         typed = TypedLines(session, _steering_content) if sys.stdin.isatty() else None
         begun: list[SentLine] = []
         try:

@@ -66,7 +66,8 @@ def add(name: str, target: tuple[str, ...], env: tuple[str, ...], headers: tuple
     if project:
         file = Path.cwd() / MCP_FILE
         _change_project(file, name, entry)
-        _say_if_untrusted()
+        for warning in _project_servers(load_config()).warnings:  # an untrusted folder's servers are not used
+            print_line(warning)
     else:
         file = user_config_file()
         if name in load_config().mcp.servers:
@@ -113,13 +114,15 @@ def _entry(target: Sequence[str], env: Sequence[str], headers: Sequence[str]) ->
     first, *rest = target
     if first.startswith(("http://", "https://")):
         if rest or env:
-            raise ConfigError("A URL takes neither arguments nor variables.", hint='Headers: -H "Name: value"')
+            raise ConfigError(
+                "Arguments and variables are only for programs, not for a URL.", hint='Headers: -H "Name: value"'
+            )
         told = {"headers": _pairs(headers, ":", "a header looks like Name: value")} if headers else {}
         return {"url": first, **told}
     if _SCHEME.match(first):
         raise ConfigError(f"Not a server URL: {first}", hint="It begins with http:// or https://.")
     if headers:
-        raise ConfigError("A program takes no headers.", hint="Variables: -e NAME=VALUE")
+        raise ConfigError("Headers are only for URLs, not for a program.", hint="Variables: -e NAME=VALUE")
     return {
         "command": first,
         **({"args": rest} if rest else {}),
@@ -224,7 +227,7 @@ def logout(name: str) -> None:
     """Remove the stored login at a server."""
     logins = login_file(load_config())
     if name not in logins.read():
-        raise ConfigError(f"You are not logged in at {name!r}.", hint="List servers: loom mcp list")
+        raise ConfigError(f"You are not logged in at {name!r}.", hint="List servers: `loom mcp list`.")
     logins.write(name, None)
     click.echo(f"✔ logged out at {safe_text(name)}")
 
@@ -240,7 +243,7 @@ def remove(name: str, project: bool) -> None:
     else:
         file = user_config_file()
         if name not in load_config().mcp.servers:
-            raise ConfigError(f"Server {name!r} not found.", hint="List servers: loom mcp list")
+            raise ConfigError(f"MCP server {name!r} not found.", hint="List servers: `loom mcp list`.")
         remove_table(file, (*_PATH, name))
     click.echo(f"✔ {safe_text(name)} removed from {display_path(file, Path.cwd())}")
 
@@ -255,16 +258,10 @@ def _change_project(file: Path, name: str, entry: dict[str, Any] | None) -> None
     table = cast("dict[str, Any]", servers)
     if (name in table) == (entry is not None):
         said = f"there is {'a' if entry else 'no'} server {name}{' already' if entry else ''}."
-        raise ConfigError(said, file=MCP_FILE, hint="List servers: loom mcp list")
+        raise ConfigError(said, file=MCP_FILE, hint="List servers: `loom mcp list`.")
     changed = {**table, name: entry} if entry else {key: value for key, value in table.items() if key != name}
     whole = msgspec.json.encode({**data, "mcpServers": changed})
     write_user_file(file, msgspec.json.format(whole, indent=2).decode() + "\n", mode=0o644)
-
-
-def _say_if_untrusted() -> None:
-    """Print a warning if the folder is not trusted, because the project's servers are not used then."""
-    for warning in _project_servers(load_config()).warnings:
-        print_line(warning)
 
 
 def _project_servers(config: Config) -> ProjectServers:

@@ -134,7 +134,7 @@ def speak_command(text: str, output: str) -> int:
     """Convert TEXT, or standard input, to speech with `audio.speaker` or `audio.speak_command`."""
     words = text or ("" if sys.stdin.isatty() else sys.stdin.read())
     if not words.strip():
-        raise ContentError("No text to speak.", hint='Give a text: loom speak "Hello" -o hello.mp3')
+        raise ContentError("No text to speak.", hint='Example: loom speak "Hello" -o hello.mp3')
     return asyncio.run(_speak(words, output))
 
 

@@ -79,7 +79,7 @@ def models_command(references: tuple[str, ...], as_json: bool, key_env: str) -> 
     if references[:1] != ("default",):
         return asyncio.run(_models(references, as_json))
     if len(references) > 2:
-        raise ConfigError("Give one model.", hint="Example: loom models default ollama/llava")
+        raise ConfigError("Expected one model.", hint="Example: loom models default ollama/llava")
     asyncio.run(_default(*references[1:]))
     return OK
 
@@ -104,7 +104,8 @@ async def _models(references: tuple[str, ...], as_json: bool) -> int:
     code = OK
     async with Runtime.open() as runtime:
         default = await runtime.models.default()
-        for name in references or _known_models(runtime, default):
+        first = (f"{platform}/{name}" for platform, name in FIRST_CHOICES.items())
+        for name in references or dict.fromkeys([default, *runtime.config.models, *first, BUILT_IN_MODEL]):
             try:
                 listed.append(_model_row(runtime, name, default))
             except LoomError as error:
@@ -118,11 +119,6 @@ async def _models(references: tuple[str, ...], as_json: bool) -> int:
         for found in listed:
             click.echo(_row(found))
     return code
-
-
-def _known_models(runtime: Runtime, default: str) -> tuple[str, ...]:
-    chosen = (f"{platform}/{name}" for platform, name in FIRST_CHOICES.items())
-    return tuple(dict.fromkeys([default, *runtime.config.models, *chosen, BUILT_IN_MODEL]))
 
 
 def _model_row(runtime: Runtime, name: str, default: str) -> ModelRow:
@@ -212,7 +208,7 @@ async def add_models(url: str, wanted: Sequence[str], key_env: str) -> None:
     if server is None:
         raise Unavailable(
             f"No model server found at {url}.",
-            hint="Give its address with the version, such as http://127.0.0.1:8000/v1, and --key-env for a key.",
+            hint="Use its URL with the version, such as http://127.0.0.1:8000/v1, and --key-env for a key.",
         )
     unknown = [name for name in wanted if name not in server.models]
     if unknown:

@@ -225,8 +225,7 @@ def _print_usage_error(error: click.ClickException) -> int:
     if isinstance(error, click.NoSuchOption):
         near = _similar_options(error.option_name, error.possibilities or ())
         error = click.NoSuchOption(error.option_name, error.message, near, error.ctx)
-    words = " ".join(error.format_message().split())
-    sentence = f"{words[:1].lower()}{words[1:]}"
+    sentence = " ".join(error.format_message().split())
     context = error.ctx if isinstance(error, click.UsageError) else None
     stop = "" if sentence.endswith((".", "?", "?)")) else "."
     print_line(f"{sentence}{stop} See `{context.command_path} --help`." if context else sentence)

@@ -81,7 +81,7 @@ def set_budget(name: str, usd: str) -> None:
     try:
         limit = None if usd == "none" else float(usd)
     except ValueError:
-        raise click.UsageError("Give US dollars a day, or none.") from None
+        raise click.UsageError("Expected US dollars per day, or none.") from None
 
     async def run(runtime: Runtime) -> Account:
         return await runtime.accounts.set_budget(name, limit)
@@ -187,7 +187,7 @@ async def _list_logins() -> None:
 def sign_out(login: str, everyone: bool) -> None:
     """Sign out a browser: LOGIN is its id in `loom users logins`. A running daemon drops its connections."""
     if bool(login) == everyone:
-        raise click.UsageError("Give the id of a login, or --all.")
+        raise click.UsageError("Expected the id of a login, or --all.")
     asyncio.run(_sign_out(login))
 
 

@@ -72,8 +72,8 @@ class RemoteSession:
     # Messages --------------------------------------------------------------------------------------------------------
 
     async def stream(self, *content: Content, **how: Unpack[MessageKeywords]) -> AsyncGenerator[Event]:
-        """Send a message and yield the events of its turn; closing it early cancels the turn. A lost connection is
-        reopened without losing events."""
+        """Send a message and yield the events of its turn; closing the stream early cancels the turn. A lost connection
+        is reopened without losing events."""
         wanted = options_of(**how, tools=self._tools)
         found = await upload(self._link, content, self._limits)
         message = Message("user", found.blocks)
@@ -366,12 +366,25 @@ class RemoteSession:
     async def queue(self) -> tuple[Queued, ...]:
         found = await self._get("/queue", QueueView)
         return tuple(
-            Queued(id=it.message, key="", message=Message("user", it.blocks), created_at=it.created_at)
+            Queued(
+                id=it.message,
+                key="",
+                message=Message("user", it.blocks),
+                options=Options(steers=it.steers),
+                created_at=it.created_at,
+                is_paused=it.paused,
+            )
             for it in found.queue
         )
 
     async def remove_queued(self, queued: str) -> None:
         await self._link.ask("DELETE", self._path(f"/queue/{quote(queued, safe='')}"), repeats=False)
+
+    async def pause_queue(self, *queued: str) -> None:
+        await self._link.ask("PATCH", self._path("/queue"), json={"paused": True, "messages": queued})
+
+    async def resume_queue(self, *queued: str) -> None:
+        await self._link.ask("PATCH", self._path("/queue"), json={"paused": False, "messages": queued})
 
     async def files(self, query: str = "") -> tuple[str, ...]:
         return (await self._get("/files", FileList, {"q": query})).files
@@ -534,6 +547,7 @@ class _Turns:
         return [event]
 
     def _events_before_turn(self, event: Event) -> list[Event | None]:
+        """Return the events to yield before our turn has started; hold back those that may belong to it."""
         match event:
             case TurnStarted() if event.message == self._queued:
                 self.turn, self.have_begun = event.turn, True

@@ -51,7 +51,7 @@ async def upload(link: DaemonConnection, content: Sequence[Content], limits: Int
                 blocks.append(_with_caption(kept.block, leaf))
                 notices += kept.notices
     if not blocks:
-        raise ContentError("The message is empty: give text, a file or a block")
+        raise ContentError("The message is empty: add text, a file or a block")
     return Ingested(tuple(blocks), tuple(notices))
 
 

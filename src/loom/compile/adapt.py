@@ -102,6 +102,7 @@ def _own_kind(
 def _media(
     block: MediaBlock, rendition: Rendition, place: BlockPosition, target: RenderTarget, cap: int, *, page_cap: int
 ) -> Measure:
+    """Return what a medium becomes. `hoisted` is set if the platform does not accept it at `place`."""
     digest = block.media.digest
     if digest in target.known.missing:
         return _fallback(block, "missing", "its bytes are missing", target, cap)
@@ -130,6 +131,7 @@ def _media(
 
 
 def _image(block: ImageBlock, rendition: Rendition, target: RenderTarget, cap: int) -> Measure:
+    """Return the image in full or as a small copy, or its text for a model that does not support images."""
     if rendition == "text":
         return _fallback(block, "", "", target, cap)
     accepts = target.model.capabilities.accepts
@@ -250,6 +252,7 @@ def _native(block: DocumentBlock, target: RenderTarget, page_cap: int) -> Measur
 def _native_measure(
     block: DocumentBlock, ref: MediaRef, asked: tuple[int, int], reason: Reason, target: RenderTarget
 ) -> Measure:
+    """Return the document in `ref` and its cost, with a note if it ends before the last page of `asked`."""
     media, count = block.media, ref.pages or 1
     first, last = asked
     end = first + count - 1

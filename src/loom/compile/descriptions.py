@@ -156,7 +156,7 @@ class Describer:
         folded = (await self._read_answer(prepared.prompt)).result()
         words = folded.message.text.strip() if folded.message is not None else ""
         if folded.stop not in _COMPLETE or not words:
-            raise WireError("no description came back")
+            raise WireError("the model returned no description")
         return elide_middle(words, _MAX_CHARS), folded.usage
 
     async def _read_answer(self, prompt: Prompt) -> Fold:

@@ -48,7 +48,11 @@ def overflow(costs: RequestCost, before: Watermark, mark: Watermark, allowed: To
         before, used = raised, after
     cuts = [f"{cut} (-{_label(field, count)})" for cut, count in saved.items() if count > 0]
     reference = costs.layout.target.model.reference
-    why = f"the window of {reference} is full" if field == "tokens" else f"{reference} cannot take more in one request"
+    why = (
+        f"the window of {reference} is full"
+        if field == "tokens"
+        else f"{reference} does not accept more in one request"
+    )
     yield f"{_compare_totals(field, wanted, allowed)} {_UNITS[field]}: {why}. Reduced to fit: {' · '.join(cuts)}"
 
 

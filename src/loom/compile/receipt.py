@@ -161,6 +161,6 @@ def tightness(layout: Layout, mark: Watermark, used: Totals, allowed: Totals) ->
     if mark.text_cap:
         yield f"texts of more than {mark.text_cap} characters were cut in the middle"
     if any(layout.target_rendition(item, mark)[1] != "override" for item in pins):
-        yield f"pinned content is reduced, too: {reference} cannot take more"
+        yield f"pinned content is reduced, too: {reference} does not accept more"
     if not fits(used, allowed):
         yield f"{reference} cannot fit this, even after trimming"

@@ -14,6 +14,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from loom.daemon.compression import compress
 from loom.daemon.problems import (
     JSON,
     Forbidden,
@@ -90,6 +91,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Whether no authentication is needed."""
     needs: AccountRole | None = None
     """The required role; None means `viewer` to read and `user` to change something."""
+    only_reads: bool = False
+    """Whether it reads although its method is POST, because the question has a body."""
     is_listed: bool = True
     """Whether the OpenAPI document contains it."""
 
@@ -150,11 +153,12 @@ async def _dispatch(daemon: Daemon, route: Route, request: Request) -> Response:
     else:
         async with json_body(daemon, request, route.body) as body:
             found = await route.handle(Call(daemon, request, query, body, identity))
-    if isinstance(found, Response):
-        return found
     if found is None:
         return Response(status_code=204)
-    return json_response(found, route.status)
+    response = found if isinstance(found, Response) else json_response(found, route.status)
+    if route.method == "GET" or route.only_reads:
+        await compress(response, request.headers.get("accept-encoding", ""))
+    return response
 
 
 def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

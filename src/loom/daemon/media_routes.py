@@ -80,7 +80,7 @@ async def _from_json(call: Call[MediaName, None]) -> tuple[StoredUpload, int]:
     async with json_body(daemon, call.request, NewMedia, max_bytes=MAX_INLINE_JSON_BYTES) as found:
         given: NewMedia = found
         if sum(map(bool, (given.base64, given.url, given.digest))) != 1:
-            raise ContentError("Give one of base64, url and digest.")
+            raise ContentError("Expected one of base64, url and digest.")
         if given.digest:
             await daemon.access.check_media(call.identity, given.digest)
             return await daemon.intake.reuse(given.digest, given.name), 0

@@ -35,6 +35,7 @@ from loom.message_types import (
     MessageBody,
     MessageQuery,
     PostedMessage,
+    QueueChange,
     QueueView,
     RegenerateBody,
     Running,
@@ -208,12 +209,22 @@ async def compact(call: Call[None, CompactBody]) -> Response:
 
 
 async def cancel_turn(call: Call[None, Cancel]) -> Response:
-    await call.daemon.turns.cancel(call.path("session"), call.body.turn)
+    await call.daemon.turns.cancel(call.path("session"), call.body.turn, pause_queue=call.body.pause_queue)
     return json_response({}, 202)
 
 
 async def list_queued(call: Call[None, None]) -> QueueView:
-    queue = await (await call.daemon.library.open(call.path("session"))).queue()
+    return await _queue_view(await call.daemon.library.open(call.path("session")))
+
+
+async def change_queue(call: Call[None, QueueChange]) -> QueueView:
+    return await _queue_view(
+        await call.daemon.turns.change_queue(call.path("session"), call.body.messages, paused=call.body.paused)
+    )
+
+
+async def _queue_view(session: LocalSession) -> QueueView:
+    queue = await session.queue()
     return QueueView(tuple(queued_view(queued) for queued in queue if queued.message is not None))
 
 

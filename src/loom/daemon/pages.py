@@ -13,6 +13,7 @@ from typing import Final
 
 from starlette.responses import HTMLResponse, Response
 
+from loom.daemon.compression import ENCODINGS, accepted_encodings
 from loom.daemon.dispatch import Call
 from loom.daemon.login_routes import redeem_link
 from loom.errors import NotFound
@@ -30,7 +31,7 @@ FRAME_POLICY: Final = (
 embed it."""
 SERVICE_WORKER: Final = "sw.js"
 FOREVER: Final = "public, max-age=31536000, immutable"
-_ENCODINGS: Final = (("br", ".br"), ("gzip", ".gz"))
+_SUFFIXES: Final = {"br": ".br", "gzip": ".gz"}
 _TYPES: Final = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -104,23 +105,12 @@ async def _file(call: Call[None, None], file: Path, cache: str, headers: Mapping
     return Response(data, 200, {**given, **(headers or {})})
 
 
-def accepted_encodings(header: str) -> frozenset[str]:
-    """Return the content codings that an `Accept-Encoding` header allows; a weight of zero forbids one."""
-    found: dict[str, bool] = {}
-    for item in header.lower().split(","):
-        coding, _, weight = item.partition(";")
-        value = weight.replace(" ", "").removeprefix("q=")
-        found[coding.strip()] = not weight or value.strip("0.") != ""
-    everything = found.get("*", False)
-    return frozenset(coding for coding, _ in _ENCODINGS if found.get(coding, everything))
-
-
 def _read(file: Path, accepted: frozenset[str]) -> tuple[bytes, str]:
     """Return the bytes to send and their content coding; empty for the file as it is."""
-    for coding, suffix in _ENCODINGS:
+    for coding in ENCODINGS:
         if coding in accepted:
             try:
-                return file.with_name(file.name + suffix).read_bytes(), coding
+                return file.with_name(file.name + _SUFFIXES[coding]).read_bytes(), coding
             except FileNotFoundError:
                 continue
     return file.read_bytes(), ""

@@ -472,6 +472,14 @@ ROUTES: Final[tuple[Route, ...]] = (
         headers=("Idempotency-Key",),
     ),
     _row("GET", SESSION + "/queue", messages_routes.list_queued, "The queued messages.", answer=m.QueueView),
+    _row(
+        "PATCH",
+        SESSION + "/queue",
+        messages_routes.change_queue,
+        "Pause or resume queued messages.",
+        body=m.QueueChange,
+        answer=m.QueueView,
+    ),
     _row("DELETE", SESSION + "/queue/{message}", messages_routes.remove_queued, "Remove a queued message.", status=204),
     _row(
         "POST",
@@ -538,6 +546,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "What the next request would contain, for several models.",
         body=m.PlanRequest,
         answer=m.PlanView,
+        only_reads=True,
     ),
     _row(
         "GET", SESSION + "/wire", plan_routes.wire, "The exact body for a model.", query=m.WireQuery, answer=m.WireView

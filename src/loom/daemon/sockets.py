@@ -225,7 +225,7 @@ class Sockets:
                 return {"ok": True}
             return await self._begin(seat, wanted)
         except msgspec.ValidationError as error:
-            return _error_answer(InvalidBody(f"join takes {{session, after, inline}}: {error}"))
+            return _error_answer(InvalidBody(f"join expects {{session, after, inline}}: {error}"))
         except LoomError as error:
             return _error_answer(error)
 

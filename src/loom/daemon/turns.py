@@ -158,11 +158,27 @@ class Turns:
         session = await self._runtime.library.open(session_id)
         return await self._accept(session, await session.post_compact(key=key, model=model))
 
-    async def cancel(self, session_id: str, turn: str = "") -> None:
-        """End the running turn, in any process; with `turn`, only that one. The next queued message starts."""
+    async def cancel(self, session_id: str, turn: str = "", *, pause_queue: bool = False) -> None:
+        """End the running turn, in any process; with `turn`, only that one. The next queued message starts, unless
+        `pause_queue` pauses them all first."""
         session = await self._runtime.library.open(session_id)
+        if pause_queue:
+            await session.pause_queue()
         await session.cancel(turn)
         self._bus.publish(BusMessage("request", session_id))
+
+    async def change_queue(self, session_id: str, messages: Sequence[str], *, paused: bool) -> LocalSession:
+        """Pause or resume queued messages (none: all); those that are resumed run when it is their turn."""
+        session = await self._runtime.library.open(session_id)
+        if paused:
+            await session.pause_queue(*messages)
+        else:
+            self._check_open()
+            await session.resume_queue(*messages)
+            self._begin(session)
+            self._bus.publish(BusMessage("work", session_id))
+        await self.announce_change(session_id)
+        return session
 
     async def answer(
         self, session_id: str, approval: str, answer: Literal["once", "always", "deny"], reason: str = "", by: str = ""

@@ -58,7 +58,7 @@ _ADVICE: Final = {
     "winmail.dat": "Ask for the mail in another format, or unpack it (tnef) and attach the files inside.",
     "dBASE": "Export it as CSV and attach that.",
     "AutoCAD": "Save it as PDF and attach that.",
-    "PKCS #7": "Take the content out (openssl smime -verify -noverify -inform DER -in FILE) and attach that.",
+    "PKCS #7": "Extract the content (openssl smime -verify -noverify -inform DER -in FILE) and attach that.",
     "PKCS #12": "It contains private keys: do not attach it. To share the certificate, attach it as PEM.",
     "certificate": "Convert it to text (openssl x509 -inform DER -text -in FILE) and attach that.",
     "DjVu": "Convert it to PDF and attach that.",

@@ -67,7 +67,9 @@ class OleFile:
             raise OleError(f"no stream {'/'.join(path)}")
         if entry.size >= self._cutoff:
             return self._chain(entry.start)[: entry.size]
-        return self._mini_chain(entry.start)[: entry.size]
+        size = self._mini_sector
+        sectors = _follow_chain(entry.start, self._mini_table)
+        return b"".join(self._mini_stream[at * size : (at + 1) * size] for at in sectors)[: entry.size]
 
     def replace(self, content: bytes, *path: str) -> bytes:
         """Return the container with other bytes of the same length in a stream. Raise `OleError` for a stream so short
@@ -110,12 +112,6 @@ class OleFile:
 
     def _chain(self, sector: int) -> bytes:
         return b"".join([self._sector_bytes(place) for place in _follow_chain(sector, self._table)])
-
-    def _mini_chain(self, sector: int) -> bytes:
-        size = self._mini_sector
-        return b"".join(
-            self._mini_stream[at * size : (at + 1) * size] for at in _follow_chain(sector, self._mini_table)
-        )
 
     def _walk(self, directory: bytes) -> Iterator[OleEntry]:
         """Yield the entries of each storage, which are a binary tree; `seen` ends trees with cycles."""

@@ -68,7 +68,7 @@ def model(reference: str, overrides: ModelOverrides | None = None) -> Model:
     platform, slash, name = reference.partition("/")
     platform = ALIASES.get(platform, platform)
     if not slash or not name:
-        near = ", ".join(near_names(reference))
+        near = ", ".join(found for found in near_names(reference) if not found.endswith("/"))
         raise ConfigError(
             f"A model is written as platform/name, such as anthropic/claude-opus-5, not {reference!r}.",
             hint=f"Did you mean {near}?" if near else "",

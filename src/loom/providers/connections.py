@@ -17,7 +17,7 @@ import msgspec
 
 from loom.errors import ConfigError, NotAuthorised
 from loom.models import Model
-from loom.providers.catalog import key_env
+from loom.providers.catalog import ALIASES, key_env
 
 if TYPE_CHECKING:
     import httpx2
@@ -166,14 +166,15 @@ def is_local(url: str) -> bool:
 
 def authorisation(model: Model, key: str | None) -> dict[str, str]:
     """Return the header with the key. Raise `NotAuthorised` if the key is missing or cannot be valid."""
+    service = ALIASES.get(model.provider, model.provider)  # the name that `loom keys set` lists
     if not key:
         variable = key_env(model.provider)
         if variable:
             raise NotAuthorised(
-                f"No API key for {model.provider}",
+                f"No API key for {service}",
                 provider=model.provider,
                 model=model.name,
-                hint=f"Set {variable}, or run: loom keys set {model.provider}.",
+                hint=f"Set {variable}, or run: loom keys set {service}.",
             )
         return {}
     key = key.strip()
@@ -182,7 +183,7 @@ def authorisation(model: Model, key: str | None) -> dict[str, str]:
             f"The key for {model.provider} contains an invalid character (a space, a line break or an accent)",
             provider=model.provider,
             model=model.name,
-            hint=f"Copy it again: loom keys set {model.provider}.",
+            hint=f"Copy it again: loom keys set {service}.",
         )
     return {"authorization": f"Bearer {key}"} if model.auth == "bearer" else {model.auth: key}
 

@@ -161,7 +161,7 @@ class Runtime:
 
     def __setattr__(self, name: str, value: object) -> None:
         if not name.startswith("_") and "_is_complete" in self.__dict__:
-            raise AttributeError(f"Runtime.{name} cannot be assigned: give it to Runtime.open(...) as a keyword")
+            raise AttributeError(f"Runtime.{name} cannot be assigned: pass it to Runtime.open(...) as a keyword")
         super().__setattr__(name, value)
 
     # Open ------------------------------------------------------------------------------------------------------------

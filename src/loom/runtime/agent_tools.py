@@ -72,7 +72,7 @@ def recall_tool(runtime: Runtime) -> Tool:
             return text_result(_message_text(nodes, message))
         words = query.casefold().split()
         if not words:
-            raise ToolError("give words to search for, or the id of a message")
+            raise ToolError("expected words to search for, or the id of a message")
         found = [(node, text) for node in nodes if all(word in (text := _words(node)).casefold() for word in words)]
         if not found:
             return text_result(f"no earlier message contains {query!r}")
@@ -121,7 +121,7 @@ def ask_agent_tool(runtime: Runtime) -> Tool:
         if not 1 <= len(tasks) <= MAX_TASKS:
             raise ToolError(f"{len(tasks)} tasks; 1 to {MAX_TASKS} can be given to agents at once")
         if session and len(tasks) > 1:
-            raise ToolError("one session takes one task at a time")
+            raise ToolError("a session runs one task at a time")
         _session_of(context)
         try:
             sessions = [await _open(runtime, context, agent, session, task) for task in tasks]

@@ -127,11 +127,9 @@ def _facts(nodes: Sequence[Node]) -> str:
     written = [node for node in nodes if node.message is not None and node.message.role != "tool"]
     models = dict.fromkeys(str(node.meta["model"]) for node in nodes if node.meta.get("model"))
     count = f"{len(written)} message{'' if len(written) == 1 else 's'}"
-    return " · ".join([*filter(None, [_day(written[0].created_at) if written else ""]), count, *models])
-
-
-def _day(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}" if seconds > 0 else ""
+    begun = written[0].created_at if written else 0.0
+    day = [f"{datetime.fromtimestamp(begun, UTC):%Y-%m-%d}"] if begun > 0 else []
+    return " · ".join([*day, count, *models])
 
 
 def _time(seconds: float) -> str:

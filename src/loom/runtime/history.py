@@ -67,8 +67,14 @@ async def read_history(stores: SessionStores, views: Views, session_id: str, que
 def queued_view(queued: Queued) -> QueuedView:
     blocks = queued.message.blocks if queued.message is not None else ()
     text = queued.message.text if queued.message is not None else ""
-    steers = queued.options.steers
-    return QueuedView(message=queued.id, text=text, blocks=blocks, created_at=queued.created_at, steers=steers)
+    return QueuedView(
+        message=queued.id,
+        text=text,
+        blocks=blocks,
+        created_at=queued.created_at,
+        steers=queued.options.steers,
+        paused=queued.is_paused,
+    )
 
 
 async def live_state_of(stores: SessionStores, stored: StoredSession, head_id: str) -> LiveState:

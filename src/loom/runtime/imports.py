@@ -26,7 +26,7 @@ from loom.tools.number_text import count_text
 if TYPE_CHECKING:
     from loom.runtime import Runtime
 
-_SAY_SOMETHING: Final = "Give a conversation with at least one message."
+_SAY_SOMETHING: Final = "Use a conversation with at least one message."
 _STATE: Final = ("overrides", "watermark", "quarantine", "settings")
 
 

@@ -549,7 +549,7 @@ def _cursor(text: str) -> tuple[float, str]:
     try:
         return float(moment), session_id
     except ValueError:
-        raise ContentError("Invalid cursor.", hint="Give `next` of the page before.") from None
+        raise ContentError("Invalid cursor.", hint="Use `next` of the previous page.") from None
 
 
 def _per_million(model: Model, usage: Usage) -> float | None:

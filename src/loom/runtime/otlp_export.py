@@ -34,7 +34,8 @@ class OtlpExport:
 
     def __init__(self, endpoint: str, *, service_name: str, records_content: bool, environ: Mapping[str, str]) -> None:
         base = endpoint.rstrip("/")
-        given = service_name or ("" if _names_service(environ) else "loom")
+        is_named = environ.get("OTEL_SERVICE_NAME") or "service.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+        given = service_name or ("" if is_named else "loom")
         resource = Resource.create({SERVICE_NAME: given} if given else None)
         ids = TurnIds()
         self._collector = _Collector(base)
@@ -163,7 +164,3 @@ def _keep_record(record: logging.LogRecord) -> bool:
 
 for _module in (trace_exporter, metric_exporter):
     logging.getLogger(_module.__name__).addFilter(_keep_record)
-
-
-def _names_service(environ: Mapping[str, str]) -> bool:
-    return bool(environ.get("OTEL_SERVICE_NAME")) or "service.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "")

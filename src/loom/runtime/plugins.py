@@ -7,7 +7,7 @@
     echo = "my_package:Echo"                  # a provider as `register_provider` takes it, or its class
 
 Only packages of this installation are loaded, never the workspace. A plugin that fails is listed with the reason
-(`loom doctor`) and affects nothing else.
+(`loom doctor`) and affects nothing else. Plugins for file formats are loaded by `formats/registry.py`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from loom.errors import ConfigError
+from loom.formats import registry
 from loom.runtime.custom_provider import register_provider
 from loom.tools.base import Tool, tool
 
@@ -62,14 +63,19 @@ def register_plugin_providers() -> bool:
 
 
 def installed_plugins() -> tuple[InstalledPlugin, ...]:
-    """Return every entry point for tools and providers, with the reason if it is not used."""
-    return (*_load(TOOLS).listed, *_load(PROVIDERS).listed)
+    """Return every entry point for tools, providers and file formats, with the reason if it is not used."""
+    formats = (
+        InstalledPlugin(group=registry.GROUP, name=found.name, package=found.package, problem=found.problem)
+        for found in registry.installed_formats()
+    )
+    return (*_load(TOOLS).listed, *_load(PROVIDERS).listed, *formats)
 
 
 def reload_plugins() -> None:
     """Search for plugins again, for instance after a package was installed."""
     for cached in (_load, plugin_tools, register_plugin_providers):
         cached.cache_clear()
+    registry.reload()
 
 
 @cache

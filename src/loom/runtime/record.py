@@ -314,7 +314,7 @@ class StoredRecord:
 
         def encode(queued_id: str) -> EncodedEvents:
             shown[:] = events(queued_id)
-            return [(event.type, encode_event(event, for_log=True)) for event in shown]
+            return encode_for_log(shown)
 
         queued = await self._stores.queue.put(self.id, key, message, options, encode)
         if queued.is_new and shown:
@@ -323,6 +323,10 @@ class StoredRecord:
 
     async def queue(self) -> tuple[Queued, ...]:
         return await self._stores.queue.list(self.id)
+
+
+def encode_for_log(events: Sequence[Event]) -> EncodedEvents:
+    return [(event.type, encode_event(event, for_log=True)) for event in events]
 
 
 def _known_path(known: _Path | None) -> KnownPath:

@@ -21,7 +21,7 @@ from loom.content.media import is_digest
 from loom.content.messages import Message
 from loom.errors import ConfigError, Conflict, ContentError, LoomError, NotFound
 from loom.estimates import Estimate
-from loom.events import Event, NoticeRaised, decode_event
+from loom.events import Event, MessageQueued, NoticeRaised, decode_event
 from loom.message_types import History, MessageQuery, MessageView, PlanModel, PlanRow, PlanView, WireView
 from loom.models import Model
 from loom.prompt import Receipt
@@ -29,11 +29,13 @@ from loom.runtime.agents import AGENT
 from loom.runtime.estimator import estimate_requests, is_warm, with_estimate
 from loom.runtime.history import read_history
 from loom.runtime.plan_table import add_rows, failed_model, last_rows, no_request, plan_model
+from loom.runtime.record import encode_for_log
 from loom.runtime.session_settings import settings_change, system_prompt_of
 from loom.runtime.views import process_views, running_turn, siblings_of, tree_node, usage_of
 from loom.runtime.workspace_files import find_files
 from loom.sampling import Choices, Sampling, sampling_of
-from loom.session import ExportFormat, MediaBytes, NumberedEvent
+from loom.session import ExportFormat, MediaBytes, NumberedEvent, Queued
+from loom.store.events import EncodedEvents
 from loom.store.forest import NodeTree
 from loom.store.nodes import Node
 from loom.store.session_rows import StoredSession, stale_session
@@ -172,6 +174,27 @@ class LocalSession(SessionTurns):
     async def remove_queued(self, queued: str) -> None:
         if not await self._stores.queue.remove(self.id, queued):
             raise NotFound("That message is no longer queued.", hint="Its turn has started, or it was removed.")
+
+    async def pause_queue(self, *queued: str) -> None:
+        await self._set_paused(queued, is_paused=True)
+
+    async def resume_queue(self, *queued: str) -> None:
+        await self._set_paused(queued, is_paused=False)
+
+    async def _set_paused(self, queued: Sequence[str], *, is_paused: bool) -> None:
+        shown: list[Event] = []
+
+        def encode(changed: Sequence[Queued]) -> EncodedEvents:
+            shown[:] = [
+                MessageQueued(message=one.message, id=one.id, steers=one.options.steers, paused=is_paused)
+                for one in changed
+                if one.message is not None
+            ]
+            return encode_for_log(shown)
+
+        seq = await self._stores.queue.set_paused(self.id, queued, is_paused=is_paused, events=encode)
+        if shown:
+            self._stores.events.publish(self.id, seq, shown)
 
     # Changes ---------------------------------------------------------------------------------------------------------
 

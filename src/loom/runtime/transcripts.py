@@ -123,7 +123,7 @@ class TranscriptReader:
             return await self._from_files(await asyncio.to_thread(zip_files, source), name)
         data = source if isinstance(source, bytes) else await asyncio.to_thread(source.read_bytes)
         if not data.strip():
-            raise Unreadable(f"{name} is empty.", name=name, hint="Give a conversation with at least one message.")
+            raise Unreadable(f"{name} is empty.", name=name, hint="Use a conversation with at least one message.")
         beside = source.parent if isinstance(source, Path) and source.parent in self._roots else None
         return await self._from_text(data, name, _Beside(beside, self._limits))
 
@@ -143,7 +143,7 @@ class TranscriptReader:
             if problems:
                 raise problems[0]
             raise Unreadable(
-                f"{name} contains no conversations.", name=name, hint="Give the zip that a product's data export wrote."
+                f"{name} contains no conversations.", name=name, hint="Use the zip that a product's data export wrote."
             )
         first = found[0]
         return [msgspec.structs.replace(first, notices=(*files.notices, *first.notices)), *found[1:]]
@@ -168,7 +168,7 @@ class TranscriptReader:
         if not lines:
             raise ContentError(
                 f"{name} is neither JSON nor lines of JSON.",
-                hint="Give a data export (zip or JSON), a .jsonl of Claude Code or Codex, or logs.db of llm.",
+                hint="Use a data export (zip or JSON), a .jsonl of Claude Code or Codex, or logs.db of llm.",
             )
         if any(line.get("type") in _CODEX_LINES and "payload" in line for line in lines):
             found = [_codex(lines)]
@@ -283,9 +283,11 @@ def _check_file(file: Path) -> bool:
         if file.is_dir():
             return True
     except FileNotFoundError:
-        raise Unreadable("File not found.", name=file.name, hint="Check the name.") from None
+        raise Unreadable(f"File not found: {file.name}.", name=file.name, hint="Check the name.") from None
     except OSError as error:
-        raise Unreadable(f"it cannot be read: {error.strerror}.", name=file.name, hint="Give a file.") from None
+        raise Unreadable(
+            f"{file.name} cannot be read: {error.strerror}.", name=file.name, hint="Check its permissions."
+        ) from None
     if size > _MAX_FILE_BYTES and _head(file)[:2] != b"PK":
         raise Unreadable(f"{file.name} is too large for a conversation.", name=file.name, hint="Split it.")
     return False
@@ -296,7 +298,9 @@ def _head(file: Path) -> bytes:
         with file.open("rb") as opened:
             return opened.read(len(SQLITE))
     except OSError as error:
-        raise Unreadable(f"it cannot be read: {error.strerror}.", name=file.name, hint="Give a file.") from None
+        raise Unreadable(
+            f"{file.name} cannot be read: {error.strerror}.", name=file.name, hint="Check its permissions."
+        ) from None
 
 
 def _conversation_files(names: Sequence[str]) -> list[str]:

@@ -190,7 +190,7 @@ class Forest:
                 if not keeps(tx, session_key, end):
                     raise NotFound("That message is not part of this session.", hint="Show its tree: `loom tree`.")
                 if not is_above(tx, end, head):
-                    hint = "Give `head` of the branch that it is on."
+                    hint = "Set `head` to the branch that contains it."
                     raise ContentError("That message is not on the path to the head.", hint=hint)
             last = end.depth - 1 if before else end.depth
             first = max(last - limit + 1, 1)

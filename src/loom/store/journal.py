@@ -47,7 +47,7 @@ _HAND_OVER: Final = "UPDATE session SET holder = :holder, held_until = 0 WHERE k
 _INSERT_REPEATED: Final = (
     "INSERT INTO repeated_answer (session_key, seq, meta, created_at) VALUES (:key, :seq, :meta, :now)"
 )
-_IS_WAITED_FOR: Final = "SELECT 1 FROM queued WHERE session_key = :key AND answers_left > 0 LIMIT 1"
+_IS_WAITED_FOR: Final = "SELECT 1 FROM queued WHERE session_key = :key AND answers_left > 0 AND paused = 0 LIMIT 1"
 
 
 class KnownPath(msgspec.Struct, frozen=True):

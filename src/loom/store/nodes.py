@@ -411,7 +411,7 @@ def full_id(tx: Transaction, text: str) -> str:
     match."""
     match = _NODE_ID.fullmatch(text)
     if match is None:
-        raise NotFound("Not a message id.", hint="Use at least eight hexadecimal digits.")
+        raise NotFound(f"Not a message id: {text[:80]!r}.", hint="Use at least eight hexadecimal digits.")
     digits = match[1]
     found = tx.execute(
         "SELECT id FROM node WHERE id >= :first AND id <= :last ORDER BY id LIMIT 2",
@@ -460,7 +460,7 @@ def node_of(row: StoredNode, parent_id: str | None) -> Node:
 
 
 def nodes_below(parent_id: str, rows: Sequence[StoredNode]) -> tuple[Node, ...]:
-    """Verify and convert consecutive rows below a node. It does each step for all rows, which is faster than row by
+    """Verify and convert consecutive rows below a node. Do each step for all rows, which is faster than row by
     row."""
     texts = [row.message for row in rows]
     ids = [row.id for row in rows]
@@ -486,6 +486,7 @@ def _are_true(ids: list[str], parents: list[str], texts: list[str]) -> bool:
 
 
 def _node(row: StoredNode, parent_id: str | None, message: Message | None, system: str | None = None) -> Node:
+    """Return the node of a row whose hash is verified. Raise `Corrupt` if its metadata cannot be read."""
     try:
         meta = _meta_decoder.decode(row.meta) if row.meta != "{}" else {}
         tags = _tags_decoder.decode(row.tags) if row.tags != "[]" else ()

@@ -3,13 +3,15 @@
 A message leaves the queue in the same transaction that writes it below the head, so that a crash neither loses nor
 repeats it. Its row stays for a week: a client that sends the same key again, because it missed the acknowledgement,
 gets the first result.
+
+A paused message stays where it is in the queue, and no turn takes it until it is resumed.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -28,14 +30,19 @@ MAX_ANSWERS: Final = 100
 _PLAIN: Final = Options()
 _REMEMBERED_SECONDS: Final = 7 * 86_400.0
 
-_SELECT: Final = "SELECT id, request_key, message, options, node, answers_left, created_at FROM queued"
+_SELECT: Final = "SELECT id, request_key, message, options, node, answers_left, created_at, paused FROM queued"
 _SELECT_KNOWN: Final = f"{_SELECT} WHERE session_key = :session_key AND request_key = :request_key"
 _SELECT_WAITING: Final = f"{_SELECT} WHERE session_key = :session_key AND answers_left > 0 ORDER BY key"
 _SELECT_ONE: Final = f"{_SELECT} WHERE session_key = :session_key AND id = :id AND answers_left > 0"
 _SELECT_NODE: Final = "SELECT node FROM queued WHERE session_key = :session_key AND id = :id AND answers_left > 0"
+_SELECT_RUNNABLE: Final = f"{_SELECT_NODE} AND paused = 0"
+_SELECT_UNSTARTED: Final = (
+    f"{_SELECT} WHERE session_key = :session_key AND answers_left > 0 AND message <> '' ORDER BY key"
+)
+_UPDATE_PAUSED: Final = "UPDATE queued SET paused = :paused WHERE id = :id"
 _SELECT_SESSIONS: Final = (
     "SELECT s.id FROM queued q JOIN session s ON s.key = q.session_key WHERE q.answers_left > 0"
-    " GROUP BY s.id ORDER BY MIN(q.key)"
+    " AND q.paused = 0 GROUP BY s.id ORDER BY MIN(q.key)"
 )
 _INSERT: Final = (
     "INSERT INTO queued (session_key, id, request_key, message, options, node, answers_left, created_at)"
@@ -56,6 +63,7 @@ class _QueuedRow(msgspec.Struct, frozen=True, array_like=True):
     node: str
     answers_left: int
     created_at: float
+    paused: int
 
 
 class MessageQueue:
@@ -126,8 +134,8 @@ class MessageQueue:
         return await self._database.write(work)
 
     async def list(self, session_id: str) -> tuple[Queued, ...]:
-        """Return the queued messages in order. One with a `node` has started, or requests another answer to that
-        node."""
+        """Return the queued messages in order, paused ones included. One with a `node` has started, or requests another
+        answer to that node."""
 
         def work(tx: Transaction) -> tuple[Queued, ...]:
             rows = tx.execute(_SELECT_WAITING, {"session_key": check_session(tx, session_id)[0]})
@@ -149,8 +157,39 @@ class MessageQueue:
 
         return await self._database.write(work)
 
+    async def set_paused(
+        self,
+        session_id: str,
+        queued_ids: Collection[str],
+        *,
+        is_paused: bool,
+        events: Callable[[Sequence[Queued]], EncodedEvents] = lambda _: (),
+    ) -> int:
+        """Pause or resume messages whose turn has not started; without ids, all of them. Append `events`, called with
+        those that changed, in the same transaction. Return the number of the last event. Raise `NotFound` if one of the
+        ids is not in the queue or its turn has started; then nothing is changed.
+        """
+        wanted = {plain_text(queued_id, "an id") for queued_id in queued_ids}
+
+        def work(tx: Transaction) -> int:
+            session_key, _, _ = lock_session(tx, session_id)
+            found = tx.execute(_SELECT_UNSTARTED, {"session_key": session_key})
+            rows = [msgspec.convert(row, _QueuedRow) for row in found]
+            if not wanted <= {row.id for row in rows}:
+                raise NotFound("That message is no longer queued.", hint="Its turn has started, or it was removed.")
+            chosen = [row for row in rows if bool(row.paused) != is_paused and (not wanted or row.id in wanted)]
+            for row in chosen:
+                tx.execute(_UPDATE_PAUSED, {"id": row.id, "paused": int(is_paused)})
+            changed = tuple(
+                msgspec.structs.replace(_queued_from_row(msgspec.structs.astuple(row)), is_paused=is_paused)
+                for row in chosen
+            )
+            return append_events(tx, session_key, events(changed), self._clock())
+
+        return await self._database.write(work)
+
     async def waiting(self) -> tuple[str, ...]:
-        """Return the ids of the sessions with queued messages, the longest waiting first."""
+        """Return the ids of the sessions with queued messages that are not paused, the longest waiting first."""
         return tuple(row[0] for row in await self._database.read(lambda tx: tx.execute(_SELECT_SESSIONS)))
 
 
@@ -173,8 +212,9 @@ def _same_request(tx: Transaction, row: Row, values: Mapping[str, object]) -> Qu
 
 
 def is_queued(tx: Transaction, session_key: int, queued_id: str) -> bool:
+    """Return whether a turn may take the message: it is in the queue and not paused."""
     at = {"session_key": session_key, "id": plain_text(queued_id, "an id")}
-    return bool(tx.execute(_SELECT_NODE, at))
+    return bool(tx.execute(_SELECT_RUNNABLE, at))
 
 
 def pop_queued(tx: Transaction, session_key: int, queued_id: str, head: NodeRef, now: float) -> str:
@@ -218,4 +258,5 @@ def _queued_from_row(row: Row) -> Queued:
         node=found.node,
         answers_left=found.answers_left,
         created_at=found.created_at,
+        is_paused=bool(found.paused),
     )

@@ -218,7 +218,7 @@ class Tool:
             found = msgspec.convert(arguments, self._arguments, strict=False, dec_hook=_read_model)
         except (msgspec.ValidationError, RecursionError) as error:
             raise ToolError(
-                f"{self.name} cannot take these arguments: {error}. Expected: {self._describe_parameters()}"
+                f"{self.name} does not accept these arguments: {error}. Expected: {self._describe_parameters()}"
             ) from None
         return {field: getattr(found, field) for field in self._arguments.__struct_fields__}
 

@@ -58,7 +58,9 @@ class InputSchema(msgspec.Struct, frozen=True, kw_only=True):
                 f"{name}{'' if name in required else '?'}: {' | '.join(_types(facts)) or 'value'}"
                 for name, facts in properties.items()
             )
-            raise ToolError(f"{tool} cannot take these arguments: {'; '.join(problems[:10])}. Expected: ({expected})")
+            raise ToolError(
+                f"{tool} does not accept these arguments: {'; '.join(problems[:10])}. Expected: ({expected})"
+            )
         return found
 
 

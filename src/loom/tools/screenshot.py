@@ -220,13 +220,9 @@ def _variables(folder: str) -> dict[str, str]:
     """Return variables that direct everything that the browser writes to its own folder."""
     own = dict.fromkeys(("HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"), folder)
     path = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path if entry)
-    return own | {"PYTHONPATH": path, "PLAYWRIGHT_BROWSERS_PATH": _own_browsers()}
-
-
-def _own_browsers() -> str:
-    """Return the folder of Playwright's own browsers; it searches below HOME, which is not passed on."""
-    named = os.environ.get("PLAYWRIGHT_BROWSERS_PATH")
-    return named or str(Path("~/.cache/ms-playwright").expanduser())
+    # Playwright searches for its own browsers below HOME, which is not passed on.
+    browsers = os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or str(Path("~/.cache/ms-playwright").expanduser())
+    return own | {"PYTHONPATH": path, "PLAYWRIGHT_BROWSERS_PATH": browsers}
 
 
 def _check(shot: ScreenshotResult, proxy: GuardProxy, target: ScreenshotTarget) -> None:

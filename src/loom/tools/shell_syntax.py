@@ -275,7 +275,9 @@ class _Reading:
         if node.type in ("raw_string", "string", "ansi_c_string"):
             return [text]
         if "{" in source and node.type in ("word", "concatenation", "brace_expression", "command_name"):
-            return _expand_braces(text) if _is_unquoted(source) else [text if source == "{}" else _unless_braced(text)]
+            if not any(character in source for character in "'\"\\$`"):  # nothing is quoted
+                return _expand_braces(text)
+            return [text if source == "{}" else _unless_braced(text)]
         return [text]
 
     def _word(self, node: Node, *, quoted: bool) -> str:
@@ -348,10 +350,6 @@ def _ansi(text: str) -> str:
         return chr(number) if 0 < number < 0x110000 else UNKNOWN
 
     return _ANSI.sub(character, text)
-
-
-def _is_unquoted(source: str) -> bool:
-    return not any(character in source for character in "'\"\\$`")
 
 
 def _unless_braced(text: str) -> str:

@@ -130,15 +130,11 @@ def inner_commands(name: str, words: Words) -> Inner:
     if name in _AWKS:
         return CODE if any("system" in word or "|" in word or UNKNOWN in word for word in words[1:]) else NOTHING
     if letters := _CODE.get(name):
-        return _interpreter(letters, words)
+        # Code in an option, from standard input or in a file is in another language: opaque, except for `--version`.
+        if len(words) == 1 or any(_has_letter(word, letters) or UNKNOWN in word for word in words[1:]):
+            return CODE
+        return Inner(is_opaque=not any(word in ("--version", "-V", "--help") for word in words[1:]))
     return NOTHING
-
-
-def _interpreter(letters: str, words: Words) -> Inner:
-    """Return an opaque result, except for options such as `--version`: code in an option, from standard input or in a
-    file is in another language."""
-    is_code = len(words) == 1 or any(_has_letter(word, letters) or UNKNOWN in word for word in words[1:])
-    return CODE if is_code else Inner(is_opaque=not any(word in ("--version", "-V", "--help") for word in words[1:]))
 
 
 def _has_letter(word: str, letters: str) -> bool:

@@ -317,8 +317,6 @@ def _write_new_file(file: Path, text: str) -> None:
         with file.expanduser().open("x", encoding="utf-8") as written:
             written.write(text)
     except FileExistsError:
-        raise LoomError(f"{file} exists.", hint="Give another name: /export FILE") from None
+        raise LoomError(f"{file} exists.", hint="Use another name: /export FILE") from None
     except OSError as error:
-        raise LoomError(
-            f"{file} cannot be written: {error.strerror}.", hint="Give another name: /export FILE"
-        ) from None
+        raise LoomError(f"{file} cannot be written: {error.strerror}.", hint="Use another name: /export FILE") from None

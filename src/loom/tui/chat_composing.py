@@ -160,6 +160,13 @@ class ChatComposing(ChatTurns):
                 break
         await self.refresh_queue()
 
+    async def on_message_editor_paused_wanted(self) -> None:
+        """Resume the paused messages."""
+        if self.conversation is not None:
+            await self.guard(self.conversation.session.resume_queue())
+            self.conversation.work()
+            await self.refresh_queue()
+
     async def _unqueue(self, queued: str) -> bool:
         assert self.conversation is not None
         try:

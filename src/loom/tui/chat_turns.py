@@ -293,17 +293,19 @@ class ChatTurns(ChatState):
             await self.report(error)
 
     async def refresh_queue(self) -> None:
-        """Show the queued messages while a turn runs."""
+        """Show the queued messages: those that wait for the running turn, and paused ones."""
         strip = self.query_one(QueueStrip)
-        waiting = await self.conversation.session.queue() if self.conversation is not None and self._is_running else ()
+        waiting = await self.conversation.session.queue() if self.conversation is not None else ()
+        shown = [it for it in waiting if it.message is not None and not it.node and (self._is_running or it.is_paused)]
         lines = [
-            f"{'next step' if it.options.steers else 'queued'}: "
-            f"{one_line(self._queued_chips.get(it.id, (it.message.text, {}))[0] or 'media', 70)}"
-            for it in waiting
-            if it.message is not None and not it.node
+            f"{'paused' if it.is_paused else 'next step' if it.options.steers else 'queued'}: "
+            f"{one_line(self._queued_chips.get(it.id, (it.message.text if it.message else '', {}))[0] or 'media', 70)}"
+            for it in shown
         ]
         strip.display = self.composer.has_queued = bool(lines)
-        strip.update(plain_text("\n".join([*lines, "Up: edit the last one"]) if lines else ""))
+        self.composer.has_paused = any(it.is_paused for it in shown)
+        keys = "Up: edit the last one" + (" · Enter: send the paused" if self.composer.has_paused else "")
+        strip.update(plain_text("\n".join([*lines, keys]) if lines else ""))
 
     async def refresh_branches(self) -> None:
         if self.conversation is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from loom.content.media import size_label
+from loom.errors import LoomError
 from loom.tui.glyphs import Glyphs
 from loom.tui.text_content import plain_text
 
@@ -106,9 +108,16 @@ class FileIndex:
 
 
 def _file_names(folder: Path) -> list[str]:
-    from loom.tui.listed_files import listed_files
+    """Return up to `_MAX_FILES` paths below the folder, without those that `.gitignore` excludes; empty if it cannot be
+    read."""
+    from loom.tools.file_walk import Walk
+    from loom.tools.workspace import open_folder
 
-    return listed_files(folder, _MAX_FILES)
+    try:
+        with open_folder(folder, ".") as opened:
+            return list(islice((entry.path for entry in Walk(opened) if entry.kind == "file"), _MAX_FILES))
+    except (LoomError, OSError):
+        return []
 
 
 def _children(query: str, glyphs: Glyphs) -> list[CompletionEntry]:

@@ -63,11 +63,9 @@ class ContextScreen(Screen[None]):
         yield DataTable[Content](cursor_type="row", zebra_stripes=True)
         yield Static("", classes="totals")
         yield Static("", classes="reason")
-        yield Static(self._keys(), classes="keys")
-
-    def _keys(self) -> Content:
         signs = "  ".join(f"{sign} {name}" for name, sign in self._glyphs.renditions.items())
-        return plain_text(f"f full  l low  t text  o omit  a automatic  m add a model  Esc close   {signs}")
+        keys = f"f full  l low  t text  o omit  a automatic  m add a model  Esc close   {signs}"
+        yield Static(plain_text(keys), classes="keys")
 
     async def on_mount(self) -> None:
         self.query_one(DataTable[Content]).focus()

@@ -23,6 +23,7 @@ KEYS: Final = (
     ("Esc", "interrupt the answer"),
     ("Esc Esc", "edit an earlier message, as a new branch"),
     ("Up, Down", "earlier messages; edit a queued one"),
+    ("Enter", "in an empty message: send paused messages"),
     ("Ctrl+V, Alt+V", "attach the image on the clipboard, or paste text"),
     ("@", "files; images and PDFs are attached, text files are tracked"),
     ("!", "run a shell command; its output can go with the next message"),

@@ -57,6 +57,9 @@ class MessageEditor(TextArea):
     class QueuedWanted(WidgetMessage):
         """Up in an empty message while messages are queued: edit the last of them."""
 
+    class PausedWanted(WidgetMessage):
+        """Enter in an empty message while messages are paused: send them."""
+
     class EditorWanted(WidgetMessage):
         """Ctrl+G: edit the text in $EDITOR."""
 
@@ -86,6 +89,8 @@ class MessageEditor(TextArea):
         """Handles such a key at once: a message would be handled after the letters that follow the key."""
         self.has_queued = False
         """Whether there are queued messages, which Up brings back."""
+        self.has_paused = False
+        """Whether some of them are paused; Enter in an empty message sends these."""
         self.is_answering = False
         """Whether a turn is running; then Tab queues the message."""
         self._history = InputHistory()
@@ -169,6 +174,8 @@ class MessageEditor(TextArea):
             self._on_completion_key("enter")
         elif self.text.strip():
             self.post_message(self.Submitted(*self.take()))
+        elif self.has_paused:
+            self.post_message(self.PausedWanted())
 
     def action_complete(self) -> None:
         if self.is_completing:
@@ -187,7 +194,7 @@ class MessageEditor(TextArea):
     def _go_up(self) -> None:
         if self.is_completing:
             self._on_completion_key("up")
-        elif self.cursor_location[0] > 0 or self._is_wrapped_above():
+        elif self.cursor_location[0] > 0 or self.wrapped_document.location_to_offset(self.cursor_location).y > 0:
             self.action_cursor_up()
         elif self.has_queued and not self.text:
             self.post_message(self.QueuedWanted())
@@ -203,9 +210,6 @@ class MessageEditor(TextArea):
             self._show_history(text)
         else:
             self.action_cursor_down()
-
-    def _is_wrapped_above(self) -> bool:
-        return self.wrapped_document.location_to_offset(self.cursor_location).y > 0
 
     def _show_history(self, text: str) -> None:
         self.load_text(text)

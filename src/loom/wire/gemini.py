@@ -90,17 +90,15 @@ def encode(prompt: Prompt) -> dict[str, Any]:
 
 
 def _generation(prompt: Prompt, sampling: Sampling) -> dict[str, Any]:
-    generation: dict[str, Any] = {}
-    if sampling.max_tokens is not None:
-        generation["maxOutputTokens"] = sampling.max_tokens
-    if sampling.temperature is not None:
-        generation["temperature"] = sampling.temperature
-    if sampling.top_p is not None:
-        generation["topP"] = sampling.top_p
-    if sampling.seed is not None:
-        generation["seed"] = sampling.seed
-    if sampling.stop:
-        generation["stopSequences"] = list(sampling.stop)
+    generation = shapes.present(
+        {
+            "maxOutputTokens": sampling.max_tokens,
+            "temperature": sampling.temperature,
+            "topP": sampling.top_p,
+            "seed": sampling.seed,
+            "stopSequences": list(sampling.stop) or None,
+        }
+    )
     if sampling.output_schema is not None and options.has_native_schema(prompt):
         generation["responseMimeType"] = "application/json"
         generation["responseJsonSchema"] = sampling.output_schema.schema

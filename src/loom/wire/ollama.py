@@ -34,17 +34,15 @@ def encode(prompt: Prompt) -> dict[str, Any]:
     """Return the request. `num_ctx` and `truncate` prevent the server from dropping the oldest messages silently."""
     model = prompt.model
     sampling = keep_supported(model, prompt.sampling)
-    settings: dict[str, Any] = {"num_ctx": model.limits.context_tokens}
-    if sampling.max_tokens is not None:
-        settings["num_predict"] = sampling.max_tokens
-    if sampling.temperature is not None:
-        settings["temperature"] = sampling.temperature
-    if sampling.top_p is not None:
-        settings["top_p"] = sampling.top_p
-    if sampling.seed is not None:
-        settings["seed"] = sampling.seed
-    if sampling.stop:
-        settings["stop"] = list(sampling.stop)
+    settings = {"num_ctx": model.limits.context_tokens} | shapes.present(
+        {
+            "num_predict": sampling.max_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "seed": sampling.seed,
+            "stop": list(sampling.stop) or None,
+        }
+    )
     body: dict[str, Any] = {
         "model": model.name,
         "messages": _messages(prompt),

@@ -183,13 +183,9 @@ class ResponsesWriter(AnswerWriter):
             "type": kind,
             "id": self._item_id(block),
             "call_id": block.call_id,
-            "name": self._own_name(block),
+            "name": tool.name if tool is not None else block.name,
         }
         return item | {"namespace": tool.namespace} if tool is not None and tool.namespace else item
-
-    def _own_name(self, block: WrittenBlock) -> str:
-        tool = self.head.tools.get(block.name)
-        return tool.name if tool is not None else block.name
 
     def _is_freeform(self, block: WrittenBlock) -> bool:
         tool = self.head.tools.get(block.name)

@@ -96,6 +96,7 @@ export interface CallStarted {
 
 export interface Cancel {
   turn?: string;
+  pause_queue?: boolean;
 }
 
 export interface CapabilityView {
@@ -603,13 +604,14 @@ export interface MessageQuery {
   limit?: number;
 }
 
-/** A message was queued. `id` identifies it in the queue; empty if the sender waits for the turn instead. `steers`:
-    the running turn reads it at its next step. */
+/** A message was queued, paused or resumed. `id` identifies it in the queue; empty if the sender waits for the turn
+    instead. `steers`: the running turn reads it at its next step. `paused`: no turn takes it until it is resumed. */
 export interface MessageQueued {
   type: "message_queued";
   message: Message;
   id?: string;
   steers?: boolean;
+  paused?: boolean;
 }
 
 /** The message is stored as this node. It equals what was streamed before. */
@@ -893,6 +895,11 @@ export interface PromptView {
   is_shared: boolean;
 }
 
+export interface QueueChange {
+  paused: boolean;
+  messages?: string[];
+}
+
 export interface QueueView {
   queue: QueuedView[];
 }
@@ -903,6 +910,7 @@ export interface QueuedView {
   blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | VideoBlock | UnknownBlock | ThinkingBlock | ToolCall | ToolResult)[];
   created_at: number;
   steers?: boolean;
+  paused?: boolean;
 }
 
 export interface RegenerateBody {

@@ -16,6 +16,7 @@ export function Attachments() {
   return (
     <div class="attached">
       {failed.value.map((one) => <FailedAttachment key={one.key} attachment={one} />)}
+      {failed.value.length > 0 && <p class="dim">To send the message, retry or remove {failed.value.length === 1 ? "this attachment" : "these attachments"}.</p>}
       <ul class="attachments" aria-label="Attachments">
         {list.map((one) => (
           <Chip key={one.key} attachment={one} isOpen={document !== null && open === one} onPages={() => (openKey.value = openKey.value === one.key ? "" : one.key)} />

@@ -2,15 +2,15 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { problem, linkedMessage, turns, view } from "../state/app";
-import { held } from "../state/held";
 import { loadOlder } from "../state/sessions";
 import { DownIcon } from "../parts/icons";
 import { deferred } from "../parts/components";
 import { Composer } from "./Composer";
 import { Notices, SentMessages } from "./Pending";
 import { TurnView } from "./TurnView";
+import { waitingMessages } from "../state/view";
 
-const HeldMessages = deferred((found) => found.HeldMessages);
+const PausedMessages = deferred((found) => found.PausedMessages);
 const ActivityBar = deferred((found) => found.ActivityBar);
 const QueuedMessages = deferred((found) => found.QueuedMessages);
 const TurnFailure = deferred((found) => found.TurnFailure);
@@ -113,8 +113,8 @@ export function ChatPane() {
               <SentMessages sent={seen.sent} />
               <Notices notices={seen.notices} />
               {seen.failure && !ENDED_CODES.has(seen.failure.code) && <TurnFailure failure={seen.failure} />}
-              {seen.live && seen.queue.length > 0 && <QueuedMessages queue={seen.queue} />}
-              {held.value.length > 0 && <HeldMessages held={held.value} />}
+              {seen.live && waitingMessages(seen).length > 0 && <QueuedMessages queue={waitingMessages(seen)} />}
+              {seen.queue.some((one) => one.paused) && <PausedMessages paused={seen.queue.filter((one) => one.paused)} />}
             </>
           )}
         </div>

@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { askedModels, dialog, info, isBusy, isListening, modelInfo, sessionDraft, sessionId } from "../state/app";
-import { attach, attachments, attachPaste, blocks, COMMAND, canSend, editing, failed, isUploading, onFocusWanted, submit, text } from "../state/composer";
+import { attach, attachments, attachPaste, blocks, COMMAND, canSend, editing, failed, onFocusWanted, scheduled, submit, text } from "../state/composer";
 import { editLast } from "../state/keys";
 import { stop } from "../state/actions";
 import { deferred } from "../parts/components";
@@ -92,7 +92,7 @@ export function Composer() {
     <form class="composer" aria-label="Message" onSubmit={(event) => (event.preventDefault(), void submit())}>
       {SUGGESTS.test(text.value) && <Suggestions cursor={cursor.value} handle={suggestions} onAccept={onAccept} />}
       <div class="composer-box">
-        {(editing.value || askedModels.value.length > 1 || isTextOnly) && <ComposerNotes isTextOnly={isTextOnly} />}
+        {(scheduled.value || editing.value || askedModels.value.length > 1 || isTextOnly) && <ComposerNotes isTextOnly={isTextOnly} />}
         {attachments.value.length > 0 && <Attachments />}
         <textarea
           id="message"
@@ -120,8 +120,8 @@ export function Composer() {
           <button type="button" class="icon thinking-level" aria-label={`Session settings${level ? `, thinking: ${level}` : ""}`} title="Session settings: thinking, agent, tools, system prompt (o)" onClick={() => (dialog.value = "session")}><SlidersIcon />{level && <span>{level}</span>}</button>
           <Meter />
           {isBusy.value && <button type="button" class="stop" aria-label="Stop" title="Stop (Esc)" onClick={() => void stop()}><StopIcon /></button>}
-          {isBusy.value && canSend.value && <button type="button" class="chip" title="The running answer reads it at its next step" onClick={() => void submit(true)}>Steer</button>}
-          <button type="submit" class="primary send" disabled={!canSend.value} title={isUploading.value ? "Waiting for uploads" : failed.value.length ? "Retry or remove the failed attachment first" : "Send (Enter)"}>
+          {isBusy.value && canSend.value && !scheduled.value && <button type="button" class="chip" title="The running answer reads it at its next step" onClick={() => void submit(true)}>Steer</button>}
+          <button type="submit" class="primary send" disabled={!canSend.value || scheduled.value !== null} title={scheduled.value ? "Waiting for uploads" : failed.value.length ? "Retry or remove the failed attachment first" : "Send (Enter)"}>
             <SendIcon />
             <span>{isBusy.value ? "Queue" : "Send"}</span>
           </button>

@@ -2,12 +2,14 @@
 import { useEffect, useState } from "preact/hooks";
 import { request, ApiError } from "../api/http";
 import { Logo } from "../parts/icons";
+import { rememberAddress } from "../state/login_return";
 
 export function Login() {
   const [password, setPassword] = useState("");
   const [error, setError] = useState("");
   const [hasPassword, setHasPassword] = useState(false);
   useEffect(() => {
+    rememberAddress();
     request<{ password: boolean }>("/login").then((found) => setHasPassword(found.password), () => setHasPassword(true));
   }, []);
   const enter = async (event: Event): Promise<void> => {

@@ -1,12 +1,10 @@
-// Messages that wait for the running answer, and messages held after Stop. They can be edited or removed.
+// Messages that wait for the running answer, and those paused by Stop. They can be edited or removed.
 import { mediaUrl } from "../api/http";
 import { attachmentName, type Block, isMedia, splitBlocks } from "../api/blocks";
 import type { QueuedView } from "../api/types";
 import { CloseIcon, EditIcon } from "../parts/icons";
-import { sessionId } from "../state/app";
 import { attachments, fillComposer, text } from "../state/composer";
-import { type HeldMessage, release } from "../state/held";
-import { sendHeld, unqueue } from "../state/session_actions";
+import { resumeQueue, unqueue } from "../state/session_actions";
 import { plural } from "../state/format";
 
 export function QueuedMessages({ queue }: { queue: QueuedView[] }) {
@@ -23,22 +21,19 @@ export function QueuedMessages({ queue }: { queue: QueuedView[] }) {
 }
 
 /** Shown after Stop: the user decides what happens to the messages that were queued. */
-export function HeldMessages({ held }: { held: HeldMessage[] }) {
-  const remove = (key: string): Promise<boolean> => {
-    release(sessionId.value, key);
-    return Promise.resolve(true);
-  };
+export function PausedMessages({ paused }: { paused: QueuedView[] }) {
+  const ids = paused.map((one) => one.message);
   return (
-    <section class="queue held" aria-label="Messages on hold">
-      <h2>You stopped the answer. Send the queued {held.length === 1 ? "message" : "messages"}?</h2>
+    <section class="queue paused" aria-label="Paused messages">
+      <h2>The answer was stopped. Send the queued {paused.length === 1 ? "message" : "messages"}?</h2>
       <ul>
-        {held.map((one) => (
-          <Row key={one.key} blocks={one.blocks} place="list" note="" onRemove={() => remove(one.key)} />
+        {paused.map((one) => (
+          <Row key={one.message} blocks={one.blocks} place="queue" note="" onRemove={() => unqueue(one.message)} />
         ))}
       </ul>
       <div class="buttons">
-        <button type="button" class="primary" onClick={() => void sendHeld()}>Send {plural(held.length, "message")}</button>
-        <button type="button" onClick={() => held.forEach((one) => void remove(one.key))}>Discard</button>
+        <button type="button" class="primary" onClick={() => void resumeQueue(ids)}>Send {plural(paused.length, "message")}</button>
+        <button type="button" onClick={() => ids.forEach((id) => void unqueue(id))}>Discard</button>
       </div>
     </section>
   );

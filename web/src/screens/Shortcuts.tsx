@@ -2,14 +2,14 @@ import { Dialog } from "../parts/Dialog";
 import { dialog } from "../state/app";
 
 const KEYS: [string, string][] = [
-  ["Enter", "Send; queue while an answer is running"],
+  ["Enter", "Send, after uploads; queue while an answer is running"],
   ["Shift Enter", "New line"],
   ["↑", "Edit the last message (when the box is empty)"],
   ["@", "Mention a workspace file"],
   ["/", "Commands; focus the message box"],
   ["Ctrl V", "Paste an image or a file"],
   ["Ctrl Shift V", "Paste long text without attaching it"],
-  ["Esc", "Stop the answer; close a panel"],
+  ["Esc", "Stop the answer; do not send after uploads; close a panel"],
   ["Ctrl K", "Search"],
   ["i", "Context inspector"],
   ["t", "Branches"],

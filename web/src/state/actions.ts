@@ -3,10 +3,9 @@ import { request, randomKey, ApiError } from "../api/http";
 import { type Attachable, attachmentReference, type Block, type Message, storableAttachment } from "../api/blocks";
 import type { Posted, SessionView } from "../api/types";
 import { announce, chosenModel, model, sessionDraft, sessionId, view } from "./app";
-import { hold } from "./held";
 import { go, putSession, refresh, report } from "./sessions";
 import { saveItem } from "./storage";
-import { withState, withoutQueued, withoutSent, withSent } from "./view";
+import { withState, withoutSent, withSent } from "./view";
 
 export interface Outgoing {
   text: string;
@@ -120,29 +119,10 @@ export function regenerate(node?: string, other?: string): Promise<boolean> {
   return runAction((id) => request(`/sessions/${id}/regenerate`, { body, headers: { "Idempotency-Key": randomKey() } }));
 }
 
-/**
- * Stop the answer. Queued messages would start at once, so they are taken out of the queue first and held in this browser
- * until the user sends or discards them.
- */
-export async function stop(): Promise<boolean> {
+/** Stop the answer. Queued messages would start at once, so they are paused until the user sends or removes them. */
+export function stop(): Promise<boolean> {
   announce("Stopping");
-  const queue = view.value?.queue ?? [];
-  for (const one of queue) {
-    // A message that has left the queue meanwhile belongs to the running turn.
-    if (await removeFromQueue(one.message)) hold(sessionId.value, { key: one.message, blocks: one.blocks });
-  }
-  return runAction((id) => request(`/sessions/${id}/cancel`, { body: {} }));
-}
-
-async function removeFromQueue(message: string): Promise<boolean> {
-  try {
-    await request(`/sessions/${sessionId.value}/queue/${encodeURIComponent(message)}`, { method: "DELETE" });
-    if (view.value) view.value = withoutQueued(view.value, message);
-    return true;
-  } catch (error) {
-    if (!(error instanceof ApiError && error.status === 404)) report(error);
-    return false;
-  }
+  return runAction((id) => request(`/sessions/${id}/cancel`, { body: { pause_queue: true } }));
 }
 
 export function moveHead(node: string): Promise<boolean> {

@@ -65,6 +65,8 @@ export const showsSessions = signal(false);
 export const highlightedDigest = signal("");
 /** Announced to screen readers. */
 export const announcement = signal("");
+/** Where this browser keeps the address that was opened without a login. */
+export const OPENED_ADDRESS = "loom.opened";
 /** Where this browser keeps whether it notifies. */
 export const NOTIFY_CHOICE = "loom.notify";
 export const isDragging = signal(false);

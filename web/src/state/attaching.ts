@@ -1,9 +1,10 @@
-// Attachments: upload with progress, failures that stay, retries. Loaded with the first attachment.
+// Attachments: upload with progress, failures that stay, retries, messages that wait for uploads. Loaded with the first attachment.
+import { effect, untracked } from "@preact/signals";
 import { ApiError } from "../api/http";
 import { type Attachable, asTextFile, isMedia } from "../api/blocks";
 import type { MediaView } from "../api/types";
 import { announce, config } from "./app";
-import { type Attachment, attachments, focusComposer, text } from "./composer";
+import { type Attachment, attachmentKeys, attachments, failed, focusComposer, isUploading, scheduled, submit, text } from "./composer";
 import { formatBytes } from "./format";
 import { upload } from "./uploads";
 
@@ -21,8 +22,8 @@ async function uploadAttachment(at: string, file: File, name: string, password =
   } catch (error) {
     if (stop.signal.aborted) return detach(at);
     const problem = error instanceof ApiError ? { code: error.code, message: error.message, hint: error.hint } : { code: "file.unreadable", message: `The browser could not read ${name}.`, hint: "It may have been moved or changed. Attach it again." };
-    update(at, { fraction: null, problem });
     announce(`${name} could not be attached`);
+    update(at, { fraction: null, problem });
   }
 }
 
@@ -69,3 +70,16 @@ export function detach(at: string): void {
   gone?.cancel();
   if (gone?.preview) URL.revokeObjectURL(gone.preview);
 }
+
+/** Send a scheduled message when its uploads have ended. A failed upload cancels that, and so does a change by the user: it would be sent half written. */
+effect(() => {
+  const wanted = scheduled.value;
+  if (!wanted) return;
+  const isChanged = wanted.text !== text.value || wanted.attachments !== attachmentKeys();
+  if (!isChanged && !failed.value.length && isUploading.value) return;
+  untracked(() => {
+    scheduled.value = null;
+    if (!isChanged && !failed.value.length) void submit(wanted.steer);
+    else announce(isChanged ? "Sending canceled: the message was changed" : "The message was not sent. Retry or remove the failed attachment");
+  });
+});

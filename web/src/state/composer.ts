@@ -34,7 +34,17 @@ export const isUploading = computed(() => attachments.value.some((one) => one.fr
 /** Attachments that failed: they stay until the user retries or removes them, and nothing is sent without them. */
 export const failed = computed(() => attachments.value.filter((one) => one.problem !== null));
 export const blocks = computed<Attachable[]>(() => attachments.value.flatMap((one) => (one.block ? [withPages(one, one.block)] : [])));
-export const canSend = computed(() => !isUploading.value && !failed.value.length && (text.value.trim() !== "" || blocks.value.length > 0));
+/** Whether Send does something: while files are uploaded, it schedules the message. */
+export const canSend = computed(() => !failed.value.length && (isUploading.value || text.value.trim() !== "" || blocks.value.length > 0));
+
+/** The message as it was when the user sent it, until its uploads have ended. */
+interface ScheduledSend {
+  text: string;
+  attachments: string;
+  steer: boolean;
+}
+
+export const scheduled = signal<ScheduledSend | null>(null);
 
 interface Draft {
   text: string;
@@ -72,7 +82,7 @@ export function newAttachment(name: string, bytes: number): Attachment {
   return { key: randomKey(), name, bytes, preview: "", fraction: null, block: null, pages: null, problem: null, notices: [], file: null, cancel: () => undefined };
 }
 
-function attachmentOf(block: Attachable): Attachment {
+export function attachmentOf(block: Attachable): Attachment {
   const bytes = block.type === "text" ? block.text.length : block.media.size_bytes;
   const pages = block.type === "document" && block.pages ? (block.pages.split("-").map(Number) as [number, number]) : null;
   return { ...newAttachment(attachmentName(block), bytes), block, pages };
@@ -88,7 +98,10 @@ export function attach(files: File[]): void {
   attachments.value = [...attachments.value, ...fresh];
   import("../screens/deferred").then(
     ({ retry }) => fresh.forEach((one) => retry(one.key)),
-    () => (attachments.value = attachments.value.map((one) => (fresh.some(({ key }) => key === one.key) ? { ...one, fraction: null, problem: notUploaded(one.name) } : one))),
+    () => {
+      scheduled.value = null;
+      attachments.value = attachments.value.map((one) => (fresh.some(({ key }) => key === one.key) ? { ...one, fraction: null, problem: notUploaded(one.name) } : one));
+    },
   );
 }
 
@@ -141,10 +154,25 @@ export const stopEditing = resumeDraft;
 /** The name of a command, and nothing else. */
 export const COMMAND = /^\/([\w:.-]*)$/;
 
+export function attachmentKeys(): string {
+  return attachments.value.map((one) => one.key).join();
+}
+
+export function cancelScheduled(): void {
+  scheduled.value = null;
+  announce("Sending canceled");
+  focusComposer();
+}
+
 /** `steer`: the running turn reads the message at its next step. */
 export async function submit(steer = false): Promise<void> {
   if (failed.value.length) announce("Retry or remove the failed attachment to send");
   if (!canSend.value) return;
+  if (isUploading.value) {
+    scheduled.value = { text: text.value, attachments: attachmentKeys(), steer };
+    announce("The message is sent when the upload has finished");
+    return;
+  }
   const files = mentioned.value.filter((path) => text.value.includes(`@${path}`));
   const models = askedModels.value.length > 1 ? { models: askedModels.value } : {};
   const outgoing = { text: text.value.trim(), blocks: blocks.value, files, key, steer, ...models, ...(editing.value ? { parent: editing.value.parent } : {}) };
@@ -168,15 +196,21 @@ export async function submit(steer = false): Promise<void> {
 
 // Drafts ---------------------------------------------------------------------------------------------------------------
 
-interface StoredDraft {
+export interface StoredDraft {
   text: string;
   key: string;
   attachments: Pick<Attachment, "name" | "bytes" | "block" | "pages">[];
 }
 
 let loadedFor: string | null = null;
+const OLD_HELD = "loom.held.";
+
+export function storedAttachment({ name, bytes, block, pages }: StoredDraft["attachments"][number]): StoredDraft["attachments"][number] {
+  return { name, bytes, block: block && storableAttachment(block), pages };
+}
 
 export function keepDrafts(): void {
+  if (Object.keys(localStorage).some((name) => name.startsWith(OLD_HELD))) void import("../screens/deferred").then(({ moveHeldMessages }) => moveHeldMessages(OLD_HELD));
   effect(() => {
     const place = `loom.draft.${sessionId.value || "new"}`;
     const list = attachments.value;
@@ -189,13 +223,13 @@ export function keepDrafts(): void {
     if (isEdit) return;
     if (!words && !list.length) localStorage.removeItem(place);
     else {
-      const draft: StoredDraft = { text: words, key, attachments: list.map(({ name, bytes, block, pages }) => ({ name, bytes, block: block && storableAttachment(block), pages })) };
+      const draft: StoredDraft = { text: words, key, attachments: list.map(storedAttachment) };
       saveItem(place, JSON.stringify(draft));
     }
   });
 }
 
-function restore(place: string): void {
+export function restore(place: string): void {
   const raw = localStorage.getItem(place);
   const draft = raw ? (JSON.parse(raw) as StoredDraft) : null;
   editing.value = suspended = null;

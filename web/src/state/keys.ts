@@ -1,6 +1,6 @@
 // Global keyboard shortcuts. Single letters work only outside text fields.
 import { dialog, isBusy, panel, sessionId, showsSessions, turns, typedAhead } from "./app";
-import { edit, editing, focusComposer, stopEditing, text } from "./composer";
+import { cancelScheduled, edit, editing, focusComposer, scheduled, stopEditing, text } from "./composer";
 import { lightbox } from "./images";
 import { go } from "./sessions";
 import { stop } from "./actions";
@@ -59,7 +59,8 @@ export function toggle(which: "inspector" | "branches" | "activity"): void {
 
 function escape(event: KeyboardEvent): void {
   if (document.querySelector(":popover-open")) return;
-  if (editing.value) act(event, stopEditing);
+  if (scheduled.value) act(event, cancelScheduled);
+  else if (editing.value) act(event, stopEditing);
   else if (isBusy.value) act(event, () => void stop());
   else if (showsSessions.value) act(event, () => (showsSessions.value = false));
   else if (panel.value) act(event, () => (panel.value = ""));

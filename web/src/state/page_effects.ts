@@ -3,6 +3,7 @@ import { effect } from "@preact/signals";
 import { ApiError, request } from "../api/http";
 import type { FolderTrustView } from "../api/types";
 import { compared, comparesAnswers, config, folderTrust, info, MAX_COMPARED, sessionId, turns, view } from "./app";
+import { waitingMessages } from "./view";
 
 export function watchTitle(): void {
   effect(() => {
@@ -17,7 +18,7 @@ export function watchComparison(): void {
   effect(() => {
     const seen = view.value;
     const last = turns.value.at(-1);
-    if (!seen || comparesAnswers.value !== seen.session || seen.live || seen.queue.length || !last?.forked) return;
+    if (!seen || comparesAnswers.value !== seen.session || seen.live || waitingMessages(seen).length || !last?.forked) return;
     const { siblings } = last.forked;
     if (siblings.length < 2) return;
     comparesAnswers.value = "";

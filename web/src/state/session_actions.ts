@@ -1,11 +1,9 @@
-// Rarer actions on a session: approvals, held and queued messages, summaries.
+// Rarer actions on a session: approvals, queued and paused messages, summaries.
 import { request, randomKey } from "../api/http";
-import { splitBlocks } from "../api/blocks";
-import { deliver, moveHead, runAction } from "./actions";
-import type { SessionView, Tree } from "../api/types";
-import { announce, sessionId, view } from "./app";
+import { moveHead, runAction } from "./actions";
+import type { QueueView, SessionView, Tree } from "../api/types";
+import { announce, view } from "./app";
 import { newestLeaf } from "./branches";
-import { heldFor, release } from "./held";
 import { go, putSession } from "./sessions";
 import { withoutQueued } from "./view";
 
@@ -14,14 +12,12 @@ export function compact(): Promise<boolean> {
   return runAction((id) => request(`/sessions/${id}/compact`, { body: {}, headers: { "Idempotency-Key": randomKey() } }));
 }
 
-/** Send the messages that were held when an answer was stopped, in their order. */
-export async function sendHeld(): Promise<void> {
-  const id = sessionId.value;
-  for (const one of heldFor(id)) {
-    const { text, attachments } = splitBlocks(one.blocks);
-    release(id, one.key);
-    if (!(await deliver(id, { text, blocks: attachments, files: [], key: randomKey() }))) return;
-  }
+/** Send the messages that were paused when an answer was stopped, in their order. */
+export function resumeQueue(messages: string[]): Promise<boolean> {
+  return runAction(async (id) => {
+    const { queue } = await request<QueueView>(`/sessions/${id}/queue`, { method: "PATCH", body: { paused: false, messages } });
+    if (view.value?.session === id) view.value = { ...view.value, queue };
+  });
 }
 
 export function answerApproval(approval: string, word: "once" | "always" | "deny", reason = ""): Promise<boolean> {

@@ -3,7 +3,7 @@
 import type { Block, Citation, MediaBlock, ToolCall, ToolResult } from "../api/blocks";
 import { isMedia } from "../api/blocks";
 import type { ApprovalRequested, MessageView, Usage } from "../api/types";
-import { addUsage, type Draft, type Live, type Run, type View } from "./view";
+import { addUsage, type Draft, type Live, type Run, type View, waitingMessages } from "./view";
 
 export type Part =
   | { kind: "text"; key: string; text: string; citations: Citation[]; isOpen: boolean }
@@ -51,7 +51,7 @@ export class TurnList {
       const live = isLast ? view.live : null;
       const key = messages[0]?.node ?? "";
       const ids = messages.flatMap((message) => message.blocks.flatMap((block) => (block.type === "tool_call" ? [block.id] : [])));
-      const sources: unknown[] = [...messages, index, live, ...ids.map((id) => view.runs[id]), isLast, isLast ? view.approvals : null, isLast ? view.failure : null, isLast ? view.asides : null, isLast && view.queue.length > 0];
+      const sources: unknown[] = [...messages, index, live, ...ids.map((id) => view.runs[id]), isLast, isLast ? view.approvals : null, isLast ? view.failure : null, isLast ? view.asides : null, isLast && waitingMessages(view).length > 0];
       const old = this.kept.get(key);
       const found = old && equal(old.sources, sources) ? old : { turn: buildTurn(messages, index + 1, view, live, isLast), sources };
       fresh.set(key, found);
@@ -126,7 +126,7 @@ function endingOf(user: MessageView | null, messages: MessageView[], view: View,
   if (isLast && !view.failure && messages.at(-1)?.role === "tool") return "incomplete";
   // Only a snapshot lists siblings: a message that has just arrived is about to be answered.
   const isOld = user !== null && user.siblings.length > 0;
-  return isOld && !answers.length && !(isLast && (view.failure || view.queue.length)) ? "unanswered" : "";
+  return isOld && !answers.length && !(isLast && (view.failure || waitingMessages(view).length)) ? "unanswered" : "";
 }
 
 function sumOf(values: (number | null | undefined)[]): number | null {

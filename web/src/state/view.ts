@@ -207,6 +207,8 @@ function applyEvent(view: View, event: SessionEvent, now: number, id = 0): View 
       return { ...view, approvals: view.approvals.filter((one) => one.approval !== event.data.approval) };
     case "notice":
       if (PLACED_NOTICES.has(event.data.code ?? "")) return { ...keepPartial(view), asides: [...keepPartial(view).asides, { id: view.asides.length + 1, after: view.head, kind: "notice", text: event.data.text }], live: view.live && { ...view.live, drafts: {} } };
+      // A turn that continues after a restart repeats the notices of its first request.
+      if (view.notices.some((one) => one.text === event.data.text)) return view;
       return { ...view, notices: [...view.notices, { id, text: event.data.text, code: event.data.code ?? "" }] };
     case "message_queued":
       return addQueued(view, event.data, now);
@@ -332,18 +334,24 @@ function removeSent(sent: Sent[], message: Message): Sent[] {
   return sent.filter((_, index) => index !== at);
 }
 
-function addQueued(view: View, { id, message, steers }: EventsByType["message_queued"], now: number): View {
-  if (view.queue.some((one) => one.message === id)) return view;
+function addQueued(view: View, { id, message, steers, paused = false }: EventsByType["message_queued"], now: number): View {
+  if (view.queue.some((one) => one.message === id)) return { ...view, queue: view.queue.map((one) => (one.message === id ? { ...one, paused } : one)) };
   const text = message.blocks.flatMap((block) => (block.type === "text" ? [block.text] : [])).join("\n");
-  const queue = [...view.queue, { message: id ?? "", text, blocks: message.blocks, created_at: now / 1000, steers: steers ?? false }];
+  const queue = [...view.queue, { message: id ?? "", text, blocks: message.blocks, created_at: now / 1000, steers: steers ?? false, paused }];
   // While nothing runs it starts at once; the sent message stays visible until then.
   return { ...view, queue, sent: view.live ? removeSent(view.sent, message) : view.sent };
 }
 
+/** The queued messages that are not paused. */
+export function waitingMessages(view: View): QueuedView[] {
+  return view.queue.filter((one) => !one.paused);
+}
+
 function removeQueued(view: View, message: Message): QueuedView[] {
   const words = messageText(message);
-  const at = view.queue.findIndex((one) => messageText({ role: "user", blocks: one.blocks }) === words);
-  return view.queue.filter((_, index) => index !== Math.max(at, 0));
+  const waiting = waitingMessages(view);
+  const gone = waiting.find((one) => messageText({ role: "user", blocks: one.blocks }) === words) ?? waiting[0];
+  return view.queue.filter((one) => one !== gone);
 }
 
 // Changes made by this page ------------------------------------------------------------------------------------------

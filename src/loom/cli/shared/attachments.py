@@ -201,9 +201,9 @@ def read_password(file: str) -> str:
             first = opened.read(_MAX_PASSWORD_BYTES).split(b"\n", 1)[0].rstrip(b"\r")
         password = first.decode()
     except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}.", hint="Give a file with the password.") from None
+        raise ConfigError(f"{file} cannot be read: {error.strerror}.", hint="Use a file with the password.") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"{file} contains no text.", hint="Give a file with the password.") from None
+        raise ConfigError(f"{file} contains no text.", hint="Use a file with the password.") from None
     if not password:
         raise ConfigError(f"{file} is empty.", hint="Write the password into its first line.")
     return password

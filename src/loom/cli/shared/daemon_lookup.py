@@ -60,12 +60,10 @@ def may_use_daemon(runtime: Runtime, options: MessageOptions, model: Model, tool
     """Return whether a daemon would answer like this process, with `tools` (None: all)."""
     may = options.uses_daemon and not options.key and has_same_settings(runtime.config, model)
     uses_servers = tools is None or not runtime.toolbox.tools.keys() >= set(tools)
-    return may and not (uses_servers and _has_own_servers(runtime))
-
-
-def _has_own_servers(runtime: Runtime) -> bool:
-    """Return whether this folder configures MCP servers that a daemon does not have."""
-    return any(server.name not in runtime.config.mcp.servers for server in runtime.mcp.status())
+    if not may or not uses_servers:
+        return may
+    # A daemon has only the servers of the user's configuration, not those of this folder.
+    return all(server.name in runtime.config.mcp.servers for server in runtime.mcp.status())
 
 
 def has_same_settings(config: Config, model: Model) -> bool:

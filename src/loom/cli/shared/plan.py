@@ -66,7 +66,7 @@ def compile_source(source: str) -> AbstractAsyncContextManager[CompileSource]:
     if source and file.is_file():
         return _from_file(file)
     if file.suffix or "/" in source:
-        raise ConfigError(f"File not found: {source}", hint="Give a conversation file or a session id.")
+        raise ConfigError(f"File not found: {source}", hint="Use a conversation file or a session id.")
     return _from_session(source)
 
 

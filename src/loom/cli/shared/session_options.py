@@ -37,7 +37,7 @@ from loom.sampling import OutputSchema
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 
 SPARK_NOTICE: Final = (
-    "loom: no API key and no local model found: using loom/spark, the built-in demo model (not a language model).\n"
+    "loom: No API key and no local model found: using loom/spark, the built-in demo model (not a language model).\n"
     "      Add a key with `loom keys set anthropic`, or start Ollama.\n\n"
 )
 _SHRUNK: Final = ": a copy of "
@@ -70,6 +70,8 @@ def read_schema(name: str) -> OutputSchema:
     path = Path(name)
     try:
         data = path.read_bytes()
+    except FileNotFoundError:
+        raise ContentError(f"File not found: {name}.") from None
     except OSError as error:
         raise ContentError(f"Cannot read {name}: {error.strerror}.") from None
     try:
@@ -112,7 +114,7 @@ def stored_key(runtime: Runtime, speaking: MessageOptions) -> str:
     key = runtime.config.secrets("keys").get(speaking.key, "") if speaking.key else ""
     if speaking.key and not key:
         raise ConfigError(
-            "No stored key has that name.",
+            "No stored key has that name.",  # not the name itself: it may be a key, given by mistake
             hint="Store one: loom keys set SERVICE --as NAME. List keys: loom keys list.",
         )
     return key

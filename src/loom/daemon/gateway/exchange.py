@@ -325,6 +325,8 @@ class Exchange:
         services: Services,
         observer: TurnObserver,
     ) -> None:
+        """Request an answer and write it to `queue`, then store it. None in `queue` marks the end, also after an
+        error."""
         answer = self._required_answer
         has_begun = False
 
@@ -386,6 +388,7 @@ class Exchange:
     async def _remaining_chunks(
         self, asking: asyncio.Task[None], queue: asyncio.Queue[bytes | None]
     ) -> AsyncGenerator[bytes]:
+        """Yield the data in `queue` until the answer ends, with keep-alive messages while there is none."""
         while True:
             try:
                 async with asyncio.timeout(KEEP_ALIVE_SECONDS):
@@ -477,6 +480,7 @@ class Exchange:
     def _answer_writes(
         self, placed: PlacedConversation, history: PlacedHistory, answer: ModelAnswer, folded: Folded
     ) -> list[Coroutine[Any, Any, None]]:
+        """Return the writes that store an answer: its message, calibration, cost and receipt."""
         if self.head is None or self.receipt is None:
             return []
         model = answer.request.model

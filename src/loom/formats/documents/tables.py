@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -43,10 +44,6 @@ class LazyPages(Sequence[str]):
         if isinstance(index, slice):
             return [self._page(number) for number in range(*index.indices(self._count))]
         return self._page(index)
-
-
-def _pages(rows: int) -> int:
-    return max(1, -(-rows // ROWS_PER_PAGE))
 
 
 def _cell(value: object) -> str:
@@ -155,7 +152,7 @@ def read_parquet(data: bytes, _context: ReadContext) -> ReadDocument:
             return "\n".join(lines)
         return _parquet_rows(file, (number - 1) * ROWS_PER_PAGE, total)
 
-    return ReadDocument(sections=LazyPages(1 + (_pages(total) if total else 0), page), is_paged=True)
+    return ReadDocument(sections=LazyPages(1 + math.ceil(total / ROWS_PER_PAGE), page), is_paged=True)
 
 
 def _parquet_rows(file: Any, start: int, total: int) -> str:

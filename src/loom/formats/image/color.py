@@ -41,8 +41,8 @@ def to_eight_bits(image: Image, profile: bytes | None) -> Image:
             return _apply_profile(image, None, space="LAB") or image.getchannel("L")
         case "I" | "F":
             return _stretch_range(image)
-        case _ if mode.startswith("I;16"):
-            return _high_bytes(image)
+        case _ if mode.startswith("I;16"):  # 16 bits become 8 as in viewers: 65535 is white
+            return image.convert("I").point(lambda value: value * (1 / 256)).convert("L")
         case _:
             return image.convert("RGB")
 
@@ -107,11 +107,6 @@ def _apply_profile(image: Image, profile: bytes | None, space: str = "") -> Imag
         return None
     converted.info.pop("icc_profile", None)
     return converted
-
-
-def _high_bytes(image: Image) -> Image:
-    """Convert 16 bits to 8 as viewers do: 65535 is white."""
-    return image.convert("I").point(lambda value: value * (1 / 256)).convert("L")
 
 
 def _stretch_range(image: Image) -> Image:

@@ -71,7 +71,7 @@ def read_header(data: bytes, name: str = "", media_type: str = "") -> ImageHeade
     except TooManyChunks as fault:
         raise TooLarge(f"{name or 'The image'} has too many parts.", name=name) from fault
     if size is None:
-        what = f"damaged {label_of(media_type)}: its header gives no size" if media_type else "of an unknown type"
+        what = f"damaged {label_of(media_type)}: its header contains no size" if media_type else "of an unknown type"
         raise Unreadable(f"{name or 'The image'} is {what}.", name=name)
     width, height = size
     if width < 1 or height < 1:

@@ -235,7 +235,11 @@ def _digits(parts: list[_Part]) -> _Digits:
         at for at in commas if last < at < exponent and all(parts[n].kind == "comma" for n in range(last + 1, at))
     ]
     inside = [at for at in commas if before and before[0] < at < end_of_whole and at < last]
-    scaling_before_point = [at for at in commas if point is not None and at < point and _are_commas(parts, at, point)]
+    scaling_before_point = [
+        at
+        for at in commas
+        if point is not None and at < point and all(part.kind == "comma" for part in parts[at:point])
+    ]
     return _Digits(
         decimals=min(_MAX_DIGITS, sum(1 for at in before if point is not None and at > point)),
         has_thousands=bool(set(inside) - set(scaling_before_point)),
@@ -244,10 +248,6 @@ def _digits(parts: list[_Part]) -> _Digits:
         has_exponent=exponent < len(parts),
         has_fraction=slash is not None and bool(before) and before[0] < slash,
     )
-
-
-def _are_commas(parts: list[_Part], first: int, end: int) -> bool:
-    return all(part.kind == "comma" for part in parts[first:end])
 
 
 def _choose(sections: tuple[_Section, ...], value: float) -> tuple[_Section | None, bool]:

@@ -68,7 +68,8 @@ class Spreadsheet:
 
     def _texts(self, numbers: tuple[int, ...], max_rows: int, first_row: int) -> dict[int, SheetText]:
         fast = tuple(number for number in numbers if not self.sheets[number].kind)
-        job = ReadSheets(sheets=fast, max_rows=max_rows, max_characters=_share(numbers), first_row=first_row)
+        share = max(_LEAST_CHARACTERS, MAX_CHARACTERS // max(1, len(numbers)))  # characters for each sheet
+        job = ReadSheets(sheets=fast, max_rows=max_rows, max_characters=share, first_row=first_row)
         with ThreadPoolExecutor(1) as beside:
             # While calamine reads, check whether it leaves out something, or fails on a sheet that our reader can read.
             reading = beside.submit(self._read, job)
@@ -131,11 +132,6 @@ class Spreadsheet:
             seconds=self._limits.deadline_seconds,
         )
         return result
-
-
-def _share(numbers: tuple[int, ...]) -> int:
-    """Return the maximum number of characters for each of these sheets."""
-    return max(_LEAST_CHARACTERS, MAX_CHARACTERS // max(1, len(numbers)))
 
 
 def worker_pool() -> WorkerGroup:

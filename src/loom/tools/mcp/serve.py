@@ -151,7 +151,18 @@ def make_server(serving: ServeOptions) -> Server[Any]:
     async def list_tools(
         _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_tool_description(tool) for tool in tools.values()])
+        hints = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
+        return types.ListToolsResult(
+            tools=[
+                types.Tool(
+                    name=tool.name,
+                    description=tool.spec.description,
+                    input_schema=tool.spec.parameters,
+                    annotations=hints,
+                )
+                for tool in tools.values()
+            ]
+        )
 
     async def call_tool(_: ServerRequestContext[Any], asked: types.CallToolRequestParams) -> types.CallToolResult:
         try:
@@ -182,17 +193,6 @@ async def serve_stdio(serving: ServeOptions) -> None:
     server = make_server(serving)
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
-
-
-def _tool_description(tool: Tool) -> types.Tool:
-    import mcp_types as types
-
-    return types.Tool(
-        name=tool.name,
-        description=tool.spec.description,
-        input_schema=tool.spec.parameters,
-        annotations=types.ToolAnnotations(read_only_hint=True, open_world_hint=False),
-    )
 
 
 def _contents(blocks: Sequence[ContentBlock], kept: ServedMedia, limits: IntakeLimits) -> list[types.ContentBlock]:

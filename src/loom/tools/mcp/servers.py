@@ -144,7 +144,7 @@ class McpServers:
 
     def _server(self, name: str) -> Server:
         if name not in self._servers:
-            raise NotFound(f"MCP server {name!r} not found.", hint="List servers: loom mcp list")
+            raise NotFound(f"MCP server {name!r} not found.", hint="List servers: `loom mcp list`.")
         return self._servers[name]
 
     def _open_connection(self, server: Server) -> McpConnection:
