@@ -46,7 +46,7 @@ FUNCTION_WORDS: Final = re.compile(
 )
 """Prepositions, pronouns and auxiliaries. A public method may have such a name, which reads well after its object
 (`events.after(seq)`); a private function may not."""
-REVIEWED_FUNCTIONS: Final[dict[str, str]] = {}
+REVIEWED_FUNCTIONS: Final = {"loom.sync:SyncSession.again": "deprecated: the old name of `regenerate`"}
 """Functions with such a name that stay, and why: `module:qualified name`."""
 
 
