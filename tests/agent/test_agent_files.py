@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from loom.config import Config, load_config
+from loom.config.approval import ApprovalPolicy
+from loom.config.schema import ApprovalSettings
 from loom.content.blocks import ToolCall
 from loom.errors import ConfigError
 from loom.events import NoticeRaised
@@ -102,3 +104,49 @@ async def test_permissions_only_make_the_users_rules_stricter(tmp_path: Path) ->
     assert [it.is_error for it in results] == [True, False, True]
     assert not (tmp_path / "made").exists()
     assert {"write_file", "edit_file", "multi_edit"}.isdisjoint(tool.name for tool in provider.prompts[0].tools)
+
+
+FIELDS = """---
+name: limited
+description: Does little
+tools: Read, Edit, Bash(git:*), Task
+disallowedTools: Edit
+permissionMode: {mode}
+maxTurns: 7
+temperature: 0.3
+mode: primary
+---
+Be brief.
+"""
+
+
+@pytest.mark.parametrize("mode", ["default", "plan", "bypassPermissions"])
+def test_every_field_limits_the_agent(tmp_path: Path, mode: str) -> None:
+    write(tmp_path, ".claude/agents/limited.md", FIELDS.replace("{mode}", mode))
+    found = find_agent(config(tmp_path, tmp_path), "limited", tmp_path)
+    assert found.has_tool("read_file") and found.has_tool("run_command") and found.has_tool("ask_agent")
+    assert not found.has_tool("edit_file") and not found.has_tool("write_file") and not found.has_tool("fetch_url")
+    rules = ApprovalPolicy(ApprovalSettings(default="allow"), found.limits)
+    actions = [rules("run_command", command) for command in ("git status", "git", "gitk", "rm -r x")]
+    assert actions == ["allow", "allow", "deny", "deny"]
+    assert (found.reads_only, found.is_subagent) == (mode == "plan", False)
+    assert (found.entry.max_steps, found.temperature) == (7, 0.3)
+    assert any("permissionMode" in notice for notice in found.notices) == (mode == "bypassPermissions")
+
+
+def test_every_call_of_an_agent_whose_hooks_do_not_run_needs_approval(tmp_path: Path) -> None:
+    write(tmp_path, ".claude/agents/guarded.md", "---\nname: guarded\nhooks:\n  PreToolUse: [{}]\n---\nGo.\n")
+    found = find_agent(config(tmp_path, tmp_path), "guarded", tmp_path)
+    rules = ApprovalPolicy(ApprovalSettings(default="allow"), found.limits)
+    assert rules("read_file", "a.txt") == "ask"
+    assert any("hooks do not run" in notice for notice in found.notices)
+
+
+async def test_the_temperature_of_an_agent_reaches_the_model(tmp_path: Path) -> None:
+    write(tmp_path, ".claude/agents/limited.md", FIELDS.replace("{mode}", "default"))
+    provider = ScriptedProvider(["Done."])
+    values = {"trusted_folders": [str(tmp_path)], "model": MODEL}
+    async with memory_runtime(values, providers={"anthropic": provider}, tools="all", instructions=True) as runtime:
+        session = await runtime.session(workspace=str(tmp_path), agent="limited")
+        await session.send("go")
+    assert provider.prompts[0].sampling.temperature == 0.3

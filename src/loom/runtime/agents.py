@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,10 +10,11 @@ import msgspec
 
 from loom.agent.approvals import Action, Rule
 from loom.agent.services import Services, TurnLimits
+from loom.api_types import AgentView
 from loom.config import Config
 from loom.config.approval import ApprovalPolicy
 from loom.config.schema import AgentEntry
-from loom.errors import ConfigError
+from loom.errors import ConfigError, NotFound
 from loom.models import PLAIN_IMAGES, Model
 from loom.runtime.agent_files import AgentDefinition, read_agent_files
 from loom.runtime.model_access import ModelAccess
@@ -109,6 +110,24 @@ def agent_lines(agents: Iterable[AgentDefinition]) -> str:
     """Return the part of the system prompt about agents that tasks can be handed to; empty if there are none."""
     lines = [f"- {it.entry.id}: {it.entry.description or 'no description'}" for it in agents if it.is_subagent]
     return "# Agents\nHand tasks to these with ask_agent.\n" + "\n".join(lines) if lines else ""
+
+
+def agent_list(agents: Sequence[AgentView], current: str) -> str:
+    """Return the agents for a user to choose from, one per line, each with its origin."""
+    lines = [
+        f"{'*' if it.name == current else ' '} {it.name}: {it.description or 'no description'} ({it.origin})"
+        for it in agents
+    ]
+    return "\n".join(lines) or "No agents. Define one in loom.toml ([agents.NAME]) or in .claude/agents/NAME.md."
+
+
+def chosen_agent(agents: Sequence[AgentView], name: str) -> str:
+    """Return the agent that a user chose; empty for `none`. Raise `NotFound` with the known names."""
+    if name == "none":
+        return ""
+    if name not in (known := [it.name for it in agents]):
+        raise NotFound(f"Agent {name[:80]!r} not found.", hint=f"Available: {', '.join(known) or 'none'}.")
+    return name
 
 
 def session_services(services: Services, settings: Mapping[str, Any], config: Config, workspace: Path) -> Services:
