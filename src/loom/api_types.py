@@ -228,12 +228,19 @@ class ToolList(msgspec.Struct, frozen=True):
 
 
 class AgentView(msgspec.Struct, frozen=True, kw_only=True):
-    """A configured agent. Empty `model` means the default model; `tools` null means all."""
+    """An agent. Empty `model` means the default model; `tools` null means all. `origin` is the file that defines it;
+    `notices` say what of the file has no effect here."""
 
     name: str
     description: str
     model: str
     tools: tuple[str, ...] | None
+    origin: str = ""
+    notices: tuple[str, ...] = ()
+
+
+class AgentQuery(msgspec.Struct, frozen=True):
+    workspace: Annotated[str, Meta(max_length=4_096)] = ""
 
 
 class AgentList(msgspec.Struct, frozen=True):

@@ -168,8 +168,8 @@ class Library(Protocol):
         """Return the tools that sessions may call."""
         ...
 
-    async def agents(self) -> tuple[AgentView, ...]:
-        """Return the configured agents."""
+    async def agents(self, workspace: str = "") -> tuple[AgentView, ...]:
+        """Return the configured agents, and those in files of the user and of a trusted workspace."""
         ...
 
     async def commands(self, workspace: str = "") -> tuple[CommandView, ...]:

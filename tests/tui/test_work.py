@@ -178,3 +178,26 @@ async def test_a_message_that_is_being_typed_does_not_decide_about_a_folder(tmp_
         await screen.press(*"how can any", "escape")
         await screen.wait(lambda: not isinstance(screen.app.screen, TrustScreen))
         assert (await screen.library.folder_trust()).state == "unknown"
+
+
+async def test_the_agents_are_listed_and_one_is_chosen(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "loom.toml").write_text('[agents.reader]\ndescription = "Only reads"\ntools = ["read_file"]\n')
+    async with driven(tmp_path, answers=["First.", "Second."]) as screen:
+        await screen.type("/agent")
+        await screen.press("enter", "enter")  # the first one completes the command
+        await screen.wait_for("reader: Only reads (loom.toml)")
+        await screen.type("/agent nosuch")
+        await screen.press("enter")
+        await screen.wait_for("Agent 'nosuch' not found.")
+        await screen.type("/agent reader")
+        await screen.press("enter")
+        await screen.wait_for("Agent: reader.")
+        await screen.say("go")
+        assert screen.model is not None
+        assert [tool.name for tool in screen.model.prompts[-1].tools] == ["read_file"]
+        await screen.type("/agent none")
+        await screen.press("enter")
+        await screen.wait_for("Agent: none.")
+        await screen.say("again", turns=2)
+        assert len(screen.model.prompts[-1].tools) > 1

@@ -36,7 +36,6 @@ from loom.compile.policy import DetachedMessage as Placed
 from loom.compile.request import NextRequest, Snapshot
 from loom.compile.trim import UNLIMITED
 from loom.config import Config
-from loom.config.schema import AgentEntry
 from loom.content.blocks import DocumentBlock, ToolResult
 from loom.content.media import size_label
 from loom.content.messages import Message
@@ -314,8 +313,8 @@ async def print_request(
 async def show_request(runtime: Runtime, asked: AskOptions, said: MessageInput) -> None:
     """Print the request as JSON; for the built-in model, which has no wire format, as a table."""
     tools = await choose_tools(runtime, asked.tools, default="safe")
-    agent = find_agent(runtime.config, asked.agent) if asked.agent else AgentEntry()
-    if agent.tools is not None:
+    agent = find_agent(runtime.config, asked.agent, Path.cwd()) if asked.agent else None
+    if agent is not None:
         tools = tuple(agent_tools(agent, runtime.toolbox.available_tools(tools)))
     with runtime.library.draft_media() as scratch:
         found = await ingest_content(said.content, partial(scratch.ingest, fetch=fetch_file), runtime)
@@ -345,7 +344,7 @@ async def show_request(runtime: Runtime, asked: AskOptions, said: MessageInput) 
             config=runtime.config,
         )
         reference = asked.model or before.model or await runtime.models.default()
-        model = apply_vision(await runtime.models.resolve_live(reference), agent.vision)
+        model = apply_vision(await runtime.models.resolve_live(reference), agent.entry.vision if agent else "auto")
         if model.wire in WIRES:
             (request,) = await compile_with_estimates(now, [model])
             await print_request(now, request, full=asked.full)

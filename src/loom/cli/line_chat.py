@@ -72,9 +72,10 @@ from loom.content.inputs import Attachment, Content
 from loom.content.messages import text_of
 from loom.errors import LoomError, NotFound
 from loom.estimates import compaction_label
-from loom.library import read_media
+from loom.library import Library, read_media
 from loom.models import THINKING_LEVELS, Usage
 from loom.runtime import Runtime
+from loom.runtime.agents import agent_list, chosen_agent
 from loom.runtime.attachments import attachment
 from loom.runtime.clipboard import read_clipboard
 from loom.runtime.expansion import list_commands
@@ -147,6 +148,7 @@ class Chat(ABC):
                 f"set how much the model thinks: {', '.join(filter(None, THINKING_LEVELS))} or auto",
                 self._think,
             ),
+            "agent": SlashCommand("[NAME]", "list the agents, or use one; none for no agent", self._agent),
             "attach": SlashCommand(
                 "FILE", "send a file with the next message; also @FILE inside a message", self._attach
             ),
@@ -166,6 +168,9 @@ class Chat(ABC):
     def _more_commands(self) -> dict[str, SlashCommand]:
         """Return slash commands that only this kind of chat has."""
         return {}
+
+    @abstractmethod
+    def _library(self) -> Library: ...
 
     def run(self) -> int:
         header = self._runner.run(self._open())
@@ -278,6 +283,20 @@ class Chat(ABC):
             self._sampling = msgspec.structs.replace(self._sampling, thinking=chosen)
         click.echo(f"thinking: {self._sampling.thinking or 'auto'}")
 
+    async def _agent(self, name: str) -> None:
+        view = await self._session.info() if self._session is not None else None
+        current = view.agent if view is not None else self._options.agent
+        agents = await self._library().agents(view.workspace if view is not None else str(Path.cwd()))
+        if not name:
+            click.echo(safe_text(agent_list(agents, current)))
+            return
+        chosen = chosen_agent(agents, name)
+        if self._session is None:
+            self._options = msgspec.structs.replace(self._options, agent=chosen)
+        else:
+            await self._session.change(agent=chosen)
+        click.echo(f"agent: {chosen or 'none'}")
+
     async def _attach(self, name: str) -> None:
         if not name:
             raise LoomError("No file given.", hint="Example: /attach report.pdf#3-7")
@@ -367,6 +386,9 @@ class LocalChat(Chat):
         """Send the command as a message; the session expands it."""
         await self._send(MessageInput(f"/{name} {arguments}".strip(), tuple(self._attachments)))
         self._attachments = []
+
+    def _library(self) -> Library:
+        return self._runtime.library
 
     async def _plan_mode(self, word: str) -> None:
         if word not in ("", "on", "off"):
@@ -573,6 +595,9 @@ class RemoteChat(Chat):
         super().__init__(runner, DaemonHost(), options)
         self._client = client
         self._session = session
+
+    def _library(self) -> Library:
+        return self._client
 
     @property
     def _remote(self) -> RemoteSession:

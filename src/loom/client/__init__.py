@@ -242,8 +242,8 @@ class RemoteLibrary:
     async def tools(self) -> tuple[ToolView, ...]:
         return (await self._get("/v1/tools", ToolList)).tools
 
-    async def agents(self) -> tuple[AgentView, ...]:
-        return (await self._get("/v1/agents", AgentList)).agents
+    async def agents(self, workspace: str = "") -> tuple[AgentView, ...]:
+        return (await self._get("/v1/agents", AgentList, {"workspace": workspace})).agents
 
     async def commands(self, workspace: str = "") -> tuple[CommandView, ...]:
         return (await self._get("/v1/commands", CommandList, {"workspace": workspace})).commands

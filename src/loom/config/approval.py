@@ -21,23 +21,23 @@ class ProjectApproval(Section, frozen=True, kw_only=True):
 
 
 class ApprovalPolicy:
-    """The user's rules and the project's as one function of (tool, subject).
+    """The user's rules and `limits`, such as a project's, as one function of (tool, subject). The strictest counts.
 
     A rule with `ask` requires approval for every call that it matches. If only the default is `ask`, the result is
     None: the tool decides whether the call needs approval.
     """
 
-    def __init__(self, user: ApprovalSettings, project: ProjectApproval) -> None:
+    def __init__(self, user: ApprovalSettings, *limits: ProjectApproval) -> None:
         self._user = user
         self._rules_only = msgspec.structs.replace(user, default="allow")
-        self._project = project
-        rules = (user.rules, project.rules)
+        self._limits = limits
+        rules = (user.rules, *(limit.rules for limit in limits))
         self._narrow = tuple(tuple(rule for rule in several if rule.pattern.strip("*")) for several in rules)
-        """The user's and the project's rules with a specific pattern; a rule for everything is like a default."""
+        """The user's rules and those of the limits with a specific pattern; a rule for everything is like a default."""
 
     def __call__(self, tool: str, subject: str) -> ApprovalAction | None:
-        decided = decide(self._user, self._project, tool, (subject,))
-        is_default = decide(self._rules_only, self._project, tool, (subject,)) == "allow"
+        decided = strictest(action_of(policy, tool, subject) for policy in (self._user, *self._limits))
+        is_default = strictest(action_of(it, tool, subject) for it in (self._rules_only, *self._limits)) == "allow"
         return None if decided == "ask" and is_default else decided
 
     def explicit(self, tool: str, subject: str) -> ApprovalAction | None:
@@ -48,12 +48,13 @@ class ApprovalPolicy:
     def restricts(self, tool: str) -> bool:
         """Return whether a rule with a specific pattern requires approval for, or denies, calls of the tool."""
         rules = (rule for several in self._narrow for rule in several)
-        return any(rule.action != "allow" and names_tool(rule, tool) for rule in rules)
+        is_partial = any(_allows_some(limit.rules, tool) for limit in self._limits)
+        return is_partial or any(rule.action != "allow" and names_tool(rule, tool) for rule in rules)
 
     def unmatched_rules(self, tools: Callable[[], Iterable[str]]) -> list[str]:
         """Return the tool patterns of rules that match none of `tools` and so have no effect. `tools` is called only if
         there are rules: making all tools takes time."""
-        rules = (*self._user.rules, *self._project.rules)
+        rules = [rule for policy in (self._user, *self._limits) for rule in policy.rules]
         known = tuple(tools()) if rules else ()
         return list(dict.fromkeys(rule.tool for rule in rules if not any(names_tool(rule, tool) for tool in known)))
 
@@ -66,9 +67,19 @@ def names_tool(rule: ApprovalRule, tool: str) -> bool:
 
 def decide(user: ApprovalSettings, project: ProjectApproval, tool: str, subjects: Iterable[str]) -> ApprovalAction:
     """Return the strictest action over both policies and all subjects."""
-    return strictest(
-        _match(policy.rules, tool, subject) or policy.default for subject in subjects for policy in (user, project)
-    )
+    return strictest(action_of(policy, tool, subject) for subject in subjects for policy in (user, project))
+
+
+def action_of(policy: ApprovalSettings | ProjectApproval, tool: str, subject: str) -> ApprovalAction:
+    """Return what one policy says about a call."""
+    return _match(policy.rules, tool, subject) or policy.default
+
+
+def _allows_some(rules: Iterable[ApprovalRule], tool: str) -> bool:
+    """Return whether rules forbid or ask about all calls of a tool except some."""
+    about = [rule for rule in rules if names_tool(rule, tool)]
+    is_broad = any(rule.action != "allow" and not rule.pattern.strip("*") for rule in about)
+    return is_broad and any(rule.action == "allow" and rule.pattern.strip("*") for rule in about)
 
 
 def strictest(actions: Iterable[ApprovalAction]) -> ApprovalAction:

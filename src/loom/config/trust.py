@@ -10,7 +10,7 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -24,10 +24,11 @@ from loom.errors import ConfigError, Conflict
 
 FolderTrust: TypeAlias = Literal["trusted", "refused", "unknown"]
 SHARED_FOLDERS: Final = (".loom", ".claude", ".agents", ".codex", ".opencode")
-"""Folders with skills and commands of a project; other agents read some of them too."""
+"""Folders with skills, commands and agents of a project; other agents read some of them too."""
 SKILL_FOLDERS: Final = ("skills", "skill")
 COMMAND_FOLDERS: Final = ("commands", "command", "prompts")
 """OpenCode also reads the singular names; Codex calls its commands prompts."""
+AGENT_FOLDERS: Final = ("agents", "agent")
 FILE_NAME: Final = "trust.json"
 MAX_FILES: Final = 1_000
 MAX_BYTES: Final = 16_000_000
@@ -79,8 +80,8 @@ class TrustRecords:
 
     def files(self, folder: Path) -> tuple[Path, ...]:
         """Return the files of a folder that instruct models or configure Loom: project settings, `AGENTS.md` and
-        similar files, `.mcp.json`, skills, commands and hooks, from the folder up to the top of its project. Files of
-        the user's own folders are left out."""
+        similar files, `.mcp.json`, skills, commands, agents and hooks, from the folder up to the top of its project.
+        Files of the user's own folders are left out."""
         own, real = os.path.realpath(self._folder), Path(os.path.realpath(folder))
         found = (file for file in _project_files(real) if os.path.realpath(file.parent) != own)
         return tuple(dict.fromkeys(islice(found, MAX_FILES)))
@@ -146,10 +147,10 @@ def _project_files(folder: Path) -> Iterator[Path]:
     for above in folders_upwards(folder):
         yield from (above / name for name in (*PROJECT_NAMES, *INSTRUCTION_FILES, MCP_FILE) if (above / name).is_file())
     if folder == home_folder():
-        return  # skills and commands there are the user's own
+        return  # skills, commands and agents there are the user's own
     yield from (folder / name for name in PROJECT_SETTINGS if has_hooks(folder / name))
     for name in SHARED_FOLDERS:
-        for kind in (*SKILL_FOLDERS, *COMMAND_FOLDERS):
+        for kind in (*SKILL_FOLDERS, *COMMAND_FOLDERS, *AGENT_FOLDERS):
             # Links are followed, as when skills are read; MAX_FILES ends a circle of links.
             for root, below, names in os.walk(folder / name / kind, followlinks=True):
                 below.sort()
@@ -164,11 +165,17 @@ def file_kinds(files: Sequence[Path]) -> tuple[str, ...]:
         "instructions": any(file.name in INSTRUCTION_FILES for file in files),
         "settings": any(str(file).endswith(tuple(f"/{name}" for name in PROJECT_NAMES)) for file in files),
         "skills": any(file.name == "SKILL.md" for file in files),
-        "commands": any(file.suffix == ".md" and not set(COMMAND_FOLDERS).isdisjoint(file.parts) for file in files),
+        "commands": any(file.suffix == ".md" and _is_below(file, COMMAND_FOLDERS) for file in files),
+        "agents": any(file.suffix == ".md" and _is_below(file, AGENT_FOLDERS) for file in files),
         "hooks": any(str(file).endswith(tuple(f"/{name}" for name in PROJECT_SETTINGS)) for file in files),
         "MCP servers": any(file.name == MCP_FILE for file in files),
     }
     return tuple(name for name, is_present in kinds.items() if is_present)
+
+
+def _is_below(file: Path, kinds: Sequence[str]) -> bool:
+    """Return whether a file is in a folder such as `.claude/commands`."""
+    return any(root in SHARED_FOLDERS and kind in kinds for root, kind in pairwise(file.parts[:-1]))
 
 
 def files_digest(files: Sequence[Path]) -> str:

@@ -147,7 +147,14 @@ ROUTES: Final[tuple[Route, ...]] = (
     _row("GET", "/v1/config", settings_routes.config, "Limits and defaults.", answer=s.ConfigView),
     _row("GET", "/v1/models", settings_routes.models, "Models, and what each accepts.", answer=s.ModelList),
     _row("GET", "/v1/tools", settings_routes.tools, "Tools that sessions may call.", answer=s.ToolList),
-    _row("GET", "/v1/agents", settings_routes.agents, "Configured agents.", answer=s.AgentList),
+    _row(
+        "GET",
+        "/v1/agents",
+        settings_routes.agents,
+        "Agents of the configuration and of the user, and of a workspace if it is trusted.",
+        query=s.AgentQuery,
+        answer=s.AgentList,
+    ),
     _row(
         "GET",
         "/v1/commands",

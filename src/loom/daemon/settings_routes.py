@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from loom.api_types import (
     AgentList,
+    AgentQuery,
     CommandList,
     CommandQuery,
     ConfigView,
@@ -99,8 +100,8 @@ async def tools(call: Call[None, None]) -> ToolList:
     return ToolList(await call.daemon.library.tools())
 
 
-async def agents(call: Call[None, None]) -> AgentList:
-    return AgentList(await call.daemon.library.agents())
+async def agents(call: Call[AgentQuery, None]) -> AgentList:
+    return AgentList(await call.daemon.library.agents(call.query.workspace))
 
 
 async def commands(call: Call[CommandQuery, None]) -> CommandList:

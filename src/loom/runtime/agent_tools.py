@@ -115,7 +115,7 @@ def ask_agent_tool(runtime: Runtime) -> Tool:
         Several tasks run at the same time, so they must not change the same files.
 
         tasks: what to do and what to answer, each complete in itself
-        agent: a configured agent; empty means one like you
+        agent: the name of an agent from the list of agents; empty means one like you
         session: continue an earlier session of an agent with one task, by the id that it returned
         """
         if not 1 <= len(tasks) <= MAX_TASKS:
@@ -160,7 +160,13 @@ async def _open(runtime: Runtime, context: ToolContext, agent: str, session: str
             raise NotFound("That session does not belong to one of your agents.", hint="Use the id from ask_agent.")
         return await runtime.session(session, tools=tools)
     named = agent or str(parent.settings.get(AGENT, ""))
-    model = (agent_model(find_agent(runtime.config, agent)) if agent else "") or asking.model
+    model = ""
+    if agent:
+        chosen = await asyncio.to_thread(find_agent, runtime.config, agent, context.workspace)
+        if not chosen.is_subagent:
+            raise ToolError(f"The agent {agent!r} is for the user only; give the task to another agent")
+        model, _ = agent_model(chosen, runtime.models)
+    model = model or asking.model
     opened = await runtime.session(title=task, model=model, workspace=str(context.workspace), tools=tools, agent=named)
     await runtime.stores.sessions.update(opened.id, settings={PARENT: parent.id})
     await runtime.session_users.members.copy_owners(parent.id, opened.id)

@@ -1,19 +1,23 @@
-"""Agents: a model, a system prompt, tools and rules under one name (`[agents.NAME]`)."""
+"""Agents: a model, a system prompt, tools and rules under one name: `[agents.NAME]`, or a Markdown file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from loom.agent.approvals import Action, Rule
 from loom.agent.services import Services, TurnLimits
+from loom.api_types import AgentView
 from loom.config import Config
 from loom.config.approval import ApprovalPolicy
 from loom.config.schema import AgentEntry
-from loom.errors import ConfigError
+from loom.errors import ConfigError, NotFound
 from loom.models import PLAIN_IMAGES, Model
+from loom.runtime.agent_files import AgentDefinition, read_agent_files
+from loom.runtime.model_access import ModelAccess
 from loom.runtime.session_settings import ALL_TOOLS, matching_tools, tools_of
 from loom.tools.base import Tool
 
@@ -42,53 +46,115 @@ def with_agents(config: Config, agents: Mapping[str, AgentEntry | Mapping[str, A
     return msgspec.structs.replace(config, agents=entries)
 
 
-def find_agent(config: Config, name: str) -> AgentEntry:
-    """Return a configured agent; raise `ConfigError` with the known names if there is none."""
-    found = config.agents.get(name)
+def list_agents(config: Config, workspace: Path) -> dict[str, AgentDefinition]:
+    """Return the configured agents, and those in files of the user and of a trusted workspace. A configured agent takes
+    precedence. This reads files."""
+    configured = {name: _configured_agent(config, name) for name in config.agents}
+    return dict(sorted({**read_agent_files(config, workspace), **configured}.items()))
+
+
+def get_agent(config: Config, name: str, workspace: Path) -> AgentDefinition | None:
+    """Return an agent, or None. This reads files unless the agent is configured."""
+    return _configured_agent(config, name) if name in config.agents else read_agent_files(config, workspace).get(name)
+
+
+def find_agent(config: Config, name: str, workspace: Path) -> AgentDefinition:
+    """Return an agent; raise `ConfigError` with the known names if there is none."""
+    found = get_agent(config, name, workspace)
     if found is None:
-        known = (
-            f"Configured: {', '.join(sorted(config.agents))}."
-            if config.agents
-            else "Define it in loom.toml: [agents.NAME]."
-        )
+        names = ", ".join(list_agents(config, workspace))
+        known = f"Available: {names}." if names else "Define it in loom.toml: [agents.NAME], or in .claude/agents."
+        if not config.may_instruct(workspace) and "agents" in config.folder_trust(workspace).kinds:
+            known += f" The agents of this folder are ignored until it is trusted. Run: loom trust add {workspace}"
         raise ConfigError(f"Agent {name!r} not found.", hint=known)
     return found
 
 
-def agent_model(entry: AgentEntry) -> str:
-    """Return the reference of the agent's model; empty means the default model."""
-    if entry.model or not entry.brain.model:
-        return entry.model
-    return f"{entry.brain.provider}/{entry.brain.model}" if entry.brain.provider else entry.brain.model
+def _configured_agent(config: Config, name: str) -> AgentDefinition:
+    origin = config.origin("agents", name, "system")
+    return AgentDefinition(entry=config.agents[name], origin=origin.file or "loom.toml")
 
 
-def agent_tools(entry: AgentEntry, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
+def agent_system(config: Config, agent: AgentDefinition) -> str:
+    """Return the system prompt of an agent; empty means the default one."""
+    return agent.system if agent.is_file else config.system_prompt(agent.entry.id)
+
+
+def agent_model(agent: AgentDefinition, models: ModelAccess) -> tuple[str, str]:
+    """Return the reference of the agent's model, empty for the default model, and a notice. A model that another
+    program knows and that cannot be used here is replaced by the default model."""
+    entry = agent.entry
+    reference = entry.model
+    if not reference and entry.brain.model:
+        brain = entry.brain
+        reference = f"{brain.provider}/{brain.model}" if brain.provider else brain.model
+    if not agent.is_file or not reference or models.can_use(reference):
+        return reference, ""
+    hint = f"to choose one, define [models.{reference}]" if "/" not in reference else "add its key with loom keys set"
+    return "", f"Agent {entry.id!r}: its model {reference!r} is not available; the default model is used ({hint})."
+
+
+def agent_tools(agent: AgentDefinition, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
     """Return the tools that the agent may use."""
-    return tools if entry.tools is None else matching_tools(tools, entry.tools)
+    chosen = tools if agent.entry.tools is None else matching_tools(tools, agent.entry.tools)
+    if not agent.is_file:
+        return chosen
+    return {
+        name: tool
+        for name, tool in chosen.items()
+        if agent.has_tool(name) and (tool.reads_only or not agent.reads_only)
+    }
 
 
-def session_services(services: Services, settings: Mapping[str, Any], config: Config) -> Services:
-    """Return the services of a session with these settings, restricted to the tools of its agent and of the session."""
+def agent_lines(agents: Iterable[AgentDefinition]) -> str:
+    """Return the part of the system prompt about agents that tasks can be handed to; empty if there are none."""
+    lines = [f"- {it.entry.id}: {it.entry.description or 'no description'}" for it in agents if it.is_subagent]
+    return "# Agents\nHand tasks to these with ask_agent.\n" + "\n".join(lines) if lines else ""
+
+
+def agent_list(agents: Sequence[AgentView], current: str) -> str:
+    """Return the agents for a user to choose from, one per line, each with its origin."""
+    lines = [
+        f"{'*' if it.name == current else ' '} {it.name}: {it.description or 'no description'} ({it.origin})"
+        for it in agents
+    ]
+    return "\n".join(lines) or "No agents. Define one in loom.toml ([agents.NAME]) or in .claude/agents/NAME.md."
+
+
+def chosen_agent(agents: Sequence[AgentView], name: str) -> str:
+    """Return the agent that a user chose; empty for `none`. Raise `NotFound` with the known names."""
+    if name == "none":
+        return ""
+    if name not in (known := [it.name for it in agents]):
+        raise NotFound(f"Agent {name[:80]!r} not found.", hint=f"Available: {', '.join(known) or 'none'}.")
+    return name
+
+
+def session_services(services: Services, settings: Mapping[str, Any], config: Config, workspace: Path) -> Services:
+    """Return the services of a session with these settings, restricted to the tools of its agent and of the session.
+    This may read files."""
     if name := str(settings.get(AGENT, "")):
-        services = msgspec.structs.replace(agent_services(services, config.agents.get(name), config), agent=name)
+        agent = get_agent(config, name, workspace)
+        services = msgspec.structs.replace(agent_services(services, agent, config), agent=name)
     if (patterns := tools_of(settings)) != ALL_TOOLS:
         services = msgspec.structs.replace(services, tools=matching_tools(services.tools, patterns))
     return services
 
 
-def agent_services(services: Services, entry: AgentEntry | None, config: Config) -> Services:
-    """Return the services of a session that belongs to an agent. An agent that is no longer configured (None) has no
-    tools: removing its entry must not remove its restrictions."""
-    if entry is None:
+def agent_services(services: Services, agent: AgentDefinition | None, config: Config) -> Services:
+    """Return the services of a session that belongs to an agent. An agent that is no longer there (None) has no tools:
+    removing its entry or file must not remove its restrictions."""
+    if agent is None:
         return msgspec.structs.replace(services, tools={})
+    entry = agent.entry
 
     async def resolve_model(reference: str) -> Model:
         return apply_vision(await services.resolve_model(reference), entry.vision)
 
     return msgspec.structs.replace(
         services,
-        tools=agent_tools(entry, services.tools),
-        rule=_agent_rule(services.rule, entry, config),
+        tools=agent_tools(agent, services.tools),
+        rule=_agent_rule(services.rule, agent, config),
         turn_limits=_agent_limits(services.turn_limits, entry),
         resolve_model=resolve_model,
     )
@@ -101,11 +167,11 @@ def _agent_limits(limits: TurnLimits, entry: AgentEntry) -> TurnLimits:
     return msgspec.structs.replace(limits, steps=steps, usd=min(usd) if usd else None)
 
 
-def _agent_rule(rule: Rule, entry: AgentEntry, config: Config) -> Rule:
-    if not entry.rules:
+def _agent_rule(rule: Rule, agent: AgentDefinition, config: Config) -> Rule:
+    if not agent.entry.rules and not agent.limits.rules:
         return rule
-    approval = msgspec.structs.replace(config.approval, rules=(*config.approval.rules, *entry.rules))
-    policy = ApprovalPolicy(approval, config.project_approval)
+    approval = msgspec.structs.replace(config.approval, rules=(*config.approval.rules, *agent.entry.rules))
+    policy = ApprovalPolicy(approval, config.project_approval, agent.limits)
     if isinstance(rule, ApprovalPolicy):
         return policy
 

@@ -121,7 +121,7 @@ def _without_local_settings(runtime: Runtime, archive: SessionArchive) -> tuple[
     agent = settings.get(AGENT)
     try:
         if agent:
-            find_agent(runtime.config, str(agent))
+            find_agent(runtime.config, str(agent), Path.cwd())
     except ConfigError:
         notices.append(f"the agent {str(agent)[:80]!r} is not configured here; the session has none")
         del settings[AGENT]

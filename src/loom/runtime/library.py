@@ -52,7 +52,7 @@ from loom.errors import ConfigError, ContentError, Corrupt, NotFound, Unsupporte
 from loom.library import LATEST, find_session
 from loom.message_types import ImportReport, ImportView, SessionApprovals
 from loom.models import Model, Usage
-from loom.runtime.agents import agent_model, find_agent, session_services
+from loom.runtime.agents import agent_model, agent_tools, find_agent, list_agents, session_services
 from loom.runtime.draft_media import DraftMedia, draft_media
 from loom.runtime.estimator import usable_models
 from loom.runtime.fetched_file import fetch_file
@@ -400,13 +400,13 @@ class LocalLibrary:
 
     # What sessions can use -------------------------------------------------------------------------------------------
 
-    def session_services(self, services: Services, settings: Mapping[str, Any]) -> Services:
-        """Return the services of a session with these settings."""
-        return session_services(services, settings, self._runtime.config)
+    def session_services(self, services: Services, settings: Mapping[str, Any], workspace: str) -> Services:
+        """Return the services of a session with these settings in a workspace."""
+        return session_services(services, settings, self._runtime.config, Path(workspace or "."))
 
-    def check_agent(self, name: str) -> None:
-        """Raise `ConfigError` if no agent of that name is configured."""
-        find_agent(self._runtime.config, name)
+    async def check_agent(self, name: str, workspace: str) -> None:
+        """Raise `ConfigError` if a workspace has no agent of that name."""
+        await asyncio.to_thread(find_agent, self._runtime.config, name, Path(workspace or "."))
 
     def check_model(self, reference: str) -> None:
         """Raise `ConfigError` if there is no model of that name."""
@@ -455,11 +455,24 @@ class LocalLibrary:
             ToolView(name=spec.name, description=spec.description, parameters=spec.parameters) for spec in specs
         )
 
-    async def agents(self) -> tuple[AgentView, ...]:
-        return tuple(
-            AgentView(name=name, description=entry.description, model=agent_model(entry), tools=entry.tools)
-            for name, entry in sorted(self._runtime.config.agents.items())
-        )
+    async def agents(self, workspace: str = "") -> tuple[AgentView, ...]:
+        runtime, place = self._runtime, await _place(workspace)
+        found = await asyncio.to_thread(list_agents, runtime.config, place)
+        tools = await runtime.toolbox.wait_and_list()
+        views: list[AgentView] = []
+        for name, agent in found.items():
+            model, notice = agent_model(agent, runtime.models)
+            views.append(
+                AgentView(
+                    name=name,
+                    description=agent.entry.description,
+                    model=model,
+                    tools=tuple(agent_tools(agent, tools)) if agent.is_file else agent.entry.tools,
+                    origin=agent.origin,
+                    notices=(*agent.notices, *([notice] if notice else [])),
+                )
+            )
+        return tuple(views)
 
     async def commands(self, workspace: str = "") -> tuple[CommandView, ...]:
         from loom.runtime.expansion import list_commands

@@ -14,7 +14,7 @@ from loom.compile.ports import Provider
 from loom.compile.renditions import Renditions
 from loom.config import Config
 from loom.content.media_kinds import MEDIA_KINDS
-from loom.errors import ProviderError
+from loom.errors import ConfigError, ProviderError
 from loom.models import Model, Usage
 from loom.prompt import Prompt
 from loom.runtime.calibrations import ModelCalibrations
@@ -23,6 +23,7 @@ from loom.runtime.model_resolution import (
     BUILT_IN_MODEL,
     FIRST_CHOICES,
     key_for,
+    lacks_key,
     price,
     reachable_servers,
     resolve_model,
@@ -81,6 +82,14 @@ class ModelAccess:
         """Return the model of a configured name or of `platform/name`; without a name, the configured default or the
         built-in model."""
         return resolve_model(reference or self._config().model or BUILT_IN_MODEL, self._config(), self._own)
+
+    def can_use(self, reference: str) -> bool:
+        """Return whether there is a model of that name, with a key if its service needs one."""
+        try:
+            model = self.resolve(reference)
+        except ConfigError:
+            return False
+        return self._is_given(model) or not lacks_key(model, self._config())
 
     async def resolve_live(self, reference: str = "") -> Model:
         """Return the model like `resolve`, with the facts that its endpoint reports and that refusals have revealed."""

@@ -86,7 +86,8 @@ class LocalSession(SessionTurns):
         notices: Sequence[str] = (),
         tools: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(record, library.session_services(services, stored.settings), notices=notices, tools=tools)
+        chosen = library.session_services(services, stored.settings, stored.workspace)
+        super().__init__(record, chosen, notices=notices, tools=tools)
         self.workspace = stored.workspace
         """The folder of the session when it was opened."""
         self._all_services = services
@@ -215,10 +216,10 @@ class LocalSession(SessionTurns):
     ) -> SessionView:
         if model:
             self._library.check_model(model)
-        if agent:
-            self._library.check_agent(agent)
         if workspace is not None:
             workspace = await asyncio.to_thread(existing_folder, workspace)
+        if agent:
+            await self._library.check_agent(agent, self.workspace if workspace is None else str(workspace))
         settings = settings_change(system, tools, plan_mode) | ({} if agent is None else {AGENT: agent or None})
         changes: dict[str, Any] = {
             "title": title,
@@ -233,7 +234,7 @@ class LocalSession(SessionTurns):
         self._check_rev(await self._read_stored(), rev)
         if any(value is not None for value in changes.values()):
             stored = await self._stores.sessions.update(self.id, rev=rev, **changes)
-            self._services = self._library.session_services(self._all_services, stored.settings)
+            self._services = self._library.session_services(self._all_services, stored.settings, stored.workspace)
         return await self.info()
 
     async def rename(self, title: str) -> None:
@@ -360,7 +361,7 @@ class LocalSession(SessionTurns):
             settings = (await self._read_stored()).settings
             merged = {**settings, **settings_change(change.system, change.tools)}
             changed = {name: value for name, value in merged.items() if value is not None}
-            services = self._library.session_services(self._all_services, changed)
+            services = self._library.session_services(self._all_services, changed, self.workspace)
             if change.system is not None:
                 root = await self._stores.forest.node((await self._read_stored()).root_id)
                 system = system_prompt_of(changed, root.system)

@@ -60,9 +60,9 @@ class SessionFactory:
     ) -> LocalSession:
         """Open an existing session; with `agent`, assign it to that agent."""
         names, services = await self._tools_and_services(tools)
-        if agent:
-            find_agent(self._config(), agent)
         stored = await self._stores.sessions.get(session_id)
+        if agent:
+            await asyncio.to_thread(find_agent, self._config(), agent, Path(stored.workspace or "."))
         if agent and stored.settings.get(AGENT) != agent:
             stored = await self._stores.sessions.update(session_id, settings={AGENT: agent})
         return LocalSession(self._library, self.record(session_id), services, stored, tools=names)
@@ -81,13 +81,20 @@ class SessionFactory:
         names, services = await self._tools_and_services(tools)
         config = self._config()
         settings: dict[str, Any] = {AGENT: agent} if agent else {}
+        place = await asyncio.to_thread(_workspace, workspace)
+        notices: list[str] = []
         if agent:
-            model = model or agent_model(find_agent(config, agent))
+            chosen = await asyncio.to_thread(find_agent, config, agent, place)
+            notices += chosen.notices
+            if chosen.temperature is not None:
+                settings["options"] = {"temperature": chosen.temperature}
+            if not model:
+                model, notice = agent_model(chosen, self._models)
+                notices += [notice] if notice else []
         model = model or config.model or BUILT_IN_MODEL
         self._models.resolve(model)  # fail before anything is stored
-        place = await asyncio.to_thread(_workspace, workspace)
         if not system:
-            offered = session_services(services, settings, config).select_tools(names)
+            offered = session_services(services, settings, config, place).select_tools(names)
             system = await self._prompts.default(place, offered, agent=agent)
         found = await self._prompts.instructions(place)
         view = {
@@ -106,7 +113,7 @@ class SessionFactory:
             self.record(created.id),
             services,
             created,
-            notices=(*found.notices, *unmatched),
+            notices=(*notices, *found.notices, *unmatched),
             tools=names,
         )
 
@@ -134,7 +141,7 @@ class SessionFactory:
         if not system:
             offered = self._services(None, None).select_tools(tools)
             if agent:
-                offered = agent_tools(find_agent(self._config(), agent), offered)
+                offered = agent_tools(await asyncio.to_thread(find_agent, self._config(), agent, workspace), offered)
             system = await self._prompts.default(workspace, offered, agent=agent)
         return with_instructions(system, (await self._prompts.instructions(workspace)).files)
 

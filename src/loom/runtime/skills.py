@@ -11,24 +11,23 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final
 
 import msgspec
 
 from loom.config import Config
+from loom.config.front_matter import read_front_matter
 from loom.config.loader import user_folder
 from loom.config.trust import COMMAND_FOLDERS, SHARED_FOLDERS, SKILL_FOLDERS
-from loom.content.blocks import ToolResult, clean_text
-from loom.errors import ConfigError, ToolError
+from loom.content.blocks import ToolResult
+from loom.errors import ToolError
 from loom.tools.base import Tool, ToolContext, text_result
 
 HOME_FOLDERS: Final = (".claude", ".agents", ".codex", ".config/opencode")
 SKILL_FILE: Final = "SKILL.md"
 MAX_SKILLS: Final = 100
-MAX_FILE_BYTES: Final = 200_000
 MAX_DESCRIPTION_CHARS: Final = 1_024
 
-_FACT: Final = re.compile(r"^(?P<key>[\w-]+):[ \t]*(?P<value>.*?)[ \t]*$", re.MULTILINE)
 _PLACE: Final = re.compile(r"\$(?:ARGUMENTS\b|([1-9])(?!\d))")
 
 
@@ -67,10 +66,10 @@ class OwnCommand(msgspec.Struct, frozen=True, kw_only=True):
 def find_skills(config: Config, workspace: Path) -> dict[str, Skill]:
     """Return the skills by name; a skill of the workspace takes precedence over one of the user with the same name."""
     found: dict[str, Skill] = {}
-    for place in _places(config, workspace, SKILL_FOLDERS):
+    for place in shared_folders(config, workspace, SKILL_FOLDERS):
         for folder in _entries(place):
             if (folder / SKILL_FILE).is_file() and len(found) < MAX_SKILLS:
-                facts, text = _read(folder / SKILL_FILE)
+                facts, text = read_front_matter(folder / SKILL_FILE)
                 name = str(facts.get("name") or folder.name)
                 description = " ".join(str(facts.get("description") or "").split())[:MAX_DESCRIPTION_CHARS]
                 found[name] = Skill(name=name, description=description, file=folder / SKILL_FILE, text=text)
@@ -80,10 +79,10 @@ def find_skills(config: Config, workspace: Path) -> dict[str, Skill]:
 def find_commands(config: Config, workspace: Path) -> dict[str, OwnCommand]:
     """Return the slash commands of the user and of the workspace by name; a file `a/b.md` is the command `a:b`."""
     found: dict[str, OwnCommand] = {}
-    for place in _places(config, workspace, COMMAND_FOLDERS):
+    for place in shared_folders(config, workspace, COMMAND_FOLDERS):
         for file in sorted(place.rglob("*.md"))[:MAX_SKILLS]:
             if file.is_file():
-                facts, text = _read(file)
+                facts, text = read_front_matter(file)
                 name = ":".join(file.relative_to(place).with_suffix("").parts)
                 found[name] = OwnCommand(name=name, description=str(facts.get("description") or ""), text=text.strip())
     return dict(sorted(found.items()))
@@ -113,7 +112,7 @@ def skill_tool(config: Config) -> Tool:
     return Tool(use_skill, reads_only=True)
 
 
-def _places(config: Config, workspace: Path, kinds: Sequence[str]) -> Iterator[Path]:
+def shared_folders(config: Config, workspace: Path, kinds: Sequence[str]) -> Iterator[Path]:
     """Yield the folders of the user, then those of the workspace if it is trusted."""
     environ: Mapping[str, str] = config.provenance.environ
     roots = [user_folder(environ, workspace)]
@@ -132,24 +131,3 @@ def _entries(place: Path) -> list[Path]:
         return sorted(Path(entry.path) for entry in os.scandir(place) if entry.is_dir())
     except OSError:  # missing, or not readable
         return []
-
-
-def _read(file: Path) -> tuple[dict[str, Any], str]:
-    """Return the metadata between the two lines `---` at the beginning, and the text after them."""
-    try:
-        with file.open("rb") as stream:
-            text = clean_text(stream.read(MAX_FILE_BYTES).decode("utf-8", "replace"))
-    except OSError:
-        return {}, ""
-    if not text.startswith("---"):
-        return {}, text
-    head, mark, rest = text.removeprefix("---").partition("\n---")
-    if not mark:
-        return {}, text
-    from loom.config import yaml_reader
-
-    try:
-        facts = cast("dict[str, Any]", yaml_reader.parse(head, file.name))
-    except ConfigError:  # written for another program, whose reader forgives `description: Use this: always`
-        facts = {found["key"]: found["value"].strip("\"'") for found in _FACT.finditer(head)}
-    return facts, rest.lstrip("-").lstrip("\n")

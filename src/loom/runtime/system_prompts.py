@@ -12,6 +12,7 @@ from loom.agent.instructions import Instructions, read_instructions
 from loom.agent.system_prompt import default_prompt, read_environment
 from loom.config import Config, user_folder
 from loom.config.trust import file_kinds
+from loom.runtime.agents import agent_lines, agent_system, find_agent, list_agents
 from loom.runtime.servers import sandbox_for
 from loom.runtime.skills import find_skills, skill_lines
 
@@ -58,17 +59,24 @@ class SystemPrompts:
         if self._given and not agent:
             return self._given
         if not self._uses_files:
-            return config.system_prompt(agent) if agent else ""
+            return await asyncio.to_thread(self._agent_system, agent, workspace) if agent else ""
         system, append = config.prompt_parts()
         if agent:
-            system = config.system_prompt(agent) or system
+            system = await asyncio.to_thread(self._agent_system, agent, workspace) or system
         if not system and tools and config.prompt.default:
             changes = await self._git_changes(workspace)
             system = default_prompt(tools, await asyncio.to_thread(read_environment, workspace, changes))
         skills = ""
         if "use_skill" in tools:
             skills = await asyncio.to_thread(lambda: skill_lines(find_skills(config, workspace).values()))
-        return "\n\n".join(part for part in (system, skills, append) if part)
+        agents = ""
+        if "ask_agent" in tools:
+            agents = await asyncio.to_thread(lambda: agent_lines(list_agents(config, workspace).values()))
+        return "\n\n".join(part for part in (system, skills, agents, append) if part)
+
+    def _agent_system(self, agent: str, workspace: Path) -> str:
+        config = self._config()
+        return agent_system(config, find_agent(config, agent, workspace))
 
     async def _git_changes(self, workspace: Path) -> str:
         from loom.runtime.git_facts import read_git_facts

@@ -230,6 +230,25 @@ class ChatCommands(ChatComposing):
         self.set_state(thinking=level)
         self.refresh_plan()
 
+    async def command_agent(self, name: str) -> None:
+        """Use an agent for this conversation, or list the agents."""
+        from loom.runtime.agents import agent_list, chosen_agent
+
+        library = self.require_library()
+        agents = await library.agents()
+        session = self.conversation.session if self.conversation is not None else None
+        if not name:
+            current = (await session.info()).agent if session is not None else library.agent
+            self.notify(agent_list(agents, current), timeout=15, markup=False)
+            return
+        chosen = chosen_agent(agents, name)
+        if session is None:
+            library.agent = chosen
+        else:
+            await session.change(agent=chosen)
+        self.notify(f"Agent: {chosen or 'none'}.", markup=False)
+        self.refresh_plan()
+
     async def command_permission(self, mode: str) -> None:
         modes = ("ask", "auto", "plan", "deny")
         if mode and mode not in modes:

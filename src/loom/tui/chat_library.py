@@ -11,7 +11,7 @@ from loom.errors import LoomError
 from loom.tui.conversation import OpenConversation
 
 if TYPE_CHECKING:  # not imported before the first paint
-    from loom.api_types import CommandView, FolderTrustView, ModelView, SessionView
+    from loom.api_types import AgentView, CommandView, FolderTrustView, ModelView, SessionView
     from loom.config import Config
     from loom.library import Library
     from loom.models import Usage
@@ -37,7 +37,7 @@ class ChatLibrary:
         self.config = config
         self.place = place
         self._system = system
-        self._agent = agent
+        self.agent = agent
         self._workspace = workspace
         self._tools = tools
         self._close = close
@@ -48,7 +48,7 @@ class ChatLibrary:
             title=title,
             model=model,
             system=system or self._system,
-            agent=self._agent,
+            agent=self.agent,
             workspace=self._workspace,
             tools=self._tools,
         )
@@ -68,6 +68,9 @@ class ChatLibrary:
 
     async def models(self) -> tuple[ModelView, ...]:
         return (await self.library.models()).models
+
+    async def agents(self) -> tuple[AgentView, ...]:
+        return await self.library.agents(self._workspace)
 
     async def commands(self) -> tuple[CommandView, ...]:
         """Return the slash commands that the session expands in messages."""

@@ -24,6 +24,9 @@ class TuiCommand(msgspec.Struct, frozen=True, kw_only=True):
 COMMANDS: Final = (
     TuiCommand(name="model", arguments="[NAME]", help="choose a model, with what it would receive", action="model"),
     TuiCommand(name="think", arguments="[LEVEL]", help="how much the model thinks (Alt+T)", action="think"),
+    TuiCommand(
+        name="agent", arguments="[NAME]", help="list the agents, or use one", action="agent", aliases=("agents",)
+    ),
     TuiCommand(name="context", help="what the next request contains (Ctrl+X)", action="context"),
     TuiCommand(
         name="sessions", help="open another conversation (Ctrl+S)", action="sessions", aliases=("resume", "continue")

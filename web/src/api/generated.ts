@@ -4,12 +4,19 @@ export interface AgentList {
   agents: AgentView[];
 }
 
-/** A configured agent. Empty `model` means the default model; `tools` null means all. */
+export interface AgentQuery {
+  workspace?: string;
+}
+
+/** An agent. Empty `model` means the default model; `tools` null means all. `origin` is the file that defines it;
+    `notices` say what of the file has no effect here. */
 export interface AgentView {
   name: string;
   description: string;
   model: string;
   tools: string[] | null;
+  origin?: string;
+  notices?: string[];
 }
 
 export interface ApprovalAnswer {

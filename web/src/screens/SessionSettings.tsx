@@ -60,7 +60,7 @@ function SettingsForm() {
   const words = useSignal("");
   const warning = useSignal("");
   useEffect(() => {
-    request<{ agents: AgentView[] }>("/agents").then((found) => (agents.value = found.agents), report);
+    request<{ agents: AgentView[] }>(`/agents?workspace=${encodeURIComponent(info.value?.workspace ?? "")}`).then((found) => (agents.value = found.agents), report);
     request<{ tools: ToolView[] }>("/tools").then((found) => (tools.value = found.tools), report);
   }, []);
   const set = (change: Partial<Wanted>): void => {
@@ -109,7 +109,7 @@ function SettingsForm() {
       <Field label="Temperature" hint="0 is the most predictable, 2 the most varied. Empty: the model's default.">
         {(facts) => <input {...facts} type="number" min="0" max="2" step="0.1" placeholder="Automatic" value={temperature} onInput={(event) => set({ temperature: event.currentTarget.value })} />}
       </Field>
-      <Field label="Agent" hint={!agents.value.length && <>No agents are configured. Add a table <code>[agents.NAME]</code> to <code>loom.toml</code>.</>}>
+      <Field label="Agent" hint={agentHint(agents.value, agent)}>
         {(facts) => (
           <select {...facts} value={agent} onChange={(event) => set({ agent: event.currentTarget.value })}>
             <option value="">None</option>
@@ -133,6 +133,13 @@ function SettingsForm() {
       </div>
     </form>
   );
+}
+
+/** Where the chosen agent comes from, and what of its file has no effect; without agents, how to define one. */
+function agentHint(agents: AgentView[], chosen: string) {
+  if (!agents.length) return <>No agents are configured. Add a table <code>[agents.NAME]</code> to <code>loom.toml</code>, or a file <code>.claude/agents/NAME.md</code> to the folder.</>;
+  const found = agents.find((one) => one.name === chosen);
+  return found && <>Defined in <code>{found.origin}</code>. {found.notices?.join(" ")}</>;
 }
 
 function Tools({ tools, chosen, onChange }: { tools: ToolView[]; chosen: string[]; onChange: (list: string[]) => void }) {

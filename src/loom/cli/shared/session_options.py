@@ -51,7 +51,7 @@ async def requested_model(runtime: Runtime, speaking: MessageOptions) -> str:
     if speaking.describer:
         runtime.models.resolve(speaking.describer)
     if speaking.agent and not speaking.model and not speaking.queries:
-        return agent_model(find_agent(runtime.config, speaking.agent))
+        return agent_model(find_agent(runtime.config, speaking.agent, Path.cwd()), runtime.models)[0]
     if speaking.model or not speaking.queries:
         return speaking.model
     words = [word.casefold() for query in speaking.queries for word in query.split()]

@@ -1,0 +1,152 @@
+"""Agents that were written for Claude Code and OpenCode, in Markdown files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loom.config import Config, load_config
+from loom.config.approval import ApprovalPolicy
+from loom.config.schema import ApprovalSettings
+from loom.content.blocks import ToolCall
+from loom.errors import ConfigError
+from loom.events import NoticeRaised
+from loom.runtime.agents import find_agent, list_agents
+from loom.testing import ScriptedProvider, memory_runtime
+
+MODEL = "anthropic/claude-opus-5"
+CLAUDE = """---
+name: reviewer
+description: Use this: when code changed
+tools: Read, Grep, WebSearch
+model: sonnet
+---
+You review code.
+"""
+OPENCODE = """---
+description: Explains
+mode: subagent
+tools:
+  write: false
+  edit: false
+permission:
+  bash:
+    "*": deny
+    "git *": allow
+---
+You explain.
+"""
+
+
+def write(workspace: Path, name: str, text: str) -> None:
+    file = workspace / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def config(workspace: Path, *trusted: Path) -> Config:
+    environ = {"LOOM_HOME": str(workspace.parent / "loom"), "HOME": str(workspace.parent / "home")}
+    return load_config(cwd=workspace, environ=environ, flags={"trusted_folders": [str(it) for it in trusted]})
+
+
+@pytest.mark.parametrize("name", [".claude/agents/x.md", ".opencode/agent/x.md", ".opencode/agents/x.md"])
+def test_an_agent_of_a_project_is_used_only_in_a_trusted_folder(tmp_path: Path, name: str) -> None:
+    workspace = tmp_path / "ws"
+    write(workspace, name, OPENCODE)
+    with pytest.raises(ConfigError, match="not found") as refused:
+        find_agent(config(workspace), "x", workspace)
+    assert "loom trust add" in str(refused.value.hint)
+    assert config(workspace).folder_trust(workspace).kinds == ("agents",)
+    assert find_agent(config(workspace, workspace), "x", workspace).origin == str(workspace / name)
+
+
+@pytest.mark.parametrize("folder", [".claude/agents", ".config/opencode/agent"])
+def test_the_agents_of_the_user_are_found_everywhere_and_loom_toml_wins(tmp_path: Path, folder: str) -> None:
+    workspace = tmp_path / "ws"
+    workspace.mkdir()
+    write(tmp_path / "home", f"{folder}/x.md", OPENCODE)
+    assert find_agent(config(workspace), "x", workspace).system == "You explain."
+    (workspace / "loom.toml").write_text('[agents.x]\ndescription = "mine"\n')
+    assert list_agents(config(workspace), workspace)["x"].entry.description == "mine"
+
+
+async def test_unknown_tools_and_models_are_named_and_widen_nothing(tmp_path: Path) -> None:
+    write(tmp_path, ".claude/agents/any.md", CLAUDE)
+    provider = ScriptedProvider(["Done."])
+    values = {"trusted_folders": [str(tmp_path)], "model": MODEL}
+    async with memory_runtime(values, providers={"anthropic": provider}, tools="all", instructions=True) as runtime:
+        session = await runtime.session(workspace=str(tmp_path), agent="reviewer")
+        notices = [event.text async for event in session.stream("go") if isinstance(event, NoticeRaised)]
+        (view,) = await runtime.library.agents(str(tmp_path))
+    (prompt,) = provider.prompts
+    assert {tool.name for tool in prompt.tools} <= {"read_file", "look", "render_slides", "search_files"}
+    assert "read_file" in {tool.name for tool in prompt.tools}
+    assert prompt.system.startswith("You review code.")
+    assert any("WebSearch" in it for it in notices) and any("'sonnet' is not available" in it for it in notices)
+    assert view.origin.endswith(".claude/agents/any.md") and set(view.notices) <= set(notices)
+
+
+async def test_permissions_only_make_the_users_rules_stricter(tmp_path: Path) -> None:
+    write(tmp_path, ".opencode/agent/explain.md", OPENCODE)
+    calls = [
+        ToolCall("a", "run_command", {"command": "touch made"}),
+        ToolCall("b", "run_command", {"command": "git --version"}),
+        ToolCall("c", "run_command", {"command": "git push"}),
+    ]
+    provider = ScriptedProvider([calls, "Done."])
+    rule = {"tool": "run_command", "pattern": "git push*", "action": "deny"}
+    values = {"trusted_folders": [str(tmp_path)], "approval.default": "allow", "approval.rules": [rule]}
+    async with memory_runtime(values, providers={"anthropic": provider}, tools="all", instructions=True) as runtime:
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path), agent="explain")
+        await session.send("go")
+        results = [result for message in await session.path() for result in message.results]
+    assert [it.is_error for it in results] == [True, False, True]
+    assert not (tmp_path / "made").exists()
+    assert {"write_file", "edit_file", "multi_edit"}.isdisjoint(tool.name for tool in provider.prompts[0].tools)
+
+
+FIELDS = """---
+name: limited
+description: Does little
+tools: Read, Edit, Bash(git:*), Task
+disallowedTools: Edit
+permissionMode: {mode}
+maxTurns: 7
+temperature: 0.3
+mode: primary
+---
+Be brief.
+"""
+
+
+@pytest.mark.parametrize("mode", ["default", "plan", "bypassPermissions"])
+def test_every_field_limits_the_agent(tmp_path: Path, mode: str) -> None:
+    write(tmp_path, ".claude/agents/limited.md", FIELDS.replace("{mode}", mode))
+    found = find_agent(config(tmp_path, tmp_path), "limited", tmp_path)
+    assert found.has_tool("read_file") and found.has_tool("run_command") and found.has_tool("ask_agent")
+    assert not found.has_tool("edit_file") and not found.has_tool("write_file") and not found.has_tool("fetch_url")
+    rules = ApprovalPolicy(ApprovalSettings(default="allow"), found.limits)
+    actions = [rules("run_command", command) for command in ("git status", "git", "gitk", "rm -r x")]
+    assert actions == ["allow", "allow", "deny", "deny"]
+    assert (found.reads_only, found.is_subagent) == (mode == "plan", False)
+    assert (found.entry.max_steps, found.temperature) == (7, 0.3)
+    assert any("permissionMode" in notice for notice in found.notices) == (mode == "bypassPermissions")
+
+
+def test_every_call_of_an_agent_whose_hooks_do_not_run_needs_approval(tmp_path: Path) -> None:
+    write(tmp_path, ".claude/agents/guarded.md", "---\nname: guarded\nhooks:\n  PreToolUse: [{}]\n---\nGo.\n")
+    found = find_agent(config(tmp_path, tmp_path), "guarded", tmp_path)
+    rules = ApprovalPolicy(ApprovalSettings(default="allow"), found.limits)
+    assert rules("read_file", "a.txt") == "ask"
+    assert any("hooks do not run" in notice for notice in found.notices)
+
+
+async def test_the_temperature_of_an_agent_reaches_the_model(tmp_path: Path) -> None:
+    write(tmp_path, ".claude/agents/limited.md", FIELDS.replace("{mode}", "default"))
+    provider = ScriptedProvider(["Done."])
+    values = {"trusted_folders": [str(tmp_path)], "model": MODEL}
+    async with memory_runtime(values, providers={"anthropic": provider}, tools="all", instructions=True) as runtime:
+        session = await runtime.session(workspace=str(tmp_path), agent="limited")
+        await session.send("go")
+    assert provider.prompts[0].sampling.temperature == 0.3
