@@ -6,10 +6,12 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from daemon.running import TOKEN, serving, until_true
 from loom.agent.file_commands import FileCommandRunner
 from loom.agent.gate import Allow, ApprovalRequest, Ask, Verdict
 from loom.content.blocks import ToolResult
@@ -24,7 +26,7 @@ from loom.tools.shell_arguments import insert_arguments
 from loom.tools.shell_syntax import parse_shell
 
 MODEL = "anthropic/claude-opus-5"
-ALLOWED = "---\nallowed-tools: Bash(echo:*), Bash(sh ./slow:*)\n---\n"
+ALLOWED = "---\nallowed-tools: Bash(echo:*), Read\n---\n"
 
 
 def opened(folder: Path, values: dict[str, Any] | None = None, **options: Any) -> AbstractAsyncContextManager[Runtime]:
@@ -53,7 +55,6 @@ async def sent(runtime: Runtime, folder: Path, message: str = "/go") -> str:
 
 
 async def test_the_output_of_an_allowed_command_replaces_it_and_mentions_nothing(tmp_path: Path) -> None:
-    write_command(tmp_path, ALLOWED + "Say: !`echo $1 @notes.txt '$2' >> log; echo one $ARGUMENTS` to $1")
     (tmp_path / "notes.txt").write_text("x")
     write_command(tmp_path, ALLOWED + "Say !`echo one $1 '!' @notes.txt` and !`echo one $1 '!' @notes.txt` to $1")
     async with opened(tmp_path) as runtime:
@@ -171,6 +172,26 @@ async def test_a_preview_runs_nothing(tmp_path: Path) -> None:
         (draft,) = await (await begin(runtime, tmp_path)).draft_of(["/go"])
         assert text_of(draft.blocks[-1]) == "!`echo one > ran`"
     assert not (tmp_path / "ran").exists()
+
+
+async def test_a_message_posted_to_a_daemon_contains_the_output(tmp_path: Path) -> None:
+    write_command(tmp_path, ALLOWED + "Say !`echo one $1`")
+    async with opened(tmp_path) as runtime, serving(runtime) as daemon:
+        session = await begin(runtime, tmp_path)
+        async with httpx2.AsyncClient(base_url=daemon.url, headers={"authorization": f"Bearer {TOKEN}"}) as api:
+            path = f"/v1/sessions/{session.id}/messages"
+            accepted = await api.post(path, json={"text": "/go two"})
+            assert accepted.status_code == 202, accepted.text
+
+            async def is_answered() -> bool:
+                return len(await session.path()) == 2
+
+            await until_true(is_answered)
+            assert text_of((await session.path())[0].blocks[-1]) == "Say one two"
+            write_command(tmp_path, "!`echo one`")
+            refused = await api.post(path, json={"text": "/go"})
+            assert refused.status_code == 400 and "needs approval" in refused.text
+            assert len(await session.path()) == 2
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40) | st.lists(

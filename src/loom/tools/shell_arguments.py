@@ -65,10 +65,8 @@ def insert_arguments(command: str, arguments: str) -> str:
         end = 0
         for match, offset in zip(found, offsets, strict=True):
             place = places[offset]
-            if match[1]:
-                given = words[int(match[1]) - 1 : int(match[1])]
-            else:
-                given = words if place == "word" else [arguments]
+            at = int(match[1] or 0)
+            given = words[at - 1 : at] if at else words if place == "word" else [arguments]
             parts += [command[end : match.start()], render(place, given, name)]
             end = match.end()
         return "".join([*parts, command[end:]])
