@@ -1,7 +1,8 @@
 """Shell commands in command files: !`COMMAND` in a slash command stands for the command's output.
 
 They run before the message is sent, as calls of `run_command`: with its sandbox and environment, the user's rules and
-hooks, a timeout and an output limit. No turn runs yet, so nobody can be asked: a command that needs approval is refused.
+hooks, a timeout and an output limit. No turn runs yet, so no approval can be requested: a command that needs one is
+refused.
 """
 
 from __future__ import annotations
@@ -169,7 +170,7 @@ def _refusal(command: str, file: Path, error: LoomError) -> ToolError:
         return ToolError(
             f"The message was not sent: the command `{command}` in {file} needs approval",
             hint="Allow it with a rule in loom.toml ([[approval.rules]] with tool, pattern and action), "
-            f"or with `allowed-tools: Bash({command.split()[0]}:*)` in the file if none of your rules asks for it.",
+            f"or with `allowed-tools: Bash({command.split(maxsplit=1)[0]}:*)` in the file if none of your rules asks for it.",
         )
     return ToolError(
         f"The message was not sent: the command `{command}` in {file} may not run: {error.message}",
