@@ -316,6 +316,13 @@ async def _run(call: ToolCall, services: CallServices, context: CallContext, don
 
 
 async def _execute(call: ToolCall, services: CallServices, context: CallContext) -> ToolResult:
+    approved = await approve_call(call, services, context)
+    return await run_approved(approved, services, context, is_changed=approved is not call)
+
+
+async def approve_call(call: ToolCall, services: CallServices, context: CallContext) -> ToolCall:
+    """Check a call and wait until it may run. Return it, with other arguments if the program's `approve` replaced them.
+    Raise `ToolError` if it is invalid or denied."""
     found = services.tools.get(call.name)
     if found is None:
         known = ", ".join(sorted(services.tools)) or "none"
@@ -327,11 +334,21 @@ async def _execute(call: ToolCall, services: CallServices, context: CallContext)
     if found.precheck is not None:  # before asking for approval: a call that can only fail needs none
         await asyncio.to_thread(found.precheck, context, arguments)
     changed = await _check_approval(call, found, services, context)
-    if changed is not None:
-        call = ToolCall(call.id, call.name, changed)
-        arguments = found.check_arguments(call.arguments)
-        if found.precheck is not None:
-            await asyncio.to_thread(found.precheck, context, arguments)
+    if changed is None:
+        return call
+    call = ToolCall(call.id, call.name, changed)
+    arguments = found.check_arguments(call.arguments)
+    if found.precheck is not None:
+        await asyncio.to_thread(found.precheck, context, arguments)
+    return call
+
+
+async def run_approved(
+    call: ToolCall, services: CallServices, context: CallContext, *, is_changed: bool = False
+) -> ToolResult:
+    """Run a call that `approve_call` returned, with the user's hooks; `is_changed` adds a note about its arguments.
+    Raise `ToolError` if a hook refuses it."""
+    found = services.tools[call.name]
     place = (services.workspace, services.session_id, context.emit)
     before = await services.hooks.run_before(call, *place)
     if before.question and not (context.is_allowed or context.was_asked):
@@ -341,7 +358,7 @@ async def _execute(call: ToolCall, services: CallServices, context: CallContext)
     made = await blocks_of(value, context.ingest_content)
     response = "\n".join(block.text for block in made if isinstance(block, TextBlock))
     after = await services.hooks.run_after(call, response, *place)
-    notes = [TextBlock(CHANGED.format(msgspec.json.encode(changed).decode()))] if changed is not None else []
+    notes = [TextBlock(CHANGED.format(msgspec.json.encode(call.arguments).decode()))] if is_changed else []
     hints = [TextBlock(f"[The user's hook reports: {hint}]") for hint in (before.context, after) if hint]
     # Mask secrets before truncating: a long text is stored in full, and a cut could split a key.
     blocks = mask_blocks([*notes, *made, *hints], services.secrets)

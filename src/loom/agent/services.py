@@ -31,6 +31,7 @@ from loom.tools.background import BackgroundProcesses
 from loom.tools.base import Tool
 
 if TYPE_CHECKING:
+    from loom.agent.file_commands import ExpandedMessage, FileCommandRunner
     from loom.agent.turn import Turn
 
 AfterCrash: TypeAlias = Literal["continue", "stop"]
@@ -112,8 +113,9 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     charge: Callable[[str, Model, Usage], Awaitable[None]]
     """Adds the cost of an answer to what the owners of a session have spent."""
     fetch: Fetch
-    expand: Callable[[Sequence[Content], Path], Awaitable[list[Content]]]
-    """Returns the content of a message with its slash command and its mentions expanded."""
+    expand: Callable[[Sequence[Content], Path, FileCommandRunner | None], Awaitable[ExpandedMessage]]
+    """Returns a message with its slash command and its mentions expanded. Without a runner, no shell command of a
+    command file runs."""
     wait_tools: Callable[[], Awaitable[Sequence[str]]]
     """Waits until the tools of MCP servers are known; returns a sentence for each server whose tools are missing."""
     shown_problems: dict[str, Sequence[str]]

@@ -27,6 +27,7 @@ from loom.agent.checkpoint import (
 )
 from loom.agent.custom import expand_custom_blocks
 from loom.agent.event_stream import EventStream, ReplyStream
+from loom.agent.file_commands import ExpandedMessage, FileCommandRunner
 from loom.agent.file_undo import UNDONE, changed_steps, changes_of, steps_to_undo, undo_text, undone_steps
 from loom.agent.ingest import Prerender, ingest
 from loom.agent.output import read_output, require_valid_schema
@@ -190,12 +191,10 @@ class SessionTurns:
     async def _ingest(self, content: Sequence[Content], model: str) -> tuple[Message, tuple[str, ...], tuple[str, ...]]:
         """Return the message, the files that its text mentions, and notices about its attachments."""
         said = await self._expand(content)
-        found = await self._store_content(said, model)
-        leaves = [leaf.text if isinstance(leaf, TextBlock) else leaf for leaf in flatten(said)]
-        words = "\n".join(leaf for leaf in leaves if isinstance(leaf, str))
+        found = await self._store_content(said.content, model)
         tracked, self._tracked = self._tracked, []
         attached = [block.media.source for block in media_blocks(found.blocks)]
-        named = [name for name in mentions(words) if not _is_attached(name, attached)]
+        named = [name for name in mentions(said.typed) if not _is_attached(name, attached)]
         return Message("user", found.blocks), (*tracked, *named), found.notices
 
     async def _store_content(self, content: Content, model: str) -> Ingested:
@@ -210,17 +209,23 @@ class SessionTurns:
         """Return the message for `content`, for a preview; return an empty tuple without content."""
         if not content:
             return ()
-        return (Message("user", (await self._store_content(await self._expand(content), model)).blocks),)
+        said = await self._expand(content, is_preview=True)
+        return (Message("user", (await self._store_content(said.content, model)).blocks),)
 
-    async def _expand(self, content: Sequence[Content]) -> list[Content]:
-        """Return the content with its slash command and its mentions expanded."""
+    async def _expand(self, content: Sequence[Content], *, is_preview: bool = False) -> ExpandedMessage:
+        """Return the message with its slash command and its mentions expanded. A preview runs no shell commands."""
         said: list[Content] = list(flatten(expand_custom_blocks(list(content))))
         texts = [
             leaf.text if isinstance(leaf, TextBlock) else leaf for leaf in said if isinstance(leaf, str | TextBlock)
         ]
         if not any(text.startswith("/") or "@" in text for text in texts):
-            return said
-        return await self._services.expand(said, workspace_of(await self._record.snapshot()))
+            return ExpandedMessage(said, "\n".join(texts))
+        snapshot = await self._record.snapshot()
+        runner = None
+        if not is_preview and any(text.startswith("/") for text in texts):
+            tools = await self._offered_tools(snapshot)
+            runner = FileCommandRunner(self._services, self.id, snapshot.settings, workspace_of(snapshot), tools)
+        return await self._services.expand(said, workspace_of(snapshot), runner)
 
     async def _offered_tools(self, snapshot: Snapshot, services: Services | None = None) -> Mapping[str, Tool]:
         unused = await asyncio.to_thread(self._services.unused_tools, workspace_of(snapshot))

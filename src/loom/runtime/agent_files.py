@@ -238,6 +238,19 @@ def command_rules(pattern: str, action: ApprovalAction = "allow") -> list[Approv
     ]
 
 
+def allowed_commands(allowed_tools: object) -> tuple[ApprovalRule, ...]:
+    """Return the rules for commands in `allowed-tools` of a slash command: a list, or a text with commas."""
+    items = _COMMA.split(allowed_tools) if isinstance(allowed_tools, str) else allowed_tools
+    if not isinstance(items, list | tuple):
+        return ()
+    rules: list[ApprovalRule] = []
+    for item in cast("Sequence[object]", items):
+        found = _CALL.fullmatch(str(item))
+        if found is not None and "run_command" in _TOOLS.get(found["name"].casefold(), (found["name"],)):
+            rules += command_rules(found["pattern"] or "")
+    return tuple(rules)
+
+
 def _is_on(switches: Sequence[Switch], tool: str) -> bool:
     """Return the last switch that matches; OpenCode writes tools of MCP servers as `SERVER_TOOL`."""
     names = (tool, tool.replace("__", "_"))

@@ -10,15 +10,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from loom.agent.file_commands import ExpandedMessage, FileCommandRunner
 from loom.agent.tracked_files import mentions, split_pages, tracked_name
 from loom.api_types import CommandView
+from loom.config.approval import action_of
+from loom.config.schema import ApprovalSettings
 from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock, TextBlock
 from loom.content.inputs import Attachment, Content, flatten
 from loom.errors import ContentError, MediaError
 from loom.formats.intake import accept
 from loom.formats.sniff import sniff
-from loom.runtime.skills import find_commands
+from loom.runtime.agent_files import allowed_commands
+from loom.runtime.skills import OwnCommand, find_commands
 from loom.tools.mcp.servers import ServerPrompt
+from loom.tools.shell_arguments import insert_arguments
 from loom.tools.workspace import is_folder, open_file
 
 if TYPE_CHECKING:
@@ -41,27 +46,44 @@ def list_commands(runtime: Runtime, workspace: Path) -> tuple[CommandView, ...]:
     return tuple(found)
 
 
-async def expand_message(runtime: Runtime, content: Sequence[Content], workspace: Path) -> list[Content]:
+async def expand_message(
+    runtime: Runtime, content: Sequence[Content], workspace: Path, runner: FileCommandRunner | None
+) -> ExpandedMessage:
     """Return the content with its slash command expanded, and with the resources (`@SERVER:URI`) and media that the
-    text mentions before it. Raise `ToolError` if a server does not return them."""
+    text mentions before it. `runner` runs the shell commands of a command file; None leaves them as text. Raise
+    `ToolError` if a server does not return what is mentioned, or if a shell command may not run."""
     leaves = list(flatten(list(content)))
     texts = [leaf.text if isinstance(leaf, TextBlock) else leaf for leaf in leaves if isinstance(leaf, str | TextBlock)]
     if len(texts) == 1 and (typed := _COMMAND.fullmatch(texts[0])) is not None:
         others = [leaf for leaf in leaves if not isinstance(leaf, str | TextBlock)]
         own = (await asyncio.to_thread(find_commands, runtime.config, workspace)).get(typed["name"])
         if own is not None:
-            texts = [own.fill(typed["arguments"].strip())]
-            leaves = [*others, *texts]
+            arguments = typed["arguments"].strip()
+            outputs = await _run_commands(own, arguments, runner) if runner is not None else None
+            # The output of a command mentions nothing: it may contain text of anyone, such as commit messages.
+            texts = [own.fill(arguments, dict.fromkeys(own.shell_commands(), ""))]
+            leaves = [*others, own.fill(arguments, outputs)]
         elif (prompt := await _server_prompt(runtime, typed["name"])) is not None:
             # What a server writes mentions nothing of the user's.
-            return [*others, *await runtime.mcp.get_prompt(prompt, typed["arguments"].strip(), _Attach(runtime))]
-    found: list[ContentBlock] = []
+            found = await runtime.mcp.get_prompt(prompt, typed["arguments"].strip(), _Attach(runtime))
+            return ExpandedMessage([*others, *found], "")
+    blocks: list[ContentBlock] = []
     for name in mentions("\n".join(texts)):
         resource = runtime.mcp.mentioned_resource(name) or runtime.mcp.mentioned_resource(name.rstrip(".,;:!?)"))
         if resource is not None:
-            found += await runtime.mcp.read_resource(*resource, _Attach(runtime))
+            blocks += await runtime.mcp.read_resource(*resource, _Attach(runtime))
     files = await asyncio.to_thread(_mentioned_media, mentions("\n".join(texts)), leaves, workspace)
-    return [*found, *files, *leaves]
+    return ExpandedMessage([*blocks, *files, *leaves], "\n".join(texts))
+
+
+async def _run_commands(command: OwnCommand, arguments: str, runner: FileCommandRunner) -> dict[str, str]:
+    """Return the output of each shell command of the file. Raise `ToolError` if one of them may not run."""
+    lines = {written: insert_arguments(written, arguments) for written in command.shell_commands()}
+    allowed = ApprovalSettings(default="ask", rules=allowed_commands(command.allowed_tools))
+    outputs = await runner.run(
+        list(lines.values()), lambda tool, subject: action_of(allowed, tool, subject) == "allow", command.file
+    )
+    return {written: outputs[line] for written, line in lines.items()}
 
 
 def _mentioned_media(names: Sequence[str], leaves: Sequence[Content], workspace: Path) -> list[Attachment]:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -22,13 +21,15 @@ from loom.config.trust import COMMAND_FOLDERS, SHARED_FOLDERS, SKILL_FOLDERS
 from loom.content.blocks import ToolResult
 from loom.errors import ToolError
 from loom.tools.base import Tool, ToolContext, text_result
+from loom.tools.shell_arguments import PLACEHOLDER, split_arguments
 
 HOME_FOLDERS: Final = (".claude", ".agents", ".codex", ".config/opencode")
 SKILL_FILE: Final = "SKILL.md"
 MAX_SKILLS: Final = 100
 MAX_DESCRIPTION_CHARS: Final = 1_024
 
-_PLACE: Final = re.compile(r"\$(?:ARGUMENTS\b|([1-9])(?!\d))")
+_INSERTION: Final = re.compile(r"(?<![\w`])!`([^`\n]+)`")
+"""A shell command whose output is inserted, as in Claude Code and OpenCode."""
 
 
 class Skill(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,26 +42,37 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """A slash command. Its text is sent, with the arguments in place of `$ARGUMENTS`, and single words, quoted as in a
-    shell, in place of `$1` to `$9`."""
+    """A slash command. Its text is sent, with the arguments in place of `$ARGUMENTS`, single words, quoted as in a
+    shell, in place of `$1` to `$9`, and the output of shell commands in place of !`COMMAND`."""
 
     name: str
     description: str
     text: str
+    file: Path
+    allowed_tools: Any = None
+    """`allowed-tools` of the front matter, as it is written."""
 
-    def fill(self, arguments: str) -> str:
-        """Return the message for these arguments."""
-        try:
-            words = shlex.split(arguments)
-        except ValueError:  # an unbalanced quotation mark
-            words = arguments.split()
+    def shell_commands(self) -> tuple[str, ...]:
+        """Return the shell commands of the file, as written, without repetition. They are found before arguments are
+        inserted, so no argument can add one."""
+        return tuple(dict.fromkeys(_INSERTION.findall(self.text)))
+
+    def fill(self, arguments: str, outputs: Mapping[str, str] | None = None) -> str:
+        """Return the message for these arguments. `outputs` has the output of each shell command; without it, commands
+        stay as they are written."""
+        words = split_arguments(arguments)
 
         def value(found: re.Match[str]) -> str:
             at = int(found[1]) - 1 if found[1] else None
             return arguments if at is None else words[at] if at < len(words) else ""
 
-        filled, places = _PLACE.subn(value, self.text)
-        return filled if places or not arguments else f"{self.text}\n\n{arguments}"
+        parts = _INSERTION.split(self.text)  # texts and, between them, commands
+        has_place = PLACEHOLDER.search(self.text) is not None
+        # Outputs and arguments are inserted side by side and never read again: neither can contain the other's marks.
+        parts[::2] = [PLACEHOLDER.sub(value, text) for text in parts[::2]]
+        parts[1::2] = [f"!`{command}`" if outputs is None else outputs[command] for command in parts[1::2]]
+        filled = "".join(parts)
+        return filled if has_place or not arguments else f"{filled}\n\n{arguments}"
 
 
 def find_skills(config: Config, workspace: Path) -> dict[str, Skill]:
@@ -84,7 +96,13 @@ def find_commands(config: Config, workspace: Path) -> dict[str, OwnCommand]:
             if file.is_file():
                 facts, text = read_front_matter(file)
                 name = ":".join(file.relative_to(place).with_suffix("").parts)
-                found[name] = OwnCommand(name=name, description=str(facts.get("description") or ""), text=text.strip())
+                found[name] = OwnCommand(
+                    name=name,
+                    description=str(facts.get("description") or ""),
+                    text=text.strip(),
+                    file=file,
+                    allowed_tools=facts.get("allowed-tools"),
+                )
     return dict(sorted(found.items()))
 
 

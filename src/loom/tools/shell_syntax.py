@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -24,6 +24,8 @@ MAX_COMMAND_CHARS: Final = 100_000
 MAX_DEPTH: Final = 100
 """The nesting above which a command line is not parsed."""
 MAX_BRACE_WORDS: Final = 64
+ArgumentPlace: TypeAlias = Literal["word", "part", "quoted"]
+"""Whether a variable is a whole argument, an unquoted part of one, or in double quotes."""
 
 _WORDS: Final = frozenset(
     {
@@ -119,6 +121,29 @@ def parse_shell(command: str, variables: Mapping[str, str] | None = None) -> She
     except _TooHard:
         return UNPARSED
     return ShellScript(tuple(reading.commands), tuple(reading.files), tuple(reading.assigned))
+
+
+def argument_places(command: str) -> dict[int, ArgumentPlace]:
+    """Return where the arguments of commands contain a plain variable such as `$1`, by its offset in bytes. Variables
+    elsewhere are left out; nothing is returned if the grammar does not cover all of the command line."""
+    if not parse_shell(command).is_parsed:
+        return {}
+    found: dict[int, ArgumentPlace] = {}
+    waiting = [_parser().parse(command.encode()).root_node]
+    while waiting:
+        node = waiting.pop()
+        waiting += node.children
+        if node.type != "simple_expansion" or node.parent is None:
+            continue
+        place: ArgumentPlace = "word"
+        holder = node.parent
+        if holder.type == "string" and holder.parent is not None:
+            place, holder = "quoted", holder.parent
+        if holder.type == "concatenation" and holder.parent is not None:
+            place, holder = "part" if place == "word" else place, holder.parent
+        if holder.type == "command":
+            found[node.start_byte] = place
+    return found
 
 
 class _TooHard(Exception):
