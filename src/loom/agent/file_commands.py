@@ -170,7 +170,8 @@ def _refusal(command: str, file: Path, error: LoomError) -> ToolError:
         return ToolError(
             f"The message was not sent: the command `{command}` in {file} needs approval",
             hint="Allow it with a rule in loom.toml ([[approval.rules]] with tool, pattern and action), "
-            f"or with `allowed-tools: Bash({command.split(maxsplit=1)[0]}:*)` in the file if none of your rules asks for it.",
+            f"or, if none of your rules asks for it, with `allowed-tools: Bash({command.split(maxsplit=1)[0]}:*)`"
+            " in the file.",
         )
     return ToolError(
         f"The message was not sent: the command `{command}` in {file} may not run: {error.message}",
