@@ -96,9 +96,19 @@ async def test_rules_decide_before_the_file(tmp_path: Path, head: str, rules: li
 
 @pytest.mark.parametrize("command", ["echo $(id)", "echo id | sh", "echo $X", "echo one > file"])
 async def test_opaque_and_writing_commands_are_judged_like_calls(tmp_path: Path, command: str) -> None:
-    write_command(tmp_path, f"{ALLOWED}!`echo first > first` !`{command}`")
+    write_command(tmp_path, f"{ALLOWED}!`echo allowed` !`{command}`")
     async with opened(tmp_path, {"approval.rules": [rule("rm *", "deny")]}) as runtime:
-        with pytest.raises(ToolError, match="needs approval"):
+        with pytest.raises(ToolError, match="needs approval") as refused:
+            await sent(runtime, tmp_path)
+    assert f"`{command}`" in refused.value.message
+    assert not (tmp_path / "file").exists()
+
+
+async def test_no_command_runs_unless_all_may(tmp_path: Path) -> None:
+    write_command(tmp_path, f"{ALLOWED}!`touch first` !`rm x`")
+    rules = [rule("touch *", "allow"), rule("rm *", "deny")]
+    async with opened(tmp_path, {"approval.rules": rules}) as runtime:
+        with pytest.raises(ToolError, match="may not run"):
             await sent(runtime, tmp_path)
     assert not (tmp_path / "first").exists()
 

@@ -229,6 +229,7 @@ async def test_a_link_inside_is_followed_and_stays_a_link(tmp_path: Path) -> Non
     [
         *(".env", "id_rsa", ".git/hooks/pre-commit", "sub/.git/config", "disguised"),
         *(".mcp.json", "loom.toml", ".loom/loom.yaml", "sub/.claude/settings.json", ".CLAUDE/Settings.local.json"),
+        *(".claude/commands/review.md", ".opencode/command/a/b.md"),
     ],
 )
 async def test_secrets_and_what_starts_programs_need_a_second_word(tmp_path: Path, name: str) -> None:

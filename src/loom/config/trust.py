@@ -23,11 +23,7 @@ from loom.config.files import PROJECT_NAMES, folders_upwards, home_folder
 from loom.errors import ConfigError, Conflict
 
 FolderTrust: TypeAlias = Literal["trusted", "refused", "unknown"]
-SHARED_FOLDERS: Final = (".loom", ".claude", ".agents", ".codex", ".opencode")
-"""Folders with skills, commands and agents of a project; other agents read some of them too."""
 SKILL_FOLDERS: Final = ("skills", "skill")
-COMMAND_FOLDERS: Final = ("commands", "command", "prompts")
-"""OpenCode also reads the singular names; Codex calls its commands prompts."""
 AGENT_FOLDERS: Final = ("agents", "agent")
 FILE_NAME: Final = "trust.json"
 MAX_FILES: Final = 1_000
@@ -142,7 +138,7 @@ class TrustRecords:
 
 
 def _project_files(folder: Path) -> Iterator[Path]:
-    from loom.tools.workspace import INSTRUCTION_FILES, MCP_FILE
+    from loom.tools.workspace import COMMAND_FOLDERS, INSTRUCTION_FILES, MCP_FILE, SHARED_FOLDERS
 
     for above in folders_upwards(folder):
         yield from (above / name for name in (*PROJECT_NAMES, *INSTRUCTION_FILES, MCP_FILE) if (above / name).is_file())
@@ -159,7 +155,7 @@ def _project_files(folder: Path) -> Iterator[Path]:
 
 def file_kinds(files: Sequence[Path]) -> tuple[str, ...]:
     """Return the kinds of these files, in words for users."""
-    from loom.tools.workspace import INSTRUCTION_FILES, MCP_FILE
+    from loom.tools.workspace import COMMAND_FOLDERS, INSTRUCTION_FILES, MCP_FILE
 
     kinds = {
         "instructions": any(file.name in INSTRUCTION_FILES for file in files),
@@ -175,6 +171,8 @@ def file_kinds(files: Sequence[Path]) -> tuple[str, ...]:
 
 def _is_below(file: Path, kinds: Sequence[str]) -> bool:
     """Return whether a file is in a folder such as `.claude/commands`."""
+    from loom.tools.workspace import SHARED_FOLDERS
+
     return any(root in SHARED_FOLDERS and kind in kinds for root, kind in pairwise(file.parts[:-1]))
 
 

@@ -17,11 +17,12 @@ import msgspec
 from loom.config import Config
 from loom.config.front_matter import read_front_matter
 from loom.config.loader import user_folder
-from loom.config.trust import COMMAND_FOLDERS, SHARED_FOLDERS, SKILL_FOLDERS
+from loom.config.trust import SKILL_FOLDERS
 from loom.content.blocks import ToolResult
 from loom.errors import ToolError
 from loom.tools.base import Tool, ToolContext, text_result
 from loom.tools.shell_arguments import PLACEHOLDER, split_arguments
+from loom.tools.workspace import COMMAND_FOLDERS, SHARED_FOLDERS
 
 HOME_FOLDERS: Final = (".claude", ".agents", ".codex", ".config/opencode")
 SKILL_FILE: Final = "SKILL.md"

@@ -23,7 +23,7 @@ import msgspec
 
 from loom.errors import ToolError
 from loom.tools import sandbox_launcher
-from loom.tools.workspace import SENSITIVE_FOLDERS, STARTER_FILES
+from loom.tools.workspace import COMMAND_PLACES, SENSITIVE_FOLDERS, STARTER_FILES
 
 SandboxKind: TypeAlias = Literal["bubblewrap", "landlock", "none"]
 SandboxMode: TypeAlias = Literal["auto", "require", "off"]
@@ -43,7 +43,7 @@ _HIDDEN_IN_SYSTEM: Final = (
     "/etc/ssl/private",
     str(Path("/") / "root" / ".ssh"),
 )
-_PROTECTED: Final = (".git/hooks", *STARTER_FILES)
+_PROTECTED: Final = (".git/hooks", *STARTER_FILES, *COMMAND_PLACES)
 """Paths below the workspace that must not be written, because their content is run outside the sandbox later."""
 _KEPT_CAPABILITIES: Final = ("CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN")
 """The capabilities that root needs to write files of other users in the workspace."""

@@ -65,6 +65,12 @@ STARTER_FILES: Final = (
     *(".claude/settings.json", ".claude/settings.local.json"),
 )
 """Files of a project with programs that Loom starts, outside the sandbox, if the folder is trusted."""
+SHARED_FOLDERS: Final = (".loom", ".claude", ".agents", ".codex", ".opencode")
+"""Folders with skills, commands and agents of a project; other agents read some of them too."""
+COMMAND_FOLDERS: Final = ("commands", "command", "prompts")
+"""OpenCode also reads the singular names; Codex calls its commands prompts."""
+COMMAND_PLACES: Final = tuple(f"{place}/{folder}" for place in SHARED_FOLDERS for folder in COMMAND_FOLDERS)
+"""The folders of slash commands, whose files may contain shell commands and allow them."""
 SENSITIVE_FOLDERS: Final = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", "gcloud", ".password-store")
 _SENSITIVE_NAME: Final = re.compile("|".join(map(translate, SENSITIVE_NAMES)))
 _OWN_FOLDERS: Final = (".config/loom", ".local/share/loom", ".local/state/loom")
@@ -145,7 +151,10 @@ def is_folder(workspace: Path, asked: str) -> bool:
 
 def starts_programs(path: Path) -> bool:
     """Return whether a file may contain programs that Loom starts."""
-    return f"/{path}".casefold().endswith(tuple(f"/{name}" for name in STARTER_FILES))
+    place = f"/{path}".casefold()
+    return place.endswith(tuple(f"/{name}" for name in STARTER_FILES)) or any(
+        f"/{folder}/" in place for folder in COMMAND_PLACES
+    )
 
 
 def visible_name(name: str) -> str:
