@@ -271,3 +271,15 @@ def test_an_unlocked_pdf_stays_as_it_is_where_a_password_is_given(tmp_path: Path
     loom("-R", "open.pdf", "--pdf-password-file", "password", "what?")
 
     assert data in [path.read_bytes() for path in (loom.home / "media").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize(("command", "typed"), [(("ask", "hi"), b""), (("chat", "--plain"), b"hi\n")])
+def test_a_model_of_an_agent_that_is_replaced_is_named_once(tmp_path: Path, command: tuple[str, ...], typed: bytes):
+    loom = Loom(tmp_path)
+    (loom.folder / ".claude" / "agents").mkdir(parents=True)
+    loom.file(".claude/agents/brief.md", "---\nname: brief\ndescription: Short\nmodel: opus\n---\nBe brief.\n")
+    assert loom("trust", "add", "--yes").code == 0
+
+    answered = loom(*command, "--agent", "brief", stdin=typed)
+
+    assert answered.code == 0 and answered.err.count("'opus' is not available; the default model is used") == 1

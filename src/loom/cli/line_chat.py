@@ -403,8 +403,8 @@ class LocalChat(Chat):
         await answer_pending(self._runtime, options, options.place)
         self._tools = await choose_tools(self._runtime, options.tools, default="all")
         await self._runtime.mcp.wait_ready()
-        print_warnings(self._runtime)
         self._model_name = await requested_model(self._runtime, options)
+        print_warnings(self._runtime)
         if options.place.is_new:
             self._model_name = await model_for(self._runtime, self._model_name)
             return self._runtime.models.resolve(self._model_name).reference

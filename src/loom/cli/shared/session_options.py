@@ -46,12 +46,15 @@ _NOTICE_FILE: Final = "spark-notice"
 
 
 async def requested_model(runtime: Runtime, speaking: MessageOptions) -> str:
-    """Return the model of -m, -q or --agent; empty if none is given. Raise `ConfigError` if --describe-with names no
-    model."""
+    """Return the model of -m, -q or --agent; empty if none is given. Add a notice to the runtime if the agent's model
+    is replaced. Raise `ConfigError` if --describe-with names no model."""
     if speaking.describer:
         runtime.models.resolve(speaking.describer)
     if speaking.agent and not speaking.model and not speaking.queries:
-        return agent_model(find_agent(runtime.config, speaking.agent, Path.cwd()), runtime.models)[0]
+        model, notice = agent_model(find_agent(runtime.config, speaking.agent, Path.cwd()), runtime.models)
+        if notice:
+            runtime.notices.append(notice)
+        return model
     if speaking.model or not speaking.queries:
         return speaking.model
     words = [word.casefold() for query in speaking.queries for word in query.split()]
