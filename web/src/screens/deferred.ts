@@ -29,7 +29,7 @@ export { Shortcuts } from "./Shortcuts";
 export { Suggestions, takeCommand } from "./Suggestions";
 export { Usage } from "./Usage";
 export { TextAlternative } from "./TextAlternative";
-export { retry } from "../state/attaching";
+export { resumeUploads, retry } from "../state/attaching";
 export { returnToAddress } from "../state/login_return";
 export { moveHeldMessages } from "../state/old_drafts";
 export { chooseList, loadMoreSessions } from "../state/lists";

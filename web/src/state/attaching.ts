@@ -4,8 +4,9 @@ import { ApiError } from "../api/http";
 import { type Attachable, asTextFile, isMedia } from "../api/blocks";
 import type { MediaView } from "../api/types";
 import { announce, config } from "./app";
-import { type Attachment, attachmentKeys, attachments, failed, focusComposer, isUploading, scheduled, submit, text } from "./composer";
+import { type Attachment, attachmentKeys, attachments, failed, focusComposer, isUploading, notUploaded, scheduled, submit, text } from "./composer";
 import { formatBytes } from "./format";
+import { dropFile, keepFile, keptFile } from "./pending_files";
 import { upload } from "./uploads";
 
 async function uploadAttachment(at: string, file: File, name: string, password = ""): Promise<void> {
@@ -14,6 +15,7 @@ async function uploadAttachment(at: string, file: File, name: string, password =
     const message = `${name} is ${formatBytes(file.size)}. The limit is ${formatBytes(limit)}.`;
     return update(at, { fraction: null, problem: { code: "media.too_large", message, hint: "Attach a smaller file." } });
   }
+  void keepFile(at, file);
   const stop = new AbortController();
   update(at, { fraction: 0, problem: null, cancel: () => stop.abort() });
   try {
@@ -24,6 +26,15 @@ async function uploadAttachment(at: string, file: File, name: string, password =
     const problem = error instanceof ApiError ? { code: error.code, message: error.message, hint: error.hint } : { code: "file.unreadable", message: `The browser could not read ${name}.`, hint: "It may have been moved or changed. Attach it again." };
     announce(`${name} could not be attached`);
     update(at, { fraction: null, problem });
+  }
+}
+
+/** Upload the files of a draft that were not uploaded before a reload. */
+export async function resumeUploads(interrupted: Attachment[]): Promise<void> {
+  for (const { key, name } of interrupted) {
+    const file = await keptFile(key);
+    if (file) void uploadAttachment(key, file, name);
+    update(key, file ? { file } : { fraction: null, problem: notUploaded(name) });
   }
 }
 
@@ -57,6 +68,8 @@ function setUploaded(at: string, info: MediaView): void {
   const most = config.value?.documents.pages_per_read ?? 20;
   const pages: [number, number] | null = info.pages && block?.type === "document" ? [1, Math.min(info.pages, most)] : null;
   const problem = block ? null : { code: "media.unsupported", message: `${info.name} cannot be attached.`, hint: "Convert it to PDF or text." };
+  // The draft of another session may be shown meanwhile: its own needs the file until it has the block.
+  if (block && attachments.value.some((one) => one.key === at)) void dropFile(at);
   update(at, { fraction: null, block, pages, problem, notices: info.notices, bytes: info.bytes });
 }
 
@@ -68,6 +81,7 @@ export function detach(at: string): void {
   const gone = attachments.value.find((one) => one.key === at);
   attachments.value = attachments.value.filter((one) => one.key !== at);
   gone?.cancel();
+  void dropFile(at);
   if (gone?.preview) URL.revokeObjectURL(gone.preview);
 }
 

@@ -19,7 +19,7 @@ export interface Attachment {
   pages: [number, number] | null;
   problem: Problem | null;
   notices: string[];
-  /** Kept for a retry; null after a reload. */
+  /** Kept for a retry; null for what is uploaded after a reload. */
   file: File | null;
   cancel: () => void;
 }
@@ -74,7 +74,7 @@ function withPages(one: Attachment, block: Attachable): Attachable {
   return isAll ? { ...block, pages: "" } : { ...block, pages: first === last ? `${first}` : `${first}-${last}` };
 }
 
-function notUploaded(name: string): Problem {
+export function notUploaded(name: string): Problem {
   return { code: "upload.interrupted", message: `${name} was not uploaded.`, hint: "Attach it again." };
 }
 
@@ -96,13 +96,15 @@ export function attach(files: File[]): void {
     return { ...newAttachment(name, file.size), file, fraction: 0, preview: isImage ? URL.createObjectURL(file) : "" };
   });
   attachments.value = [...attachments.value, ...fresh];
-  import("../screens/deferred").then(
-    ({ retry }) => fresh.forEach((one) => retry(one.key)),
-    () => {
-      scheduled.value = null;
-      attachments.value = attachments.value.map((one) => (fresh.some(({ key }) => key === one.key) ? { ...one, fraction: null, problem: notUploaded(one.name) } : one));
-    },
-  );
+  uploadWith(fresh, ({ retry }) => fresh.forEach((one) => retry(one.key)));
+}
+
+/** Load the code of uploads for these attachments; without it they are marked as not uploaded. */
+function uploadWith(listed: Attachment[], begin: (code: typeof import("../screens/deferred")) => void): void {
+  import("../screens/deferred").then(begin, () => {
+    scheduled.value = null;
+    attachments.value = attachments.value.map((one) => (listed.some(({ key }) => key === one.key) ? { ...one, fraction: null, problem: notUploaded(one.name) } : one));
+  });
 }
 
 const PASTED = /^pasted(-\d+)?\.txt$/;
@@ -199,14 +201,15 @@ export async function submit(steer = false): Promise<void> {
 export interface StoredDraft {
   text: string;
   key: string;
-  attachments: Pick<Attachment, "name" | "bytes" | "block" | "pages">[];
+  /** Drafts of older versions have no keys. */
+  attachments: (Pick<Attachment, "name" | "bytes" | "block" | "pages"> & { key?: string })[];
 }
 
 let loadedFor: string | null = null;
 const OLD_HELD = "loom.held.";
 
-export function storedAttachment({ name, bytes, block, pages }: StoredDraft["attachments"][number]): StoredDraft["attachments"][number] {
-  return { name, bytes, block: block && storableAttachment(block), pages };
+export function storedAttachment({ key, name, bytes, block, pages }: StoredDraft["attachments"][number]): StoredDraft["attachments"][number] {
+  return { key, name, bytes, block: block && storableAttachment(block), pages };
 }
 
 export function keepDrafts(): void {
@@ -236,6 +239,9 @@ export function restore(place: string): void {
   text.value = draft?.text ?? "";
   key = draft?.key ?? randomKey();
   attachments.value = (draft?.attachments ?? []).map((one) => {
-    return { ...newAttachment(one.name, one.bytes), block: one.block, pages: one.pages, problem: one.block ? null : notUploaded(one.name) };
+    const listed = newAttachment(one.name, one.bytes);
+    return { ...listed, key: one.key ?? listed.key, block: one.block, pages: one.pages, fraction: one.block ? null : 0 };
   });
+  const interrupted = attachments.value.filter((one) => !one.block);
+  if (interrupted.length) uploadWith(interrupted, ({ resumeUploads }) => void resumeUploads(interrupted));
 }
