@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 
 from cli.loom_command import COMMAND, Loom, Terminal
 from cli.model_server import model_server
+from loom.daemon.serve import LOCK
 from loom.testing import sample_pdf
 
 
@@ -150,6 +152,26 @@ def _status(url: str, token: str = "") -> int:
     except urllib.error.HTTPError as error:
         error.close()
         return error.code
+
+
+def test_a_daemon_that_does_not_respond_is_named_and_its_store_left_alone(tmp_path: Path):
+    loom = Loom(tmp_path)
+    assert loom("kept words").code == 0
+    assert loom("backup", "copy").code == 0
+    with serving(loom):
+        (lock,) = loom.home.rglob(LOCK)
+        pid = int(lock.read_text())
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            status = loom("status")
+            refused = [loom("restore", "copy", "--replace"), loom("token", "--rotate"), loom("ps")]
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+        assert status.code == 1 and f"(pid {pid}) does not respond" in status.out
+        assert all(ran.code != 0 and str(pid) in ran.err for ran in refused)
+        assert [row["title"] for row in loom("sessions", "--json").rows] == ["kept words"]
+        assert not list(lock.parent.glob("*.replaced-*"))
 
 
 def test_the_token_of_a_daemon_that_is_being_started_is_waited_for(tmp_path: Path):

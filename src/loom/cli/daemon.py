@@ -22,7 +22,7 @@ import msgspec
 import segno
 
 from loom.cli.shared.attachments import read_password
-from loom.cli.shared.daemon_lookup import running_daemon
+from loom.cli.shared.daemon_lookup import no_daemon, running_daemon
 from loom.cli.shared.exit_codes import FAILED, OK
 from loom.cli.shared.terminal import print_line
 from loom.client import local_client
@@ -99,6 +99,8 @@ def status_command(as_json: bool) -> int:
     found = asyncio.run(_daemon_status(load_config()))
     if as_json:
         click.echo(msgspec.json.encode(found))
+    elif found.pid and not found.running:
+        click.echo(f"✗ the daemon (pid {found.pid}) does not respond  → loom stop")
     elif found.running:
         click.echo(f"✔ daemon running at {found.url} (pid {found.pid}, version {found.version})")
     else:
@@ -109,9 +111,10 @@ def status_command(as_json: bool) -> int:
 @click.command("stop")
 def stop_command() -> None:
     """Stop the daemon of this data folder. Sessions stay; a turn that runs continues with the next daemon."""
-    found = asyncio.run(_daemon_status(load_config()))
-    if not found.running:
-        raise NotFound("No daemon is running.", hint="Start one: loom serve")
+    config = load_config()
+    found = asyncio.run(_daemon_status(config))
+    if not found.pid:
+        raise no_daemon(config)
     try:
         os.kill(found.pid, signal.SIGTERM)
         if not _wait_for_end(found.pid):
@@ -123,16 +126,17 @@ def stop_command() -> None:
         raise ConfigError(
             f"The daemon (pid {found.pid}) belongs to another user.", hint="Stop it as that user."
         ) from None
-    click.echo(f"✔ daemon stopped ({found.url})")
+    click.echo(f"✔ daemon stopped ({found.url or f'pid {found.pid}'})")
 
 
 async def _daemon_status(config: Config) -> DaemonStatus:
-    """Return the status that the daemon itself reports: the pid in its file may belong to another program by now."""
-    from loom.daemon.serve import find_daemon
+    """Return the status that the daemon itself reports, or the pid of one that does not respond: the pid in its file
+    may belong to another program by now."""
+    from loom.daemon.serve import find_daemon, unresponsive_daemon
 
     here, link = find_daemon(config), await local_client(config)
     if link is None:
-        return DaemonStatus(running=False)
+        return DaemonStatus(running=False, pid=unresponsive_daemon(config) or 0)
     async with link:
         version = await link.version()
     return DaemonStatus(running=here is not None, url=link.url, pid=here.pid if here else 0, version=version)
@@ -261,9 +265,10 @@ def token_command(rotate: bool) -> None:
 
 
 async def _rotate_token() -> str:
-    link = await running_daemon(load_config())
+    config = load_config()
+    link = await running_daemon(config)
     if link is None:
-        raise NotFound("No daemon is running.", hint="Start one: loom serve")
+        raise no_daemon(config)
     try:
         return msgspec.json.decode(await link.ask("POST", "/v1/token/rotate", repeats=False), type=_TokenAnswer).token
     finally:

@@ -22,7 +22,7 @@ from loom.cli.models import service_without_key
 from loom.cli.shared import terminal_images
 from loom.cli.shared.exit_codes import FAILED, exit_code
 from loom.cli.shared.terminal import print_line, safe_text, sentence
-from loom.cli.store import refuse_while_in_use, store_file
+from loom.cli.store import keep_daemons_out, store_file
 from loom.config import Config, load_config
 from loom.config.key_file import keys_file
 from loom.content.media import size_label
@@ -151,13 +151,13 @@ async def salvage_store(config: Config, *, fix: bool) -> list[Finding]:
     file = store_file(config)
     if not fix or file is None or not await asyncio.to_thread(_is_damaged, file):
         return []
-    await refuse_while_in_use(config)
-    fresh = file.with_name(f"{file.name}.salvaged")
-    for suffix in ("", "-wal", "-shm"):
-        fresh.with_name(fresh.name + suffix).unlink(missing_ok=True)
-    report = await asyncio.to_thread(salvage, file, fresh)
-    aside = await asyncio.to_thread(move_aside, file, "damaged")
-    await asyncio.to_thread(fresh.rename, file)
+    async with keep_daemons_out(config):
+        fresh = file.with_name(f"{file.name}.salvaged")
+        for suffix in ("", "-wal", "-shm"):
+            fresh.with_name(fresh.name + suffix).unlink(missing_ok=True)
+        report = await asyncio.to_thread(salvage, file, fresh)
+        aside = await asyncio.to_thread(move_aside, file, "damaged")
+        await asyncio.to_thread(fresh.rename, file)
     return [Finding("store", "warning", _describe_salvage(report, aside))]
 
 
@@ -412,8 +412,11 @@ def check_clipboard() -> Finding:
 
 async def check_daemon(config: Config) -> Finding:
     from loom.client import local_client
+    from loom.daemon.serve import unresponsive_daemon
 
     found = await local_client(config)
+    if found is None and (pid := unresponsive_daemon(config)) is not None:
+        return Finding("daemon", "warning", f"pid {pid} does not respond", "loom stop")
     if found is None:
         return Finding("daemon", "open", "not running", "loom serve, or loom service install")
     await found.close()

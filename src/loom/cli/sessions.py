@@ -207,7 +207,7 @@ async def _share(wanted: str, days: float, listed: bool, revoke: str | None) -> 
                 address = daemon.url.rstrip("/")
     click.echo(f"{address}{made.path}")
     if not address:
-        print_line("No daemon is running: start `loom serve` to make the link work.")
+        print_line("No daemon responds. The link works while `loom serve` runs.")
 
 
 def _day(moment: float) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import click
@@ -57,14 +59,20 @@ def store_file(config: Config) -> Path | None:
     return sqlite_path(url) if url else config.data_folder() / DATABASE
 
 
-async def refuse_while_in_use(config: Config) -> None:
-    """Raise `Conflict` while a daemon uses the store."""
+@asynccontextmanager
+async def keep_daemons_out(config: Config) -> AsyncGenerator[None]:
+    """Let no daemon of this machine use the store meanwhile. Raise `LoomError` if one does, also if it does not
+    respond."""
     from loom.client import local_client
+    from loom.daemon.serve import lock_data_folder
 
-    daemon = await local_client(config)
-    if daemon is not None:
-        await daemon.close()
-        raise Conflict(f"A daemon uses this store ({daemon.url}).", hint="Stop it first.")
+    if store_file(config) is None:  # several daemons may use a PostgreSQL database, so there is no lock
+        daemon = await local_client(config)
+        if daemon is not None:
+            await daemon.close()
+            raise Conflict(f"A daemon uses this store ({daemon.url}).", hint="Stop it first.")
+    with lock_data_folder(config):
+        yield
 
 
 @click.command("restore")
@@ -87,7 +95,11 @@ def restore_command(folder: Path, replace: bool, as_json: bool) -> None:
 
 async def _restore(config: Config, folder: Path, *, replace: bool) -> tuple[BackupReport, Path | None]:
     read_manifest(folder)
-    await refuse_while_in_use(config)
+    async with keep_daemons_out(config):
+        return await _restore_alone(config, folder, replace=replace)
+
+
+async def _restore_alone(config: Config, folder: Path, *, replace: bool) -> tuple[BackupReport, Path | None]:
     address = config.secret("media", "url") or config.data_folder() / MEDIA
     media = open_media(address, timeout_seconds=config.media.timeout_seconds)
     file = store_file(config)

@@ -7,7 +7,7 @@ import asyncio
 import click
 import msgspec
 
-from loom.cli.shared.daemon_lookup import running_daemon
+from loom.cli.shared.daemon_lookup import no_daemon, running_daemon
 from loom.cli.shared.exit_codes import FAILED, OK, exit_code
 from loom.cli.shared.options import MessageOptions, complete_sessions
 from loom.cli.shared.questions import ApprovalReply, is_interactive
@@ -162,10 +162,12 @@ def ps_command(stop: tuple[str, str] | None, as_json: bool) -> int:
 
 
 async def _ps(stop: tuple[str, str] | None, *, as_json: bool) -> int:
-    link = await running_daemon(load_config())
+    config = load_config()
+    link = await running_daemon(config)
     if link is None:
-        if stop:
-            raise NotFound("No daemon is running: no process to stop.", hint="Start one: `loom serve`.")
+        missing = no_daemon(config)
+        if stop or not isinstance(missing, NotFound):
+            raise missing
         if not as_json:
             click.echo("No daemon is running.", err=True)
         return OK

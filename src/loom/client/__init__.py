@@ -64,7 +64,8 @@ from loom.session import MediaBytes
 
 __all__ = ["Client", "RemoteLibrary", "RemoteSession", "local_client"]
 
-_FIND_SECONDS: Final = 2.0
+_FIND_SECONDS: Final = 10.0
+"""How long a busy daemon may take to answer. A port where none listens refuses at once."""
 T = TypeVar("T")
 
 

@@ -305,6 +305,22 @@ def _try_lock(descriptor: int) -> str | None:
     return None
 
 
+def unresponsive_daemon(config: Config) -> int | None:
+    """Return the pid of the daemon that has the data folder locked although it may not answer; None if there is
+    none."""
+    if find_daemon(config) is None:
+        return None
+    try:
+        descriptor = os.open(config.data_folder() / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        holder = _try_lock(descriptor)
+    finally:
+        os.close(descriptor)
+    return int(holder) if holder is not None and holder.isdecimal() else None
+
+
 @contextmanager
 def _publish_address(config: Config, url: str, certificate: str) -> Generator[None]:
     """Write the file by which clients on this machine find the daemon; remove it at the end."""

@@ -139,8 +139,9 @@ async def probe_model(model: Model, key: str | None, connections: Connections) -
         headers = connections.access(model, key) if key else connections.own_headers(model)
         if model.wire == "anthropic":
             headers |= anthropic.HEADERS
+        ask = probe_request(connections, model.base_url, headers)
         async with asyncio.timeout(_TIMEOUT_SECONDS):
-            facts = await probe_endpoint(model, probe_request(connections, model.base_url, headers))
+            facts = await probe_endpoint(model, ask)
     except (TimeoutError, LoomError):
         return None
     return facts if facts != EndpointFacts() else None
@@ -149,11 +150,11 @@ async def probe_model(model: Model, key: str | None, connections: Connections) -
 def probe_request(connections: Connections, base_url: str, headers: Mapping[str, str]) -> ProbeRequest:
     """Return a function that sends GET (or POST, with a body) to a path after the base URL, or at the root of its host.
     It returns the JSON object of the response; None for anything else."""
+    client = connections.client()  # loaded here: that takes a while on a busy machine, and is not the server's time
 
     async def ask(path: str, body: dict[str, Any] | None = None, *, at_root: bool = False) -> dict[str, Any] | None:
         base = urlunsplit((*urlsplit(base_url)[:2], "", "", "")) if at_root else base_url
         to = endpoint(base, path)
-        client = connections.client()
         content = None if body is None else msgspec.json.encode(body)
         kind = {} if body is None else {"content-type": "application/json"}
         request = client.build_request(

@@ -196,7 +196,7 @@ class ProbeAt(Protocol):
 
 
 async def running_servers(
-    ask_at: ProbeAt, places: Iterable[tuple[ServerKind, str]] = USUAL_PLACES, *, seconds: float = 2.0
+    ask_at: ProbeAt, places: Iterable[tuple[ServerKind, str]] = USUAL_PLACES, *, seconds: float = 5.0
 ) -> tuple[LocalServer, ...]:
     """Return the servers that answer in the expected format at `places`; other programs on such a port are ignored."""
 
@@ -204,9 +204,10 @@ async def running_servers(
         path, field, name, platform = (
             ("/api/tags", "models", "name", "ollama") if kind == "ollama" else ("/models", "data", "id", "compatible")
         )
+        ask = ask_at(base_url)
         try:
             async with asyncio.timeout(seconds):
-                listed = await ask_at(base_url)(path)
+                listed = await ask(path)
         except TimeoutError:
             return None
         if listed is None or not isinstance(listed.get(field), list):

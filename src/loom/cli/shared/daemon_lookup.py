@@ -14,7 +14,7 @@ from loom.cli.shared.options import MessageOptions
 from loom.client import RemoteLibrary, RemoteSession, local_client
 from loom.client.connection import DaemonConnection
 from loom.config import Config
-from loom.errors import NotFound
+from loom.errors import ConfigError, LoomError, NotFound
 from loom.models import Model
 from loom.runtime import Runtime, key_for
 from loom.runtime.session import LocalSession
@@ -37,8 +37,17 @@ async def reach_daemon(config: Config, url: str = "", token: str = "") -> Remote
         return RemoteLibrary(url, token, limits=config.media_limits(), patience_seconds=_PATIENCE_SECONDS)
     found = await local_client(config)
     if found is None:
-        raise NotFound("No daemon is running.", hint="Start one: loom serve")
+        raise no_daemon(config)
     return found
+
+
+def no_daemon(config: Config) -> LoomError:
+    """Return the error for a command that found no daemon: none is running (`NotFound`), or one does not respond."""
+    from loom.daemon.serve import unresponsive_daemon
+
+    if (pid := unresponsive_daemon(config)) is not None:
+        return ConfigError(f"The daemon (pid {pid}) does not respond.", hint="Try again, or stop it: loom stop")
+    return NotFound("No daemon is running.", hint="Start one: loom serve")
 
 
 @asynccontextmanager
