@@ -168,8 +168,8 @@ CLAIMS: dict[str, tuple[str, ...]] = {
         "test_config_projects.py::test_files_of_another_user_configure_and_instruct_nothing_unless_the_folder_is_trusted",
     ),
     # other users of a daemon
-    "sessions with their events, media and sub-agents are visible only to the user who started them, to users with whom"
-    " they are shared, and to admins": (
+    "sessions with their events, media and sub-agents are visible only to the user who started them, to users that they"
+    " are shared with, and to admins": (
         "daemon/test_users.py::test_a_session_of_another_user_does_not_exist_on_any_route",
         "daemon/test_users.py::test_events_of_another_user_reach_nobody_else",
         "daemon/test_users.py::test_a_session_of_a_sub_agent_belongs_to_the_owner_of_the_session_that_asked",

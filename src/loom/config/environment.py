@@ -14,8 +14,8 @@ from loom.config.schema_tree import KeyPath, NamedTables, Shape, TableShape, Val
 
 PREFIX: Final = "LOOM_"
 NOT_SETTINGS: Final = frozenset(
-    "LOOM_ASCII LOOM_IMAGES LOOM_MOUSE LOOM_NOTIFY LOOM_OFFLINE LOOM_PLAIN LOOM_STARTED LOOM_THEME LOOM_TOKEN"
-    " LOOM_WEB".split()
+    PREFIX + name
+    for name in ("ASCII", "IMAGES", "MOUSE", "NOTIFY", "OFFLINE", "PLAIN", "STARTED", "THEME", "TOKEN", "WEB")
 )
 """Variables that interfaces and the build read, and the mark of programs that Loom starts; they are not settings."""
 
