@@ -18,7 +18,7 @@ from loom.errors import ContentError, TooLarge, ToolError, Unreadable, Unsupport
 from loom.formats.facts import IntakeLimits
 from loom.formats.intake import accept
 from loom.testing import sample_pdf, sample_png, sample_wav
-from loom.tools.files import numbered_lines, page_sentence, read_file
+from loom.tools.file_read import numbered_lines, page_sentence, read_file
 from loom.tools.workspace import is_sensitive
 
 
