@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +16,7 @@ from loom.compile.policy import Policy
 from loom.config import Config, ValueOrigin, load_config
 from loom.errors import ConfigError
 from loom.formats.facts import IntakeLimits
+from source_trees import FILES, ONE_PROCESS, nodes_of
 
 
 def test_each_layer_wins_over_the_one_below_and_every_value_knows_where_it_came_from(tmp_path: Path) -> None:
@@ -231,6 +234,15 @@ def test_empty_variables_and_those_of_the_faces_are_not_settings(tmp_path: Path)
         tmp_path, user='model = "u"\n', environ={"LOOM_MODEL": "", "LOOM_IMAGES": "off", "LOOM_PLAIN": "1"}, strict=True
     )
     assert config.model == "u"
+
+
+@ONE_PROCESS
+def test_every_variable_that_a_program_of_loom_reads_or_sets_is_no_unknown_setting(tmp_path: Path) -> None:
+    texts = [node.value for file in FILES for node in nodes_of(file) if isinstance(node, ast.Constant)]
+    names = {text for text in texts if isinstance(text, str) and re.fullmatch(r"LOOM_[A-Z]+", text)}
+    assert {"LOOM_HOME", "LOOM_PLAIN", "LOOM_THEME", "LOOM_STARTED"} <= names
+    unknown = load(tmp_path, environ=dict.fromkeys(names - {"LOOM_HOME"}, "1")).warnings
+    assert unknown == ()
 
 
 def test_flags_take_nested_tables_dotted_keys_and_text_and_skip_what_was_not_given(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ def test_messages_use_common_words_and_one_spelling() -> None:
 RETIRED_ON_PAGES: Final = re.compile(
     r"\b(?:pictures?|blind|faces?|anew|mend(?:s|ed)?)\b|\b(?:is|are|was|were) told\b"
     r"|\bgoes on (?:with|where|from|behind)\b|\bfolder brings\b"
-    r"|\b(?:summaris|recognis|organis|normalis)(?:e[sd]?|ing)\b|\bcolours?\b|\bcatalogues?\b"
+    r"|\b(?:summaris|recognis|organis|normalis|authoris|synthesis)(?:e[sd]?|ing|ation)\b|\bcolours?\b|\bcatalogues?\b"
     r"|\blicences?\b|\bbehaviours?\b",
     re.IGNORECASE,
 )

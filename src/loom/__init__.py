@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from loom import errors, events
-    from loom.agent.custom import register_block
+    from loom.agent.custom_blocks import register_block
     from loom.agent.gate import Allow, ApprovalRequest, Ask, Deny
     from loom.async_loom import AsyncLoom
     from loom.content.blocks import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from loom.tools.base import SyncToolContext, ToolContext, tool
 
 _HOMES = {
-    "loom.agent.custom": ("register_block",),
+    "loom.agent.custom_blocks": ("register_block",),
     "loom.agent.gate": ("Allow", "ApprovalRequest", "Ask", "Deny"),
     "loom.async_loom": ("AsyncLoom",),
     "loom.content.blocks": (

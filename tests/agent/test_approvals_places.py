@@ -15,7 +15,7 @@ from loom.testing import ScriptedProvider, memory_runtime
 from loom.tools.base import Tool, ToolContext, tool
 from loom.tools.builtin import builtin_tools
 from loom.tools.egress import Egress
-from loom.tools.files import read_file
+from loom.tools.file_read import read_file
 from tools.server import page, redirect, serving
 
 MODEL = "anthropic/claude-opus-5"

@@ -15,7 +15,7 @@ from loom.runtime import Runtime
 from loom.testing import ScriptedProvider, memory_runtime, sample_png
 from loom.tools.base import Tool, tool
 from loom.tools.file_edits import edit_file
-from loom.tools.files import read_file
+from loom.tools.file_read import read_file
 
 MODEL = "anthropic/claude-opus-5"
 

@@ -153,7 +153,7 @@ async def test_what_no_client_sends_ends_that_connection_and_no_other() -> None:
 
 
 async def test_a_connection_that_never_says_who_it_is_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sockets, "STRANGER_SECONDS", 0.2)
+    monkeypatch.setattr(sockets, "UNAUTHENTICATED_SECONDS", 0.2)
     async with served() as daemon:
         address = f"{daemon.url.replace('http', 'ws')}/socket.io/?EIO=4&transport=websocket"
         async with websockets.connect(address) as socket:

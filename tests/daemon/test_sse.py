@@ -84,7 +84,7 @@ async def test_a_reader_that_asks_for_nonsense_is_told_so() -> None:
 
 
 async def test_a_line_that_is_open_breathes_and_ends_with_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "BREATH_SECONDS", 0.05)
+    monkeypatch.setattr(sse, "KEEP_ALIVE_SECONDS", 0.05)
     async with served() as daemon, daemon.client() as client, httpx2.AsyncClient(base_url=daemon.url) as http:
         session = await client.session()
         shown = {"authorization": f"Bearer {TOKEN}"}

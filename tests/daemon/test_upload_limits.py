@@ -24,7 +24,7 @@ from starlette.requests import Request
 from daemon.asking import api_of, new_session, peak_mb, rss_mb, sample, say, settled, upload
 from daemon.running import DaemonProcess
 from daemon.running import daemon as running
-from loom.daemon.uploads import chunks
+from loom.daemon.request_bodies import chunks
 from loom.errors import TooLarge
 from made import make_sample
 from patience import PATIENCE_SECONDS

@@ -24,7 +24,7 @@ from loom.testing import ScriptedProvider, memory_runtime
 from loom.tools.base import Tool, ToolContext, tool
 from loom.tools.commands import run_command
 from loom.tools.file_edits import write_file
-from loom.tools.files import read_file
+from loom.tools.file_read import read_file
 
 MODEL = "anthropic/claude-opus-5"
 SECRET = "-----BEGIN OPENSSH PRIVATE KEY----- b3BlbnNzaC1rZXktdjEAAAAA"

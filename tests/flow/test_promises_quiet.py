@@ -20,7 +20,7 @@ from cli.loom_command import COMMAND, Loom
 from flow.far_models import WIRES, far_model
 from flow.traced import calls_out, watching
 from loom import image
-from loom.agent.foreign import read_foreign_conversation
+from loom.agent.foreign_conversations import read_foreign_conversation
 from loom.content.blocks import ToolCall
 from loom.runtime.export import FORMS, export_session
 from loom.testing import sample_png

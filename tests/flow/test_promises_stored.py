@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cli.loom_command import Loom
-from loom.agent.foreign import read_foreign_conversation
+from loom.agent.foreign_conversations import read_foreign_conversation
 from loom.config import load_config
 from loom.content.blocks import ToolCall
 from loom.content.media import digest_of

@@ -1,7 +1,7 @@
 """Shown is sent: what an interface shows of the next request is the body that then reaches the far side of a socket.
 
 Generated configurations × sessions × learned refusals × quarantine × overrides × attachments × uploads × model
-switches × ageing. The command, the library and the daemon each show it just before it is sent.
+switches × aging. The command, the library and the daemon each show it just before it is sent.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def test_blocks_of_ours_that_are_out_of_shape_still_say_what_they_say(blocks: An
 def test_what_is_no_message_among_messages_is_kept_as_text() -> None:
     found = read([{"role": "user", "content": "hi"}, "loose words", None, 7, {"content": "no role"}])
     assert found.messages == (user("hi"), user("loose words"), user("7"), user("no role"))
-    assert "message 2: not a message; imported as text of the user" in found.notices
+    assert "message 2: not a message; imported as user text" in found.notices
     assert "message 5: a message without a role was imported as a user message" in found.notices
 
 

@@ -11,7 +11,7 @@ from loom.errors import ConfigError
 from loom.models import PDF
 from loom.providers import catalog
 from loom.providers.catalog import ModelOverrides, model
-from loom.providers.connections import authorisation, endpoint
+from loom.providers.connections import authorization, endpoint
 from loom.providers.http import WIRES
 
 
@@ -188,7 +188,7 @@ def test_each_platform_has_its_own_key_and_header(platform: str) -> None:
     variable = catalog.key_env(platform)
     assert bool(variable) == (platform not in ("vllm", "llama.cpp", "lm-studio"))
     header = {"azure": "api-key", "vertex": "x-goog-api-key"}.get(platform, "authorization")
-    assert list(authorisation(found, "secret-key")) == [header]
+    assert list(authorization(found, "secret-key")) == [header]
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,7 @@ async def test_forgetting_asks_again_before_each_batch_and_keeps_what_is_used_by
 
 
 class Sweeping(RuleBasedStateMachine):
-    """Random histories of putting, referencing, forgetting, ageing and sweeping. What is referenced always loads."""
+    """Random histories of putting, referencing, forgetting, aging and sweeping. What is referenced always loads."""
 
     def __init__(self) -> None:
         super().__init__()

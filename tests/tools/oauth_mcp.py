@@ -1,4 +1,4 @@
-"""An MCP server that wants OAuth, with its authorisation server, made with the official SDK:
+"""An MCP server that wants OAuth, with its authorization server, made with the official SDK:
 `oauth_mcp.py PORT SECONDS agree|refuse`. The user agrees (or not) by opening the page; tokens live for SECONDS."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PORT, SECONDS, AGREES = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "agre
 ISSUER = f"http://127.0.0.1:{PORT}"
 
 
-class Authorisation:
+class Authorization:
     """Everything in memory. The SDK checks the PKCE challenge of the code."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Authorisation:
         return OAuthToken(access_token=access, refresh_token=refresh, expires_in=SECONDS, token_type="Bearer")
 
 
-authorisation = Authorisation()
+authorization = Authorization()
 
 
 async def list_tools(_: ServerRequestContext[Any], __: Any) -> types.ListToolsResult:
@@ -104,7 +104,7 @@ async def list_tools(_: ServerRequestContext[Any], __: Any) -> types.ListToolsRe
 
 
 async def call_tool(_: ServerRequestContext[Any], __: types.CallToolRequestParams) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(text=str(authorisation.refreshed))])
+    return types.CallToolResult(content=[types.TextContent(text=str(authorization.refreshed))])
 
 
 if __name__ == "__main__":
@@ -115,6 +115,6 @@ if __name__ == "__main__":
         client_registration_options=ClientRegistrationOptions(enabled=True),
         validate_token_resource=False,
     )
-    verifier = ProviderTokenVerifier(authorisation)
-    app = server.streamable_http_app(auth=settings, auth_server_provider=authorisation, token_verifier=verifier)
+    verifier = ProviderTokenVerifier(authorization)
+    app = server.streamable_http_app(auth=settings, auth_server_provider=authorization, token_verifier=verifier)
     uvicorn.run(app, host="127.0.0.1", port=PORT, log_level="error")

@@ -15,8 +15,8 @@ from loom.content.media import digest_of
 from loom.errors import ToolError
 from loom.tools.base import Tool
 from loom.tools.file_edits import edit_file, multi_edit, write_file
+from loom.tools.file_read import read_file
 from loom.tools.file_records import FileRecords, RecordsFiles
-from loom.tools.files import read_file
 from loom.tools.undo import file_changes, restore_files
 from tools.world import Context
 

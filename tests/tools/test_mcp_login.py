@@ -1,4 +1,4 @@
-"""Logins with OAuth at a local authorisation server: `loom mcp login`, what is stored, and how it is renewed."""
+"""Logins with OAuth at a local authorization server: `loom mcp login`, what is stored, and how it is renewed."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from mcp import Client, StdioServerParameters
 from loom.errors import ToolError
 from loom.testing import sample_pdf, sample_png, sample_wav
 from loom.tools.base import Tool
-from loom.tools.files import read_file
+from loom.tools.file_read import read_file
 from loom.tools.look import look
 from loom.tools.mcp.serve import ServedCall, ServedMedia, ServeOptions
 from loom.tools.workspace import open_file

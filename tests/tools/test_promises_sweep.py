@@ -21,7 +21,7 @@ from loom.content.blocks import TextBlock
 from loom.content.messages import text_of
 from loom.errors import LoomError
 from loom.formats.intake import accept
-from loom.tools.files import read_file
+from loom.tools.file_read import read_file
 from tools.world import Context
 
 PLACES = ("/usr/share", "/usr/lib", "/etc", "/var/lib/dpkg", sys.prefix, sysconfig.get_path("stdlib"))

@@ -18,7 +18,7 @@ from loom.errors import ContentError, TooLarge, ToolError, Unreadable, Unsupport
 from loom.formats.facts import IntakeLimits
 from loom.formats.intake import accept
 from loom.testing import sample_pdf, sample_png, sample_wav
-from loom.tools.files import numbered_lines, page_sentence, read_file
+from loom.tools.file_read import numbered_lines, page_sentence, read_file
 from loom.tools.workspace import is_sensitive
 
 
@@ -115,7 +115,7 @@ async def test_a_table_comes_as_numbered_rows_of_cells(tmp_path: Path) -> None:
         "     1\tname | says",
         '     2\tAna | a, "b"',
         "     3\tBo | two<br>lines",
-        "(a.csv is a table: its cells stand between commas)",
+        "(a.csv is a table: its cells are separated by commas)",
     ]
     (tmp_path / "a.tsv").write_text("x\ty\n1\t2,5\n")
     (block,) = await read_file(Context(tmp_path), "a.tsv")
@@ -128,7 +128,7 @@ async def test_rows_of_a_table_are_paged_and_every_page_says_what_the_columns_ar
     assert text_of(block).splitlines() == [
         " 25001\t25001 | n25001",
         " 25002\t25002 | n25002",
-        "(a.csv is a table: its cells stand between semicolons)",
+        "(a.csv is a table: its cells are separated by semicolons)",
         "(row 1: id | name)",
         "(a.csv: rows 25001–25002 of 30000; next: offset=25003)",
     ]

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from loom.agent.approvals import Action, Approvals, ApprovalSubject, GivenAnswer, action_subject, path_label, subject_of
-from loom.agent.custom import expand_custom_blocks
+from loom.agent.custom_blocks import expand_custom_blocks
 from loom.agent.gate import Allow, ApprovalRequest, Ask, Deny
 from loom.agent.hooks import ToolHooks
 from loom.agent.ingest import FileBytes, Prerender, ingest

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from loom.agent.custom import expand_custom_blocks
+from loom.agent.custom_blocks import expand_custom_blocks
 from loom.compile.ports import MediaWriter
 from loom.content.blocks import (
     AudioBlock,

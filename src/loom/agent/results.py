@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from loom.agent.custom import expand_custom_blocks, is_custom
+from loom.agent.custom_blocks import expand_custom_blocks, is_custom
 from loom.content.blocks import (
     NO_OUTPUT,
     AudioBlock,

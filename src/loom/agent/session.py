@@ -25,7 +25,7 @@ from loom.agent.checkpoint import (
     TurnCheckpoint,
     TurnRequest,
 )
-from loom.agent.custom import expand_custom_blocks
+from loom.agent.custom_blocks import expand_custom_blocks
 from loom.agent.event_stream import EventStream, ReplyStream
 from loom.agent.file_commands import ExpandedMessage, FileCommandRunner
 from loom.agent.file_undo import UNDONE, changed_steps, changes_of, steps_to_undo, undo_text, undone_steps

@@ -23,9 +23,9 @@ from loom.content.media import size_label
 from loom.errors import ContentError, Corrupt, MediaError, NotFound
 from loom.formats.text import decode_text, encoding_of, line_count
 from loom.tools.diff import unified_diff
+from loom.tools.file_read import LINES_PER_READ
 from loom.tools.file_records import FileRecords
 from loom.tools.file_walk import Walk
-from loom.tools.files import LINES_PER_READ
 from loom.tools.ignore import glob_pattern
 from loom.tools.workspace import is_folder, open_file, open_folder, visible_name
 

@@ -25,7 +25,7 @@ from loom.agent.checkpoint import TurnCheckpoint
 from loom.agent.failures import finish_reason, lease_lost, limit_reached, turn_cancelled, turn_failed
 from loom.agent.hooks import HookMoment, ToolHooks
 from loom.agent.ingest import ingest
-from loom.agent.lessons import learned_change, next_input, watermark_change
+from loom.agent.learned_facts import learned_change, next_input, watermark_change
 from loom.agent.loop import run_steps
 from loom.agent.output import parse_output, repair_text
 from loom.agent.plan_mode import PLAN_MODE, plan_tools
@@ -553,7 +553,7 @@ class Turn:
         finished = StepFinished(step=step, usage=folded.usage, stop=folded.stop, seconds=answer.seconds)
         if self._is_compacting:
             return await self._store_summary(answer, finished)
-        request, learned = self._apply_lessons(answer)
+        request, learned = self._apply_learned_facts(answer)
         new = [NewNode(message=folded.message, meta=answer.meta)] if folded.message is not None else []
         if repair is not None:
             new.append(NewNode(message=repair, source="system"))
@@ -641,7 +641,7 @@ class Turn:
         notice = NoticeRaised(text=f"The answer was cut off ({why}); continuing.", code=CONTINUED)
         await self.commit(SessionChange(nodes=nodes), after=[notice])
 
-    def _apply_lessons(self, answer: ModelAnswer) -> tuple[RequestInput, SessionChange]:
+    def _apply_learned_facts(self, answer: ModelAnswer) -> tuple[RequestInput, SessionChange]:
         """Return the input for the next step, and the change that stores what this step revealed about the model."""
         request = next_input(answer)
         change = watermark_change(self.snapshot, request)

@@ -92,7 +92,7 @@ async def _start(
     if parent:
         await turn.record.check_kept(parent)
     model = await turn.services.resolve_model(options.model or snapshot.model)
-    await _recall(turn, snapshot)
+    await _load_state(turn, snapshot)
     news = await _read_news(turn, snapshot, model, options.mentioned) if message is not None else None
     is_compacting = turn.checkpoint.kind == "compact"
     if is_compacting:
@@ -154,7 +154,7 @@ def _first_input(turn: Turn, model: Model) -> RequestInput:
     return compact.summary_request(found) if turn.checkpoint.kind == "compact" else found
 
 
-async def _recall(turn: Turn, snapshot: Snapshot) -> None:
+async def _load_state(turn: Turn, snapshot: Snapshot) -> None:
     """Load the state that earlier turns left: permanent approvals, and the files that the agent knows."""
     turn.approvals.always = {(tool, pattern) for tool, pattern in snapshot.settings.get("always", ())}
     turn.files.load(snapshot.settings)
@@ -197,7 +197,7 @@ async def _resume(turn: Turn, request: Resume, snapshot: Snapshot) -> bool:
     is_death = not checkpoint.is_handed_over and not checkpoint.approvals
     turn.take_up(msgspec.structs.replace(checkpoint, deaths=checkpoint.deaths + int(is_death), is_handed_over=False))
     turn.snapshot = snapshot
-    await _recall(turn, snapshot)
+    await _load_state(turn, snapshot)
     if not checkpoint.question:
         question = await turn.record.question(None)
         turn.checkpoint = msgspec.structs.replace(turn.checkpoint, question=question)
@@ -263,7 +263,7 @@ async def close_left_turn(turn: Turn, checkpoint: TurnCheckpoint) -> bool:
     stored."""
     turn.take_up(checkpoint)
     turn.snapshot = await turn.record.snapshot()
-    await _recall(turn, turn.snapshot)
+    await _load_state(turn, turn.snapshot)
     if await turn.record.has_ended(checkpoint.turn):  # its process ended between the two writes
         await turn.sink.commit(SessionChange(settings={"running": None}))
         await turn.services.steps.end_turn(turn.engine_key)

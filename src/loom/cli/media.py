@@ -23,7 +23,7 @@ from loom.formats.facts import IntakeLimits
 from loom.formats.intake import accept
 from loom.runtime import Runtime
 from loom.runtime.attachments import existing_file
-from loom.tools.files import read_file
+from loom.tools.file_read import read_file
 
 
 class _Context:

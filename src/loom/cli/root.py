@@ -177,7 +177,7 @@ Examples:
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version and exit."
 )
 def loom() -> None:
-    """Text, images, documents and audio, for any model.
+    """Text, images, documents, audio and video, for any model.
 
     Without an API key, the built-in demo model loom/spark answers; it is not a language model. Any command takes
     `--debug` to show tracebacks.

@@ -3,7 +3,7 @@
 request      the input of the next request, and `next_request`, which compiles it
 settle       renders what the prompt lacks, and prepares it again
 prepare      the four steps in order (age, adapt, trim, assemble), and their result
-policy       the inputs: ageing, budgets, overrides, the stored watermark, known facts
+policy       the inputs: aging, budgets, overrides, the stored watermark, known facts
 age          reduces the media of old turns
 layout       every block with its position and its cost as each rendition
 measure      the content and the cost of one block as one rendition

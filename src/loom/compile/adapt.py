@@ -127,7 +127,7 @@ def _media(
     return msgspec.structs.replace(measure, hoisted=True, wire_bytes=measure.wire_bytes + _HOISTED_BYTES)
 
 
-# Pictures ----------------------------------------------------------------------------------------------------------
+# Images ------------------------------------------------------------------------------------------------------------
 
 
 def _image(block: ImageBlock, rendition: Rendition, target: RenderTarget, cap: int) -> Measure:

@@ -1,6 +1,6 @@
-"""Ageing of media: `full` for the newest turns, `low` for some older ones, then text that says how to show them again.
+"""Aging of media: `full` for the newest turns, `low` for some older ones, then text that says how to show them again.
 
-Stepped ageing rewrites old messages only when that pays: shrinking an old image saves `read` × Δ tokens on every later
+Stepped aging rewrites old messages only when that pays: shrinking an old image saves `read` × Δ tokens on every later
 request, and costs (`write` − `read`) × N once, for the N tokens after it that the provider must read again.
 """
 

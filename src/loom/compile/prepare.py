@@ -38,7 +38,7 @@ _MIN_BUDGET_TOKENS: Final = 1_024
 """The minimum thinking budget of a platform; the answer must have more room than that."""
 
 _MAX_TOLD: Final = 64
-_READ_PICTURES: Final = 20
+_OCR_IMAGES: Final = 20
 """OCR of an image takes seconds, so a text-only model gets the text of only this many images, the newest. The others
 keep their labels, in this request and in later ones."""
 
@@ -317,7 +317,7 @@ def _list_needs(layout: Layout, mark: Watermark, by_age: Watermark) -> tuple[Nee
     if not any(isinstance(need.recipe, Ocr) for need in needs):
         return tuple(needs)
     images = (item.block.media.digest for item in reversed(layout.items) if isinstance(item.block, ImageBlock))
-    newest = frozenset(list(dict.fromkeys(images))[:_READ_PICTURES])
+    newest = frozenset(list(dict.fromkeys(images))[:_OCR_IMAGES])
     return tuple(need for need in needs if need.digest in newest or not isinstance(need.recipe, Ocr))
 
 

@@ -39,7 +39,7 @@ def text(block: TextBlock, rendition: Rendition, place: BlockPosition, target: R
         return as_text(block.text, "budget", "cut in the middle", target, cap)
     if block.is_system and target.model.system_messages == "none":
         measure = measure_shown("full", TextBlock(block.text), block.text, target)
-        return msgspec.structs.replace(measure, reason="capability", detail="a system message, as text of the user")
+        return msgspec.structs.replace(measure, reason="capability", detail="a system message, as user text")
     if not block.citations and block.opaque is None:
         return measure_shown("full", block, block.text, target)
     if place != "assistant":

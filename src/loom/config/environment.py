@@ -13,8 +13,11 @@ from loom.config.layer_values import Findings, LayerSource, suggest, walk_data
 from loom.config.schema_tree import KeyPath, NamedTables, Shape, TableShape, ValueShape, shape
 
 PREFIX: Final = "LOOM_"
-NOT_SETTINGS: Final = frozenset({"LOOM_PLAIN", "LOOM_IMAGES", "LOOM_WEB", "LOOM_TOKEN", "LOOM_OFFLINE"})
-"""Variables that interfaces read; they are not settings."""
+NOT_SETTINGS: Final = frozenset(
+    PREFIX + name
+    for name in ("ASCII", "IMAGES", "MOUSE", "NOTIFY", "OFFLINE", "PLAIN", "STARTED", "THEME", "TOKEN", "WEB")
+)
+"""Variables that interfaces and the build read, and the mark of programs that Loom starts; they are not settings."""
 
 
 def walk_environment(environ: Mapping[str, str], folder: Path, found: Findings) -> None:

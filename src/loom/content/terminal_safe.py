@@ -1,4 +1,4 @@
-"""Text that is safe to show: model output and file names hold no escapes for a terminal."""
+"""Text that is safe to print on a terminal: without control characters."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ _HARMFUL: Final = {
     **dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}"),
     0x0D: None,
 }
-"""Escapes become pictures of themselves; a carriage return, which could overwrite what was read, goes; halves of
-characters, as odd file names hold them, cannot be written at all."""
+"""Control characters become visible symbols, such as `␛`; carriage returns, which could overwrite text on the screen,
+are removed; surrogates, which some file names contain, are replaced because they cannot be printed."""
 
 
 def safe_text(text: str) -> str:
-    """Model output and file names for a terminal: nothing in it moves the cursor, sets a title or answers a query."""
+    """Return model output or a file name without characters that control the terminal: they could move the cursor, set
+    the title or send queries."""
     return text.translate(_HARMFUL)

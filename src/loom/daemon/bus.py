@@ -39,9 +39,9 @@ class BusMessage(msgspec.Struct, frozen=True, array_like=True):
     seq: int = 0
 
 
-class _Letter(msgspec.Struct, frozen=True, array_like=True):
+class _MessageBatch(msgspec.Struct, frozen=True, array_like=True):
     sender: str
-    told: tuple[BusMessage, ...]
+    messages: tuple[BusMessage, ...]
 
 
 Listener: TypeAlias = Callable[[BusMessage], None]
@@ -66,13 +66,13 @@ class Bus:
     async def stop(self) -> None:
         pass
 
-    def publish(self, told: BusMessage) -> None:
+    def publish(self, message: BusMessage) -> None:
         """Deliver a message to all listeners. Never blocks."""
-        self.dispatch(told)
+        self.dispatch(message)
 
-    def dispatch(self, told: BusMessage) -> None:
+    def dispatch(self, message: BusMessage) -> None:
         for listener in self.listeners:
-            listener(told)
+            listener(message)
 
 
 class RedisBus(Bus):
@@ -87,7 +87,7 @@ class RedisBus(Bus):
         self._me = secrets.token_hex(8)
         self._waiting: dict[tuple[BusTopic, str], BusMessage] = {}
         self._is_waiting = asyncio.Event()
-        self._hears = False
+        self._is_subscribed = False
         self._is_missed = False
         self._redis: Any = None
         """The Redis client; untyped."""
@@ -95,7 +95,7 @@ class RedisBus(Bus):
 
     @property
     def is_up(self) -> bool:
-        return self._hears
+        return self._is_subscribed
 
     async def start(self) -> None:
         self._redis = self._connect()
@@ -110,9 +110,9 @@ class RedisBus(Bus):
             await self._redis.aclose()
             self._redis = None
 
-    def publish(self, told: BusMessage) -> None:
-        self.dispatch(told)
-        self._waiting[told.what, told.session] = told
+    def publish(self, message: BusMessage) -> None:
+        self.dispatch(message)
+        self._waiting[message.what, message.session] = message
         self._is_waiting.set()
 
     async def _repeat(self, work: Callable[[Any], Awaitable[None]]) -> None:
@@ -142,49 +142,49 @@ class RedisBus(Bus):
 
     async def _listen(self, redis: Any) -> None:
         try:
-            async with redis.pubsub() as mail:
-                await mail.subscribe(CHANNEL)
-                is_asked = False
+            async with redis.pubsub() as subscriber:
+                await subscriber.subscribe(CHANNEL)
+                is_pinged = False
                 while True:
-                    letter = await mail.get_message(timeout=_HEALTH_SECONDS)
-                    if letter is not None:
-                        is_asked = False
-                        self._take(letter)
-                    elif is_asked:
+                    received = await subscriber.get_message(timeout=_HEALTH_SECONDS)
+                    if received is not None:
+                        is_pinged = False
+                        self._take(received)
+                    elif is_pinged:
                         raise ConnectionResetError("Redis does not respond")  # an OSError: the caller reconnects
                     else:
-                        is_asked = True
-                        await mail.ping()
+                        is_pinged = True
+                        await subscriber.ping()
         finally:
-            self._hears = False
+            self._is_subscribed = False
 
-    def _take(self, letter: dict[str, Any]) -> None:
-        if letter["type"] == "subscribe":
-            self._hears = True
+    def _take(self, received: dict[str, Any]) -> None:
+        if received["type"] == "subscribe":
+            self._is_subscribed = True
             self._note()
             self.dispatch(BusMessage("all"))
-        elif letter["type"] == "message":
-            self._read(letter["data"])
+        elif received["type"] == "message":
+            self._read(received["data"])
 
     def _read(self, data: bytes) -> None:
         try:
-            letter = msgspec.json.decode(data, type=_Letter)
+            batch = msgspec.json.decode(data, type=_MessageBatch)
         except msgspec.DecodeError:
             _log.warning("a message on the bus could not be read; another version of Loom may have sent it")
             return
-        if letter.sender != self._me:
-            for told in letter.told:
-                self.dispatch(told)
+        if batch.sender != self._me:
+            for message in batch.messages:
+                self.dispatch(message)
 
     async def _send(self, redis: Any) -> None:
         while True:
             await self._is_waiting.wait()
             self._is_waiting.clear()
-            told, self._waiting = self._waiting, {}
+            batch, self._waiting = self._waiting, {}
             try:
-                await redis.publish(CHANNEL, msgspec.json.encode(_Letter(self._me, tuple(told.values()))))
+                await redis.publish(CHANNEL, msgspec.json.encode(_MessageBatch(self._me, tuple(batch.values()))))
             except BaseException:
-                self._waiting = told | self._waiting
+                self._waiting = batch | self._waiting
                 self._is_waiting.set()
                 raise
 

@@ -18,7 +18,7 @@ UNREAD_SECONDS: Final = 20.0
 CLOSING_SECONDS: Final = 1.0
 """How long a response may take to end when the daemon stops; the server would cancel it after two seconds, with a
 traceback."""
-SAID_SECONDS: Final = 60.0
+LOG_SECONDS: Final = 60.0
 """The minimum interval between two log lines about exhausted file handles."""
 _log = logging.getLogger(__name__)
 
@@ -83,13 +83,13 @@ class AcceptFailures:
     everything else to the default handler. The loop accepts connections again a second later by itself."""
 
     def __init__(self) -> None:
-        self._said_at = float("-inf")
+        self._logged_at = float("-inf")
 
     def handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if "out of system resource" not in str(context.get("message", "")):
             loop.default_exception_handler(context)
             return
         now = time.monotonic()
-        if now - self._said_at >= SAID_SECONDS:
-            self._said_at = now
+        if now - self._logged_at >= LOG_SECONDS:
+            self._logged_at = now
             _log.warning("out of file handles: new connections wait until some are free (see ulimit -n)")

@@ -24,9 +24,9 @@ from loom.daemon.problems import (
     error_response,
     internal_error,
 )
+from loom.daemon.request_bodies import body_bytes
 from loom.daemon.services import Daemon
 from loom.daemon.sign_in import OWNER, Identity, Visitor
-from loom.daemon.uploads import body_bytes
 from loom.errors import ContentError, LoomError
 from loom.store.accounts import AccountRole
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from loom.api_types import FolderList, MediaName, NewShare, ShareList, ShareView
 from loom.daemon.dispatch import Call
-from loom.daemon.uploads import one_file
+from loom.daemon.request_bodies import one_file
 from loom.formats.file_names import clean_name
 from loom.message_types import ImportedSession, ImportReport
 

@@ -273,11 +273,11 @@ class Feeds:
             first = seq - len(events) + 1
             feed.deliver([StoredEvent(first + at, kind, data) for at, (kind, data) in enumerate(events)])
 
-    def _on_bus_message(self, told: BusMessage) -> None:
-        match told.what:
-            case "events" if feed := self._feeds.get(told.session):
-                feed.on_bus_message(told.seq)
-            case "deleted" if feed := self._feeds.get(told.session):
+    def _on_bus_message(self, message: BusMessage) -> None:
+        match message.what:
+            case "events" if feed := self._feeds.get(message.session):
+                feed.on_bus_message(message.seq)
+            case "deleted" if feed := self._feeds.get(message.session):
                 feed.end(_session_deleted())
             case "all":
                 self._next_look = 0.0

@@ -25,8 +25,8 @@ from starlette.types import Receive, Scope, Send
 from loom.api_types import MediaForm, MediaName, MediaPage, MediaText, NewMedia
 from loom.daemon.dispatch import Call, json_body, json_response
 from loom.daemon.problems import WrongType
+from loom.daemon.request_bodies import one_file
 from loom.daemon.services import Daemon
-from loom.daemon.uploads import one_file
 from loom.errors import ContentError
 from loom.formats.file_names import clean_name
 from loom.formats.sniff.kinds import category_of

@@ -17,10 +17,10 @@ from loom.daemon.dispatch import Call, decode_body, json_body, json_response
 from loom.daemon.envelopes import Composer
 from loom.daemon.media_routes import MAX_INLINE_JSON_BYTES, bytes_of
 from loom.daemon.problems import UnreadableRequest
+from loom.daemon.request_bodies import FORM_OVERHEAD_BYTES, FormPart, form
 from loom.daemon.request_content import blocks_of
 from loom.daemon.services import Daemon
 from loom.daemon.turns import AcceptedMessage as Accepted
-from loom.daemon.uploads import FORM_OVERHEAD_BYTES, FormPart, form
 from loom.errors import ContentError
 from loom.message_types import (
     ApprovalAnswer,

@@ -21,11 +21,11 @@ from loom.daemon import (
     member_routes,
     messages_routes,
     openapi,
-    pages,
     plan_routes,
     prompt_routes,
     sessions_routes,
     settings_routes,
+    web_client,
     work_routes,
 )
 from loom.daemon import admin_types as a
@@ -679,8 +679,8 @@ ROUTES: Final[tuple[Route, ...]] = (
         is_listed=False,
     ),
     # the web client
-    _row("GET", "/", pages.get_index, "The web client.", is_open=True, is_listed=False),
-    _row("GET", "/assets/{name}", pages.asset, "Its assets.", is_open=True, is_listed=False),
-    _row("GET", "/manifest.webmanifest", pages.get_static_file, "Its manifest.", is_open=True, is_listed=False),
-    _row("GET", "/icon.svg", pages.get_static_file, "Its icon.", is_open=True, is_listed=False),
+    _row("GET", "/", web_client.get_index, "The web client.", is_open=True, is_listed=False),
+    _row("GET", "/assets/{name}", web_client.asset, "Its assets.", is_open=True, is_listed=False),
+    _row("GET", "/manifest.webmanifest", web_client.get_static_file, "Its manifest.", is_open=True, is_listed=False),
+    _row("GET", "/icon.svg", web_client.get_static_file, "Its icon.", is_open=True, is_listed=False),
 )

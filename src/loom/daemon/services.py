@@ -13,9 +13,9 @@ from loom.daemon.gateway.clients import GatewayClients
 from loom.daemon.guard import RateLimits
 from loom.daemon.metrics import Metrics
 from loom.daemon.readiness import Readiness
+from loom.daemon.request_bodies import MemoryBudget
 from loom.daemon.sign_in import SignIn
 from loom.daemon.turns import Turns
-from loom.daemon.uploads import MemoryBudget
 from loom.daemon.webhooks import Webhooks
 from loom.runtime import Runtime
 

@@ -58,9 +58,9 @@ class SessionList:
         if teller is not asyncio.current_task():  # it may run this itself, if it dropped the last subscriber
             await asyncio.gather(teller, return_exceptions=True)
 
-    def _on_bus_message(self, told: BusMessage) -> None:
-        if told.session:
-            self._moved[told.session] = told.what == "deleted"
+    def _on_bus_message(self, message: BusMessage) -> None:
+        if message.session:
+            self._moved[message.session] = message.what == "deleted"
             self._news.set()
 
     async def _tell_on(self) -> None:

@@ -46,7 +46,7 @@ QUEUED_PACKETS: Final = 16
 UNREAD_PACKETS: Final = 1_000
 """A client with more packets than this in its queue, when it sends another one, is disconnected."""
 QUEUED_BYTES: Final = 2 * INLINE_BYTES
-STRANGER_SECONDS: Final = 20.0
+UNAUTHENTICATED_SECONDS: Final = 20.0
 """A connection that has not joined the namespace by then is closed."""
 _MAX_SEQ: Final = 2**53
 _log = logging.getLogger(__name__)
@@ -107,8 +107,8 @@ class Connection:
 class Sockets:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
-        self._seats: dict[str, Connection] = {}
-        self._strangers: dict[str, float] = {}
+        self._connections: dict[str, Connection] = {}
+        self._unauthenticated: dict[str, float] = {}
         self._sweeper: asyncio.Task[None] | None = None
         self._server = _SocketServer(
             async_mode="asgi",
@@ -133,13 +133,13 @@ class Sockets:
 
     @property
     def connection_count(self) -> int:
-        return len(self._seats)
+        return len(self._connections)
 
     async def drop_all(self) -> None:
         """Disconnect all clients: the token has changed, and they have to authenticate again."""
         self._daemon.feeds.end_all()
-        for seat in list(self._seats.values()):
-            await self._server.disconnect(seat.sid, NAMESPACE)
+        for connection in list(self._connections.values()):
+            await self._server.disconnect(connection.sid, NAMESPACE)
         for transport in list(self._server.eio.sockets):
             await self._shut(transport)
 
@@ -147,10 +147,10 @@ class Sockets:
         """Disconnect the clients of these logins and accounts. All server-sent event streams end, too; clients
         reconnect and are checked then."""
         self._daemon.feeds.end_all()
-        for seat in list(self._seats.values()):
-            if not ids.isdisjoint((seat.identity.login, seat.identity.account)):
-                await self._server.disconnect(seat.sid, NAMESPACE)
-                await self._shut(seat.transport)
+        for connection in list(self._connections.values()):
+            if not ids.isdisjoint((connection.identity.login, connection.identity.account)):
+                await self._server.disconnect(connection.sid, NAMESPACE)
+                await self._shut(connection.transport)
 
     async def stop(self) -> None:
         await self.drop_all()
@@ -204,46 +204,46 @@ class Sockets:
             hint = "Give the daemon's token as auth: {token}, or open the link of `loom web`."
             raise Turned("Sign in first.", {"code": "auth.required", "hint": hint})
         transport = self._server.manager.eio_sid_from_sid(sid, NAMESPACE)
-        self._seats[sid] = Connection(sid, transport, identity)
+        self._connections[sid] = Connection(sid, transport, identity)
 
     async def _disconnect(self, sid: str, reason: str = "") -> None:
-        seat = self._seats.pop(sid, None)
-        for task in list(seat.watches.values()) if seat else ():
+        connection = self._connections.pop(sid, None)
+        for task in list(connection.watches.values()) if connection else ():
             if task is not asyncio.current_task():
                 task.cancel()
         await self._unsubscribe_if_idle()
 
     async def _join(self, sid: str, *given: object) -> dict[str, Any]:
-        seat = self._seats.get(sid)
+        connection = self._connections.get(sid)
         try:
             wanted = msgspec.convert(given[0] if given else {}, Join)
-            if seat is None:
+            if connection is None:
                 raise InvalidBody("This connection is closed.")
             if wanted.sessions:
-                seat.is_listening = True
+                connection.is_listening = True
                 self._roll.start()
                 return {"ok": True}
-            return await self._begin(seat, wanted)
+            return await self._begin(connection, wanted)
         except msgspec.ValidationError as error:
             return _error_answer(InvalidBody(f"join expects {{session, after, inline}}: {error}"))
         except LoomError as error:
             return _error_answer(error)
 
-    async def _begin(self, seat: Connection, wanted: Join) -> dict[str, Any]:
-        if wanted.session not in seat.watches and len(seat.watches) >= MAX_JOINED:
+    async def _begin(self, connection: Connection, wanted: Join) -> dict[str, Any]:
+        if wanted.session not in connection.watches and len(connection.watches) >= MAX_JOINED:
             raise InvalidBody(f"One connection watches at most {MAX_JOINED} sessions.", hint="Leave some.")
         if wanted.after is not None and not 0 <= wanted.after <= _MAX_SEQ:
             raise InvalidBody("`after` is the number of the last event that was seen.")
-        await self._daemon.access.check(seat.identity, wanted.session)
+        await self._daemon.access.check(connection.identity, wanted.session)
         stack = AsyncExitStack()
         watch = await stack.enter_async_context(self._daemon.feeds.watch(wanted.session, wanted.after))
-        self._end(seat, wanted.session)
-        if self._seats.get(seat.sid) is not seat:  # disconnected during the store access
+        self._end(connection, wanted.session)
+        if self._connections.get(connection.sid) is not connection:  # disconnected during the store access
             await stack.aclose()
             return {"ok": False}
-        pump = asyncio.create_task(self._pump(seat, wanted, watch, stack))  # starts when the reply is queued
+        pump = asyncio.create_task(self._pump(connection, wanted, watch, stack))  # starts when the reply is queued
         pump.add_done_callback(_log_failure)
-        seat.watches[wanted.session] = pump
+        connection.watches[wanted.session] = pump
         return {"ok": True, "seq": watch.head}
 
     async def _leave(self, sid: str, *given: object) -> dict[str, Any]:
@@ -251,30 +251,30 @@ class Sockets:
             wanted = msgspec.convert(given[0] if given else {}, Join)
         except msgspec.ValidationError as error:
             return _error_answer(InvalidBody(f"leave takes {{session}}: {error}"))
-        if seat := self._seats.get(sid):
-            seat.is_listening = seat.is_listening and not wanted.sessions
-            self._end(seat, wanted.session)
+        if connection := self._connections.get(sid):
+            connection.is_listening = connection.is_listening and not wanted.sessions
+            self._end(connection, wanted.session)
             await self._unsubscribe_if_idle()
         return {"ok": True}
 
     async def _unsubscribe_if_idle(self) -> None:
         """Unsubscribe from the list when its last reader left."""
-        if not any(seat.is_listening for seat in self._seats.values()):
+        if not any(connection.is_listening for connection in self._connections.values()):
             await self._roll.stop()
 
-    def _end(self, seat: Connection, session_id: str) -> None:
-        if earlier := seat.watches.pop(session_id, None):
+    def _end(self, connection: Connection, session_id: str) -> None:
+        if earlier := connection.watches.pop(session_id, None):
             earlier.cancel()
 
     async def _sweep(self) -> None:
         """Close connections that do not authenticate in time, and those of revoked logins."""
         while True:
-            await asyncio.sleep(STRANGER_SECONDS / 4)
-            known = {seat.transport for seat in self._seats.values()}
+            await asyncio.sleep(UNAUTHENTICATED_SECONDS / 4)
+            known = {connection.transport for connection in self._connections.values()}
             now = time.monotonic()
             unknown = [sid for sid in self._server.eio.sockets if sid not in known]
-            self._strangers = {sid: self._strangers.get(sid, now) for sid in unknown}
-            for sid in [sid for sid, since in self._strangers.items() if now - since > STRANGER_SECONDS]:
+            self._unauthenticated = {sid: self._unauthenticated.get(sid, now) for sid in unknown}
+            for sid in [sid for sid, since in self._unauthenticated.items() if now - since > UNAUTHENTICATED_SECONDS]:
                 await self._shut(sid)
             try:
                 await self._daemon.sign_in.drop_revoked()
@@ -289,63 +289,63 @@ class Sockets:
 
     # Sending ---------------------------------------------------------------------------------------------------------
 
-    async def _pump(self, seat: Connection, wanted: Join, watch: Watch, stack: AsyncExitStack) -> None:
+    async def _pump(self, connection: Connection, wanted: Join, watch: Watch, stack: AsyncExitStack) -> None:
         seen = watch.seq
         async with stack:
             try:
                 while page := await watch.take():
                     await self._daemon.feeds.turn()
                     for envelope in page:
-                        await self._send(seat, envelope, inline=wanted.inline)
+                        await self._send(connection, envelope, inline=wanted.inline)
                         seen = envelope.seq
             except TimeoutError:
-                await self._drop(seat, wanted.session, seen)
+                await self._drop(connection, wanted.session, seen)
             except EngineIOError:  # the connection is closed
                 return
             except LoomError as error:
-                await self._say(seat, "error", {**_words(error), "session": wanted.session, "after": seen})
-                seat.watches.pop(wanted.session, None)
+                await self._say(connection, "error", {**_words(error), "session": wanted.session, "after": seen})
+                connection.watches.pop(wanted.session, None)
 
-    async def _drop(self, seat: Connection, session_id: str, seen: int) -> None:
+    async def _drop(self, connection: Connection, session_id: str, seen: int) -> None:
         text = "This client reads events too slowly."
         hint = f"Join again with after={seen}; nothing is lost."
-        told = {"code": "slow_client", "message": text, "hint": hint, "session": session_id, "after": seen}
-        await self._say(seat, "error", told)
-        await self._server.disconnect(seat.sid, NAMESPACE)
+        data = {"code": "slow_client", "message": text, "hint": hint, "session": session_id, "after": seen}
+        await self._say(connection, "error", data)
+        await self._server.disconnect(connection.sid, NAMESPACE)
 
     async def _show(self, line: ListedSession) -> None:
-        for seat in [seat for seat in self._seats.values() if seat.is_listening]:
+        for connection in [connection for connection in self._connections.values() if connection.is_listening]:
             try:
-                if not line.deleted and not await self._daemon.access.may_read(seat.identity, line.session):
+                if not line.deleted and not await self._daemon.access.may_read(connection.identity, line.session):
                     continue
-                if self._has_room(seat):
-                    await self._say(seat, "session", msgspec.to_builtins(line))
+                if self._has_room(connection):
+                    await self._say(connection, "session", msgspec.to_builtins(line))
                 else:  # the list has no sequence numbers: a client that reconnects reads it again
-                    await self._drop(seat, "", 0)
+                    await self._drop(connection, "", 0)
             except EngineIOError:  # the connection has just closed
                 continue
 
-    async def _say(self, seat: Connection, name: str, data: dict[str, Any]) -> None:
-        await self._put(seat, f'2{NAMESPACE},["{name}",{msgspec.json.encode(data).decode()}]')
+    async def _say(self, connection: Connection, name: str, data: dict[str, Any]) -> None:
+        await self._put(connection, f'2{NAMESPACE},["{name}",{msgspec.json.encode(data).decode()}]')
 
-    async def _send(self, seat: Connection, envelope: EncodedEnvelope, *, inline: bool) -> None:
+    async def _send(self, connection: Connection, envelope: EncodedEnvelope, *, inline: bool) -> None:
         """Send an envelope. Raise `TimeoutError` if the client does not drain its queue in time."""
-        if not self._has_room(seat):
+        if not self._has_room(connection):
             async with asyncio.timeout(SLOW_SECONDS):
-                await self._server.eio.sockets[seat.transport].queue.join()
+                await self._server.eio.sockets[connection.transport].queue.join()
         if inline and envelope.pictures:
             parts = await self._with_bytes(envelope)
             await self._daemon.feeds.turn()
             for part in parts:
-                await self._put(seat, part)
+                await self._put(connection, part)
         else:
-            await self._put(seat, f"2{NAMESPACE},{envelope.socket_json}")
+            await self._put(connection, f"2{NAMESPACE},{envelope.socket_json}")
 
     async def _with_bytes(self, envelope: EncodedEnvelope) -> list[str | bytes]:
         """Return the packet and its binary attachments; the JSON contains a placeholder for each, as the protocol
         requires."""
-        told = msgspec.json.decode(envelope.json)
-        data: dict[str, Any] = told["data"]
+        sent = msgspec.json.decode(envelope.json)
+        data: dict[str, Any] = sent["data"]
         shown: list[dict[str, Any]] = [data, *data.get("images", ())]
         attached: list[bytes] = []
         for media in envelope.pictures:
@@ -357,20 +357,20 @@ class Sockets:
                 if place.get("image_id") == media.digest:
                     place.update(mark)
             attached.append(made.data)
-        text = msgspec.json.encode([envelope.type, told]).decode()
+        text = msgspec.json.encode([envelope.type, sent]).decode()
         return [f"5{len(attached)}-{NAMESPACE},{text}" if attached else f"2{NAMESPACE},{text}", *attached]
 
-    async def _put(self, seat: Connection, part: str | bytes) -> None:
-        seat.sizes.append(len(part))
-        await self._server.eio.send(seat.transport, part)
+    async def _put(self, connection: Connection, part: str | bytes) -> None:
+        connection.sizes.append(len(part))
+        await self._server.eio.send(connection.transport, part)
 
-    def _has_room(self, seat: Connection) -> bool:
-        found = self._server.eio.sockets.get(seat.transport)
+    def _has_room(self, connection: Connection) -> bool:
+        found = self._server.eio.sockets.get(connection.transport)
         if found is None:
             raise SocketIsClosedError
         waiting: int = found.queue.qsize()
-        del seat.sizes[: len(seat.sizes) - waiting]
-        return waiting < QUEUED_PACKETS and sum(seat.sizes) < QUEUED_BYTES
+        del connection.sizes[: len(connection.sizes) - waiting]
+        return waiting < QUEUED_PACKETS and sum(connection.sizes) < QUEUED_BYTES
 
 
 def socket_app(daemon: Daemon, inner: ASGIApp) -> ASGIApp:

@@ -25,7 +25,7 @@ SLOW_SECONDS: Final = 25.0
 """A client that reads nothing for this long is disconnected; it can reconnect with the number of the last event that it
 has. The daemon's own server disconnects it sooner (`connections.UNREAD_SECONDS`); this limit is for other servers that
 the daemon is mounted in."""
-BREATH_SECONDS: Final = 15.0
+KEEP_ALIVE_SECONDS: Final = 15.0
 """The interval of keep-alive comments, so that proxies and clients do not close the connection."""
 _MAX_SEQ: Final = 2**53
 _MAX_DIGITS: Final = len(str(_MAX_SEQ))
@@ -93,7 +93,7 @@ class SseResponse(Response):
     async def _next(self, send: Send) -> list[EncodedEnvelope]:
         while True:
             try:
-                async with asyncio.timeout(BREATH_SECONDS):
+                async with asyncio.timeout(KEEP_ALIVE_SECONDS):
                     return await self._watch.take()
             except TimeoutError:
                 await _say(send, b": open\n\n")

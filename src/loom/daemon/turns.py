@@ -293,12 +293,12 @@ class Turns:
     def _on_events(self, session_id: str, seq: int, _: Sequence[tuple[str, bytes]]) -> None:
         self._bus.publish(BusMessage("events", session_id, seq))
 
-    def _on_bus_message(self, told: BusMessage) -> None:
-        match told.what:
+    def _on_bus_message(self, message: BusMessage) -> None:
+        match message.what:
             case "work":
-                self._schedule(told.session)
+                self._schedule(message.session)
             case "request":
-                self._runtime.nudge(told.session)
+                self._runtime.nudge(message.session)
             case _:
                 pass
 

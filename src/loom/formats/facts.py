@@ -41,7 +41,7 @@ class IntakeLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EmbeddedPicture(msgspec.Struct, frozen=True, kw_only=True):
-    """An image inside a document. `number` counts from one and is the argument of `Picture(number)`."""
+    """An image inside a document. `number` counts from one and is the argument of the recipe `EmbeddedImage`."""
 
     number: int
     page: int

@@ -55,7 +55,7 @@ def read_message(item: Any, reading: LegacyReader) -> MessageDraft:
     if not facts:
         text = get_text(item) or ("" if item in (None, {}, []) else json_text(item))
         if text:
-            reading.note("not a message; imported as text of the user")
+            reading.note("not a message; imported as user text")
         return MessageDraft("user", tuple(_text(text)))
     facts = _unwrap(facts)
     model = reading.model

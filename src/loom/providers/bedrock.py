@@ -1,6 +1,6 @@
 """Bedrock: base URL and request signing. Its protocols are `wire.bedrock_anthropic` and `wire.bedrock_converse`.
 
-A request is authorised with a Bedrock API key (AWS_BEARER_TOKEN_BEDROCK) if there is one, else signed with the
+A request is authorized with a Bedrock API key (AWS_BEARER_TOKEN_BEDROCK) if there is one, else signed with the
 credentials that AWS's own tools would use. The signature covers the hash of the body, so the body is read twice, once
 to hash it and once to send it, without holding it in memory.
 """

@@ -78,10 +78,10 @@ class Connections:
         return self._client
 
     def access(self, model: Model, key: str | None) -> dict[str, str]:
-        """Return the headers that authorise requests to a model's host: the key, and the user's headers, which may
+        """Return the headers that authorize requests to a model's host: the key, and the user's headers, which may
         contain a key themselves. Raise `NotAuthorised` if a key is missing."""
         own = self.own_headers(model)
-        return own if not key and any(name in own for name in _KEY_HEADERS) else authorisation(model, key) | own
+        return own if not key and any(name in own for name in _KEY_HEADERS) else authorization(model, key) | own
 
     def own_headers(self, model: Model) -> dict[str, str]:
         own: Mapping[str, str] = self._headers(model) if self._headers is not None else {}
@@ -164,7 +164,7 @@ def is_local(url: str) -> bool:
         return host == "localhost"
 
 
-def authorisation(model: Model, key: str | None) -> dict[str, str]:
+def authorization(model: Model, key: str | None) -> dict[str, str]:
     """Return the header with the key. Raise `NotAuthorised` if the key is missing or cannot be valid."""
     service = ALIASES.get(model.provider, model.provider)  # the name that `loom keys set` lists
     if not key:

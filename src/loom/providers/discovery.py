@@ -65,20 +65,20 @@ class ModelFactStore(Protocol):
 class Discovery:
     def __init__(
         self,
-        shelf: ModelFactStore,
+        store: ModelFactStore,
         key: KeyLookup,
         *,
         connections: Connections,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._shelf, self._key = shelf, key
+        self._store, self._key = store, key
         self._connections = connections
         self._clock = clock
         self._unanswered: dict[tuple[str, str], float] = {}
 
     async def resolve_live(self, model: Model) -> Model:
         """Return the model with all known facts applied; probe its endpoint if the catalog does not know it."""
-        known = {lesson.origin: lesson for lesson in await self._shelf.list_facts(model.reference, model.base_url)}
+        known = {fact.origin: fact for fact in await self._store.list_facts(model.reference, model.base_url)}
         asked = await self._probe(model, known.get("asked"))
         if asked is not None:
             model = apply_facts(model, asked, "asked")
@@ -89,12 +89,11 @@ class Discovery:
 
     async def learn(self, model: Model, *, without: str) -> Model:
         """Store that the model refused the kind of media `without`; return the model without that capability."""
-        lessons = await self._shelf.list_facts(model.reference, model.base_url)
         facts: dict[str, Any] = {}
-        for lesson in lessons:
-            if lesson.origin == "learned" and self._clock() - lesson.at < _LEARNED_SECONDS:
-                facts.update(lesson.facts)
-        await self._shelf.keep(model.reference, model.base_url, "learned", {**facts, capability_of(without): False})
+        for known in await self._store.list_facts(model.reference, model.base_url):
+            if known.origin == "learned" and self._clock() - known.at < _LEARNED_SECONDS:
+                facts.update(known.facts)
+        await self._store.keep(model.reference, model.base_url, "learned", {**facts, capability_of(without): False})
         return model.without(without)
 
     async def _probe(self, model: Model, before: KnownFact | None) -> EndpointFacts | None:
@@ -113,15 +112,15 @@ class Discovery:
         if said is None:
             self._unanswered[place] = self._clock() + _UNANSWERED_SECONDS
             return facts
-        await self._shelf.keep(*place, "asked", msgspec.to_builtins(said))
+        await self._store.keep(*place, "asked", msgspec.to_builtins(said))
         return said
 
 
-def _facts(lesson: KnownFact) -> EndpointFacts | None:
+def _facts(known: KnownFact) -> EndpointFacts | None:
     """Decode stored facts; return None if another version of Loom wrote them in another format, so that the endpoint is
     probed again."""
     try:
-        return msgspec.convert(lesson.facts, EndpointFacts)
+        return msgspec.convert(known.facts, EndpointFacts)
     except msgspec.ValidationError:
         return None
 

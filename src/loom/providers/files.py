@@ -97,7 +97,7 @@ class ProviderUploads:
 
     def __init__(
         self,
-        shelf: UploadStore,
+        store: UploadStore,
         source: MediaSource,
         key: KeyLookup,
         *,
@@ -106,7 +106,7 @@ class ProviderUploads:
         min_bytes: int = MIN_BYTES,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._shelf, self._source, self._key = shelf, source, key
+        self._store, self._source, self._key = store, source, key
         self._connections = connections
         self._observe = observe
         self._min_bytes = min_bytes
@@ -152,7 +152,7 @@ class ProviderUploads:
 
     async def forget(self, model: Model, file_ids: Collection[str]) -> None:
         """Delete the records of ids that the provider no longer has."""
-        await self._shelf.forget(model.provider, _account(model, self._key(model) or ""), file_ids)
+        await self._store.forget(model.provider, _account(model, self._key(model) or ""), file_ids)
 
     async def delete_unwanted(self, resolve: Callable[[str], Model]) -> tuple[int, int]:
         """Delete unwanted files at their providers; return the numbers of deleted and remaining files.
@@ -161,9 +161,9 @@ class ProviderUploads:
         configured, stays recorded with its problem until a later try, or until it expires.
         """
         deleted = left = 0
-        for upload in await self._shelf.list_unwanted():
+        for upload in await self._store.list_unwanted():
             problem = await self._delete(upload, resolve)
-            await self._shelf.settle_unwanted(upload, problem)
+            await self._store.settle_unwanted(upload, problem)
             deleted, left = deleted + (not problem), left + bool(problem)
         return deleted, left
 
@@ -184,7 +184,7 @@ class ProviderUploads:
         medium = _medium(ref)
         lock = self._locks.setdefault((account, medium), asyncio.Lock())
         async with lock, self._slots:
-            known = await self._shelf.find(model.provider, account, *medium)
+            known = await self._store.find(model.provider, account, *medium)
             if known is not None and await self._is_same(known, model, ref):
                 return known.file_id
             if not upload or self._is_resting(account):
@@ -212,7 +212,7 @@ class ProviderUploads:
             self._resting[account] = self._clock() + _REST_SECONDS
             return None
         digest, recipe = _medium(ref)
-        await self._shelf.keep(
+        await self._store.keep(
             provider=model.provider,
             account=account,
             digest=digest,

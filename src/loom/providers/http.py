@@ -1,6 +1,6 @@
 """HttpProvider: the provider for every wire: encode, send while reading media, decode while the answer arrives.
 
-Requests are retried only before the first event of an answer, honour Retry-After, and end at the deadline. Every
+Requests are retried only before the first event of an answer, honor Retry-After, and end at the deadline. Every
 failure becomes a `ProviderError` with a hint. A stream that ends without the provider's terminal event emits no
 `Stopped`; after a terminal event, the rest of the stream is read for at most a second.
 """

@@ -11,7 +11,7 @@ import msgspec
 from loom.errors import LoomError
 from loom.models import Model
 from loom.providers import catalog
-from loom.providers.connections import Connections, authorisation, endpoint, is_local, transport_errors
+from loom.providers.connections import Connections, authorization, endpoint, is_local, transport_errors
 from loom.providers.http_errors import read_beginning
 from loom.wire import anthropic
 
@@ -51,7 +51,7 @@ async def check_key(service: str, key: str, *, base_url: str = "") -> KeyCheck:
 async def _request_models(connections: Connections, service: str, key: str, base_url: str) -> KeyCheck:
     model = catalog.model(f"{service}/x", catalog.ModelOverrides(base_url=base_url))
     place = endpoint(model.base_url, _list_path(model))
-    headers = {**place.headers, **(authorisation(model, key) if key else {})}
+    headers = {**place.headers, **(authorization(model, key) if key else {})}
     if model.wire == "anthropic":
         headers |= anthropic.HEADERS
     client = connections.client()

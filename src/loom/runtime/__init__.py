@@ -114,7 +114,7 @@ class Runtime:
         )
         """Resolves model names, and returns the provider of a model."""
         self.speech: Final = SpeechServices(self._current_config, self.models, lambda: self.stores)
-        """Transcribes and synthesises speech."""
+        """Transcribes and synthesizes speech."""
         self.stores: Final = open_stores(config, database, media, self.speech.transcriber, self.models.calibrations)
         """For maintenance; interfaces use `library`."""
         self.describers: Final = Describers(self._current_config, self.models, self.stores)

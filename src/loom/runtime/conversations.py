@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from loom.agent.foreign import KnownMedium, read_request
+from loom.agent.foreign_conversations import KnownMedium, read_request
 from loom.compile.request import Snapshot
 from loom.content.blocks import TextBlock, ThinkingBlock, ToolCall, UnknownBlock
 from loom.content.messages import Message

@@ -440,15 +440,15 @@ class LocalSession(SessionTurns):
 
     async def set_captions(self, changes: Mapping[str, str], *, rev: int | None = None) -> SessionView:
         if len(changes) > MAX_CAPTIONS:
-            raise ContentError(f"At most {MAX_CAPTIONS} captions can be set at once.")
+            raise ContentError(f"At most {MAX_CAPTIONS} text alternatives can be set at once.")
         merged: dict[str, str | None] = {}
         for digest, text in changes.items():
             if len(text) > MAX_CAPTION_CHARACTERS:
-                raise ContentError(f"A caption has at most {MAX_CAPTION_CHARACTERS:,} characters.")
+                raise ContentError(f"A text alternative has at most {MAX_CAPTION_CHARACTERS:,} characters.")
             if text.strip():
                 await self._library.forms.check_exists(digest)
             elif not is_digest(digest):
-                raise NotFound("Media not found.", hint="A caption belongs to the digest of a stored medium.")
+                raise NotFound("Media not found.", hint="A text alternative belongs to the digest of a stored medium.")
             merged[alt_key(digest)] = text.strip() or None
         return await self._merge(merged, rev)
 

@@ -1,4 +1,4 @@
-"""Speech: the configured services or programs that transcribe and synthesise it."""
+"""Speech: the configured services or programs that transcribe and synthesize it."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, cast
 
 import msgspec
 
-from loom.agent.foreign import read_foreign_conversation, read_foreign_tree
+from loom.agent.foreign_conversations import read_foreign_conversation, read_foreign_tree
 from loom.compile.ports import MediaWriter
 from loom.content.archive import ArchivedMedium, SessionArchive, conversation_of, decode_archive, is_archive
 from loom.content.blocks import ThinkingBlock
@@ -271,9 +271,9 @@ class _Beside:
         return self._files.find(pointer)
 
 
-async def read_transcripts(file: Path, shelf: MediaWriter, *, limits: IntakeLimits) -> list[Transcript]:
+async def read_transcripts(file: Path, writer: MediaWriter, *, limits: IntakeLimits) -> list[Transcript]:
     """Return every conversation of a local file; the bytes in it are stored."""
-    return await TranscriptReader(shelf, limits, roots=(file.parent, Path.cwd())).read(file)
+    return await TranscriptReader(writer, limits, roots=(file.parent, Path.cwd())).read(file)
 
 
 def _check_file(file: Path) -> bool:

@@ -12,8 +12,8 @@ from loom.tools.egress import Egress
 from loom.tools.fetch import fetch_tool
 from loom.tools.file_edits import edit_file, multi_edit, write_file
 from loom.tools.file_list import list_files
+from loom.tools.file_read import read_file
 from loom.tools.file_search import search_files
-from loom.tools.files import read_file
 from loom.tools.look import look
 from loom.tools.sandbox import Sandbox
 from loom.tools.screenshot import screenshot_tool

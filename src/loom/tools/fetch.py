@@ -20,8 +20,8 @@ from loom.formats.text import decode_text
 from loom.tools.base import Tool, ToolContext
 from loom.tools.download import Download, download
 from loom.tools.egress import Destination, Egress, destination_of
+from loom.tools.file_read import page_stretch
 from loom.tools.file_search import text_worker_pool
-from loom.tools.files import page_stretch
 from loom.tools.text_job import PageJob
 
 _MARKUP: Final = ("text/html", "application/xhtml+xml")

@@ -18,8 +18,8 @@ from loom.errors import TooLarge, ToolError, Unreadable
 from loom.formats.facts import IntakeLimits
 from loom.formats.worker import WorkerGroup, WorkerKind, current_pool
 from loom.tools.base import ToolContext
+from loom.tools.file_read import ask_to_read
 from loom.tools.file_walk import FileEntry, IgnoredPaths, Walk, open_entry
-from loom.tools.files import ask_to_read
 from loom.tools.ignore import Pattern, glob_pattern
 from loom.tools.number_text import count_text
 from loom.tools.ripgrep import Candidates, FoundFiles

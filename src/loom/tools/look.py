@@ -19,7 +19,7 @@ from loom.formats import render
 from loom.formats.facts import Rendered
 from loom.formats.sniff.kinds import category_of, label_of
 from loom.tools.base import ToolContext, tool
-from loom.tools.files import numbered_lines, page_stretch, picture_sentence
+from loom.tools.file_read import numbered_lines, page_stretch, picture_sentence
 from loom.tools.media_lookup import LoadedMedia, derived_media, find_medium, session_images, short_id
 from loom.tools.slides import page_pictures
 

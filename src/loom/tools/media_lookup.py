@@ -18,7 +18,7 @@ from loom.formats.facts import IntakeLimits, Rendered
 from loom.formats.file_names import clean_name
 from loom.formats.sniff import sniff
 from loom.tools.base import ToolContext
-from loom.tools.files import ask_to_read
+from loom.tools.file_read import ask_to_read
 from loom.tools.workspace import open_file, read_whole
 
 ID_CHARS: Final = 12

@@ -11,7 +11,7 @@ from loom.errors import ToolError
 from loom.formats import render
 from loom.formats.sniff.kinds import category_of
 from loom.tools.base import ToolContext, tool
-from loom.tools.files import page_sentence
+from loom.tools.file_read import page_sentence
 from loom.tools.media_lookup import LoadedMedia, derived_media, find_medium
 
 PAGES_PER_CALL: Final = 20

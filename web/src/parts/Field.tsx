@@ -1,4 +1,4 @@
-// A labelled form field with a hint below it.
+// A labeled form field with a hint below it.
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
 

@@ -94,6 +94,6 @@ effect(() => {
   untracked(() => {
     scheduled.value = null;
     if (!isChanged && !failed.value.length) void submit(wanted.steer);
-    else announce(isChanged ? "Sending canceled: the message was changed" : "The message was not sent. Retry or remove the failed attachment");
+    else announce(isChanged ? "Sending cancelled: the message was changed" : "The message was not sent. Retry or remove the failed attachment");
   });
 });

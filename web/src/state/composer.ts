@@ -162,7 +162,7 @@ export function attachmentKeys(): string {
 
 export function cancelScheduled(): void {
   scheduled.value = null;
-  announce("Sending canceled");
+  announce("Sending cancelled");
   focusComposer();
 }
 

@@ -19,7 +19,7 @@ from starlette.requests import Request
 
 from loom.content.json_values import MAX_INPUT_DEPTH, sanitize_json
 from loom.content.media import DIGEST_TAG
-from loom.daemon.uploads import MemoryBudget, UploadSpool, chunks
+from loom.daemon.request_bodies import MemoryBudget, UploadSpool, chunks
 from loom.runtime.inline_media import InlineMedia
 from loom.wire.answer_errors import AnswerFault, make_fault
 

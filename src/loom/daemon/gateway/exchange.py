@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from loom.agent.ingest import ingest
-from loom.agent.lessons import learned_change, next_input, watermark_change
+from loom.agent.learned_facts import learned_change, next_input, watermark_change
 from loom.agent.observer import TurnObserver
 from loom.agent.services import Services
 from loom.agent.step import ModelAnswer, StepOutput, ask_model

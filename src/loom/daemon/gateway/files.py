@@ -15,7 +15,7 @@ from loom.daemon.dispatch import Call, json_response
 from loom.daemon.gateway.body import GatewayFault
 from loom.daemon.gateway.clients import GatewayClient
 from loom.daemon.gateway.protocol import ANTHROPIC, CHAT, GatewayProtocol
-from loom.daemon.uploads import FORM_OVERHEAD_BYTES, form
+from loom.daemon.request_bodies import FORM_OVERHEAD_BYTES, form
 from loom.errors import MediaError
 from loom.store.gateway import GatewayFile
 from loom.wire.answer_errors import make_fault

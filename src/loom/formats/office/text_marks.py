@@ -13,7 +13,7 @@ _BLANK_LINES: Final = re.compile(r"\n{3,}")
 
 
 def picture_mark(number: int | None, alt: str) -> str:
-    """Return `[picture 2: a red barn]`. The number is the argument of `look`; an image that cannot be shown has
+    """Return `[image 2: a red barn]`. The number is the argument of `look`; an image that cannot be shown has
     none."""
     head = "[image" if number is None else f"[image {number}"
     words = one_line(alt)

@@ -41,7 +41,7 @@ class StyleEffect(msgspec.Struct, frozen=True):
 
 
 class Styles:
-    """Paragraph styles by id. Ids are localised (`berschrift1`); the names of built-in styles are not (`heading 1`)."""
+    """Paragraph styles by id. Ids are localized (`berschrift1`); the names of built-in styles are not (`heading 1`)."""
 
     def __init__(self, styles: dict[str, Style]) -> None:
         self._styles = styles

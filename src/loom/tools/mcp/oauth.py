@@ -1,4 +1,4 @@
-"""Logins at servers that use OAuth: authorisation code with PKCE and dynamic registration, by the SDK. The tokens are
+"""Logins at servers that use OAuth: authorization code with PKCE and dynamic registration, by the SDK. The tokens are
 stored in a separate file that only the user can read."""
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class StoredLogin(msgspec.Struct, omit_defaults=True):
     expires_at: float = 0.0
     client: dict[str, Any] = {}
     metadata: dict[str, Any] = {}
-    """The metadata of the authorisation server, with the URL to refresh tokens."""
+    """The metadata of the authorization server, with the URL to refresh tokens."""
 
 
 class TokenFile:
@@ -125,7 +125,7 @@ def _provider(
 
 
 def stored_login(spec: ServerSpec, file: TokenFile | None) -> httpx2.Auth | None:
-    """Return the authorisation of requests by a stored login, or None if there is none."""
+    """Return the authorization of requests by a stored login, or None if there is none."""
     if file is None or not (storage := _OAuthStorage(spec, file)).login.tokens:
         return None
 
@@ -139,8 +139,8 @@ def stored_login(spec: ServerSpec, file: TokenFile | None) -> httpx2.Auth | None
 async def login_auth(
     spec: ServerSpec, file: TokenFile, open_page: Callable[[str], Awaitable[None]]
 ) -> AsyncGenerator[httpx2.Auth]:
-    """Yield an authorisation that logs in again with the first request: `open_page` gets the URL where the user agrees,
-    and the authorisation server redirects the browser to a local URL."""
+    """Yield an authorization that logs in again with the first request: `open_page` gets the URL where the user agrees,
+    and the authorization server redirects the browser to a local URL."""
     storage = _OAuthStorage(spec, file)
     storage.login = StoredLogin(url=spec.url)  # a new registration: the local URL has another port each time
     arrived: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()

@@ -35,7 +35,7 @@ from loom.formats.facts import IntakeLimits
 from loom.formats.intake import accept
 from loom.models import Capabilities
 from loom.tools.base import Tool
-from loom.tools.files import read_file
+from loom.tools.file_read import read_file
 from loom.tools.look import look
 from loom.tools.workspace import OpenFile
 

@@ -154,7 +154,7 @@ def numbered_lines(
 
         table = read_rows(text, offset, most)
         lines, total, noun = table.lines, table.total, "rows"
-        said.append(f"({name} is a table: its cells stand between {_DELIMITERS[table.delimiter]})")
+        said.append(f"({name} is a table: its cells are separated by {_DELIMITERS[table.delimiter]})")
         if offset > 1:
             said.append(f"(row 1: {table.head[:_LONGEST_HEAD]})")
     else:

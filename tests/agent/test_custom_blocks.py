@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import loom
-from loom.agent import custom
+from loom.agent import custom_blocks
 from loom.content.blocks import ImageBlock, TextBlock, ToolCall, UnknownBlock
 from loom.content.codec import decode_message, encode_message
 from loom.content.messages import text_of
@@ -48,12 +48,12 @@ class Own:
 @pytest.fixture(autouse=True)
 def nothing_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("LOOM_HOME", str(tmp_path / "home"))
-    before = dict(REGISTERED), dict(custom._kinds)
+    before = dict(REGISTERED), dict(custom_blocks._kinds)
     yield
     REGISTERED.clear()
     REGISTERED.update(before[0])
-    custom._kinds.clear()
-    custom._kinds.update(before[1])
+    custom_blocks._kinds.clear()
+    custom_blocks._kinds.update(before[1])
 
 
 # Providers -----------------------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def said_of(spot: Spot) -> str:
 
 async def test_a_block_of_your_own_is_read_by_every_model_and_survives_where_nobody_knows_it() -> None:
     """Row 12."""
-    custom.register_block(Spot, fallback=said_of, image=lambda _: sample_png(16, 16))
+    custom_blocks.register_block(Spot, fallback=said_of, image=lambda _: sample_png(16, 16))
     seeing = ScriptedProvider(["Vienna"])
     blind = ScriptedProvider(["Vienna, I guess"])
     async with memory_runtime(providers={"anthropic": seeing, "deepseek": blind}) as runtime:
@@ -143,7 +143,7 @@ async def test_a_block_of_your_own_is_read_by_every_model_and_survives_where_nob
         assert isinstance(message.blocks[1], UnknownBlock)
         assert message.blocks[1].data == {"type": "spot", "lat": 48.2, "lon": 16.4, "text": "[map: 48.2, 16.4]"}
         assert isinstance(message.blocks[2], ImageBlock)
-        custom._kinds.clear()
+        custom_blocks._kinds.clear()
         assert decode_message(encode_message(message)) == message
         await session.send("and without eyes?", model="deepseek/deepseek-v4-pro")
         assert seeing.prompts[0].media()[0].width == 16
@@ -153,7 +153,7 @@ async def test_a_block_of_your_own_is_read_by_every_model_and_survives_where_nob
 
 
 async def test_a_tool_can_return_and_inject_blocks_of_your_own() -> None:
-    custom.register_block(Spot, fallback=said_of)
+    custom_blocks.register_block(Spot, fallback=said_of)
 
     @tool
     async def where(context: loom.ToolContext) -> list[Spot]:
@@ -184,13 +184,13 @@ async def test_blocks_that_cannot_be_kept_are_refused_with_a_reason() -> None:
     for tag in ("image", "unknown", "Big", "a b", ""):
         if tag:
             with pytest.raises(ContentError):
-                custom.register_block(Spot, fallback=said_of, tag=tag)
-    custom.register_block(Spot, fallback=said_of)
-    custom.register_block(Spot, fallback=said_of)
+                custom_blocks.register_block(Spot, fallback=said_of, tag=tag)
+    custom_blocks.register_block(Spot, fallback=said_of)
+    custom_blocks.register_block(Spot, fallback=said_of)
     with pytest.raises(ContentError, match="Another block"):
-        custom.register_block(Texted, fallback=lambda _: "x", tag="spot")
-    custom.register_block(Texted, fallback=lambda _: "x")
-    custom.register_block(Odd, fallback=lambda odd: "  " if odd.value is None else "odd")
+        custom_blocks.register_block(Texted, fallback=lambda _: "x", tag="spot")
+    custom_blocks.register_block(Texted, fallback=lambda _: "x")
+    custom_blocks.register_block(Odd, fallback=lambda odd: "  " if odd.value is None else "odd")
     async with memory_runtime() as runtime:
         session = await runtime.session(model=MODEL)
         for bad, why in ((Texted("x"), "named fields"), (Odd(None), "no text"), (Odd(object()), "JSON")):

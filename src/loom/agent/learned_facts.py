@@ -20,7 +20,7 @@ def next_input(answer: ModelAnswer) -> RequestInput:
     estimate calibrated by the reported usage."""
     request, prepared, folded = answer.request, answer.prepared, answer.result
     if prepared is None or folded is None:
-        raise AssertionError("only an answer teaches")
+        raise AssertionError("a refusal has no facts to learn")
     rows, counted, usage = prepared.receipt.rows, prepared.receipt.totals.tokens, folded.usage
     media = sum(row.tokens for row in rows if row.digest and row.rendition != "text")
     return msgspec.structs.replace(
