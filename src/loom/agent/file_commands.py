@@ -103,7 +103,7 @@ class FileCommandRunner:
         if RUN_COMMAND not in self._tools:
             raise ToolError(
                 f"The message was not sent: {file} runs shell commands, and this session may not use {RUN_COMMAND}",
-                hint="Enable the tool, leave plan mode, or remove the commands from the file.",
+                hint="Enable the tool (`-T all`), leave plan mode, or remove the commands from the file.",
             )
         services = await self._call_services(allows)
         approved: list[tuple[ToolCall, CallContext, bool]] = []

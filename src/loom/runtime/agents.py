@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from loom.agent.approvals import Action, Rule
+from loom.agent.approvals import Action, ExplicitRules, Rule
 from loom.agent.services import Services, TurnLimits
 from loom.api_types import AgentView
 from loom.config import Config
-from loom.config.approval import ApprovalPolicy
-from loom.config.schema import AgentEntry
+from loom.config.approval import ApprovalPolicy, ProjectApproval
+from loom.config.schema import AgentEntry, ApprovalSettings
 from loom.errors import ConfigError, NotFound
 from loom.models import PLAIN_IMAGES, Model
 from loom.runtime.agent_files import AgentDefinition, read_agent_files
@@ -23,6 +23,8 @@ from loom.tools.base import Tool
 
 AGENT: Final = "agent"
 """The session setting that names the agent of the session."""
+CALLER: Final = "parent_agent"
+"""The session setting of a sub-agent that names the agent which started it."""
 
 
 def with_agents(config: Config, agents: Mapping[str, AgentEntry | Mapping[str, Any]]) -> Config:
@@ -133,9 +135,12 @@ def chosen_agent(agents: Sequence[AgentView], name: str) -> str:
 def session_services(services: Services, settings: Mapping[str, Any], config: Config, workspace: Path) -> Services:
     """Return the services of a session with these settings, restricted to the tools of its agent and of the session.
     This may read files."""
-    if name := str(settings.get(AGENT, "")):
+    name = str(settings.get(AGENT, ""))
+    if name:
         agent = get_agent(config, name, workspace)
         services = msgspec.structs.replace(agent_services(services, agent, config), agent=name)
+    if (caller := str(settings.get(CALLER, ""))) and caller != name:
+        services = _limit_as(services, get_agent(config, caller, workspace))
     if (patterns := tools_of(settings)) != ALL_TOOLS:
         services = msgspec.structs.replace(services, tools=matching_tools(services.tools, patterns))
     return services
@@ -160,6 +165,40 @@ def agent_services(services: Services, agent: AgentDefinition | None, config: Co
     )
 
 
+def _limit_as(services: Services, caller: AgentDefinition | None) -> Services:
+    """Return the services of a sub-agent, restricted to the tools and by the rules of the agent that started it: an
+    agent must not get around its restrictions by handing the work to another."""
+    if caller is None:
+        return msgspec.structs.replace(services, tools={})
+    limits = ApprovalPolicy(ApprovalSettings(default="allow"), ProjectApproval(rules=caller.entry.rules), caller.limits)
+    return msgspec.structs.replace(
+        services, tools=agent_tools(caller, services.tools), rule=_StricterRule(services.rule, limits)
+    )
+
+
+class _StricterRule:
+    """A rule, and limits that can only make it stricter."""
+
+    def __init__(self, rule: Rule, limits: ApprovalPolicy) -> None:
+        self._rule = rule
+        self._limits = limits
+
+    def __call__(self, tool: str, subject: str) -> Action | None:
+        return _stricter(self._rule(tool, subject), self._limits(tool, subject))
+
+    def explicit(self, tool: str, subject: str) -> Action | None:
+        own = self._rule.explicit(tool, subject) if isinstance(self._rule, ExplicitRules) else self._rule(tool, subject)
+        return _stricter(own, self._limits.explicit(tool, subject))
+
+    def restricts(self, tool: str) -> bool:
+        is_restricted = self._rule.restricts(tool) if isinstance(self._rule, ExplicitRules) else True
+        return is_restricted or self._limits.restricts(tool)
+
+
+def _stricter(own: Action | None, limit: Action | None) -> Action | None:
+    return limit if limit == "deny" or (limit == "ask" and own != "deny") else own
+
+
 def _agent_limits(limits: TurnLimits, entry: AgentEntry) -> TurnLimits:
     """Return the limits of an agent's turns; they are never higher than the general limits."""
     steps = limits.steps if entry.max_steps is None else min(limits.steps, entry.max_steps)
@@ -172,15 +211,7 @@ def _agent_rule(rule: Rule, agent: AgentDefinition, config: Config) -> Rule:
         return rule
     approval = msgspec.structs.replace(config.approval, rules=(*config.approval.rules, *agent.entry.rules))
     policy = ApprovalPolicy(approval, config.project_approval, agent.limits)
-    if isinstance(rule, ApprovalPolicy):
-        return policy
-
-    def decide(tool: str, subject: str) -> Action | None:
-        """Let a rule given in code decide; the agent's rules can only be stricter."""
-        own, given = policy(tool, subject), rule(tool, subject)
-        return own if own == "deny" or (own == "ask" and given != "deny") else given
-
-    return decide
+    return policy if isinstance(rule, ApprovalPolicy) else _StricterRule(rule, policy)
 
 
 def apply_vision(model: Model, vision: bool | str) -> Model:
