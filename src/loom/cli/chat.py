@@ -212,8 +212,8 @@ async def open_library(options: MessageOptions, config: Config) -> OpenedLibrary
         model = await requested_model(runtime, options)
         session = ""
         if options.place.is_new:
-            reference = runtime.models.resolve(model or await runtime.models.default()).reference
-            model = model or reference
+            model = model or await runtime.models.default()
+            reference = runtime.models.resolve(model).reference
         else:
             opened = await open_target(
                 runtime,
