@@ -23,6 +23,8 @@ from loom.tools.base import Tool
 
 AGENT: Final = "agent"
 """The session setting that names the agent of the session."""
+STAYS: Final = "Its tools and rules apply from the next message on; the model and the system prompt stay."
+"""The notice about an agent that is chosen in the middle of a conversation."""
 CALLER: Final = "parent_agent"
 """The session setting of a sub-agent that names the agent which started it."""
 
@@ -123,13 +125,15 @@ def agent_list(agents: Sequence[AgentView], current: str) -> str:
     return "\n".join(lines) or "No agents. Define one in loom.toml ([agents.NAME]) or in .claude/agents/NAME.md."
 
 
-def chosen_agent(agents: Sequence[AgentView], name: str) -> str:
-    """Return the agent that a user chose; empty for `none`. Raise `NotFound` with the known names."""
+def chosen_agent(agents: Sequence[AgentView], name: str) -> AgentView | None:
+    """Return the agent that a user chose; None for `none`. Raise `NotFound` with the known names."""
     if name == "none":
-        return ""
-    if name not in (known := [it.name for it in agents]):
-        raise NotFound(f"Agent {name[:80]!r} not found.", hint=f"Available: {', '.join(known) or 'none'}.")
-    return name
+        return None
+    found = next((it for it in agents if it.name == name), None)
+    if found is None:
+        known = ", ".join(it.name for it in agents)
+        raise NotFound(f"Agent {name[:80]!r} not found.", hint=f"Available: {known or 'none'}.")
+    return found
 
 
 def session_services(services: Services, settings: Mapping[str, Any], config: Config, workspace: Path) -> Services:

@@ -122,7 +122,7 @@ def _mark(data: bytes) -> str:
 
 
 def _beginning(text: str) -> str:
-    lines = text.split("\n")
+    lines = text.removesuffix("\n").split("\n")
     shown = _cut("\n".join(f"{number:>6}\t{line}" for number, line in enumerate(lines[:40], 1)))
     return f"It has {count_text(len(lines), 'line')}:\n{shown}\n"
 
