@@ -14,7 +14,7 @@ from loom.config.approval import ApprovalPolicy
 from loom.config.schema import ApprovalSettings
 from loom.content.blocks import ToolCall
 from loom.errors import ConfigError
-from loom.events import NoticeRaised
+from loom.events import NoticeRaised, ToolProgressed
 from loom.runtime.agent_files import split_calls
 from loom.runtime.agents import find_agent, list_agents
 from loom.testing import ScriptedProvider, memory_runtime
@@ -248,3 +248,15 @@ async def test_an_agent_does_not_get_around_its_rules_by_handing_work_to_another
         results = [result for message in await below.path() for result in message.results]
     assert [it.is_error for it in results] == [True, False]
     assert not (tmp_path / "made").exists()
+
+
+async def test_what_the_file_of_a_sub_agent_cannot_have_here_is_shown(tmp_path: Path) -> None:
+    write(tmp_path, ".claude/agents/any.md", CLAUDE)
+    ask = ToolCall("a", "ask_agent", {"agent": "reviewer", "tasks": ["look"]})
+    provider = ScriptedProvider([ask, "Sub done.", "Done."])
+    values = {"trusted_folders": [str(tmp_path)], "approval.default": "allow"}
+    async with memory_runtime(values, providers={"anthropic": provider}, tools="all", instructions=True) as runtime:
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path))
+        shown = [event.text async for event in session.stream("go") if isinstance(event, ToolProgressed)]
+    assert [sum(words in text for text in shown) for words in ("WebSearch", "'sonnet' is not available")] == [1, 1]
+    assert any("the model of the calling agent is used" in text for text in shown)

@@ -13,7 +13,15 @@ from loom.agent.approvals import GivenAnswer
 from loom.content.blocks import ThinkingBlock, ToolResult, UnknownBlock
 from loom.content.messages import text_of
 from loom.errors import ApprovalGone, LoomError, NotFound, ToolError
-from loom.events import ApprovalAnswered, ApprovalRequested, TextDelta, ToolFinished, ToolStarted, TurnFailed
+from loom.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    NoticeRaised,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnFailed,
+)
 from loom.runtime.agents import AGENT, CALLER, agent_model, find_agent
 from loom.runtime.session import LocalSession
 from loom.store.nodes import Node
@@ -165,7 +173,9 @@ async def _open(runtime: Runtime, context: ToolContext, agent: str, session: str
         chosen = await asyncio.to_thread(find_agent, runtime.config, agent, context.workspace)
         if not chosen.is_subagent:
             raise ToolError(f"The agent {agent!r} is for the user only; give the task to another agent")
-        model, _ = agent_model(chosen, runtime.models)
+        model, notice = agent_model(chosen, runtime.models, instead="the model of the calling agent")
+        if notice:
+            await context.emit(notice)
     opened = await runtime.sessions.begin(
         title=task,
         model=model or asking.model,
@@ -231,6 +241,8 @@ async def _follow(
                         group.create_task(_pass_on(context, session, event, requests[event.approval]))
                     case ApprovalAnswered(approval=approval) if approval in requests:
                         requests.pop(approval).set_result((event.answer, event.reason, event.by))
+                    case NoticeRaised(text=text):
+                        await context.emit(f"{session.id}: {text}")
                     case TurnFailed(text=text):
                         return f"The agent could not finish: {text}"
                     case _:

@@ -84,9 +84,9 @@ def agent_system(config: Config, agent: AgentDefinition) -> str:
     return agent.system if agent.is_file else config.system_prompt(agent.entry.id)
 
 
-def agent_model(agent: AgentDefinition, models: ModelAccess) -> tuple[str, str]:
+def agent_model(agent: AgentDefinition, models: ModelAccess, *, instead: str = "the default model") -> tuple[str, str]:
     """Return the reference of the agent's model, empty for the default model, and a notice. A model that another
-    program knows and that cannot be used here is replaced by the default model."""
+    program knows and that cannot be used here is replaced by the default model; the notice calls it `instead`."""
     entry = agent.entry
     reference = entry.model
     if not reference and entry.brain.model:
@@ -95,7 +95,7 @@ def agent_model(agent: AgentDefinition, models: ModelAccess) -> tuple[str, str]:
     if not agent.is_file or not reference or models.can_use(reference):
         return reference, ""
     hint = f"to choose one, define [models.{reference}]" if "/" not in reference else "add its key with loom keys set"
-    return "", f"Agent {entry.id!r}: its model {reference!r} is not available; the default model is used ({hint})."
+    return "", f"Agent {entry.id!r}: its model {reference!r} is not available; {instead} is used ({hint})."
 
 
 def agent_tools(agent: AgentDefinition, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
