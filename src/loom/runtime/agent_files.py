@@ -177,15 +177,18 @@ class _AgentReader:
 
     def _deny_switches(self) -> Iterator[tuple[Switch, ...]]:
         """Yield the switches of `disallowedTools`. One with a pattern forbids only calls."""
-        value = self._fields.get("disallowedTools")
-        # What cannot be read forbids everything.
-        switches: list[Switch] = [] if value is None or isinstance(value, Iterable) else [("*", False)]
-        for name, pattern in self._calls("disallowedTools", value) if value is not None else ():
+        value: object = self._fields.get("disallowedTools")
+        if value is None:
+            return
+        switches: list[Switch] = []
+        for name, pattern in self._calls("disallowedTools", value):
             ours = self._names(name, _TOOLS)
             if pattern and "run_command" in ours:
                 self._rules += command_rules(pattern, "deny")
             else:
                 switches += [(it, False) for it in ours]
+        if not isinstance(value, Iterable):
+            switches.append(("*", False))  # what cannot be read forbids everything
         if switches:
             yield tuple(switches)
 
