@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loom.config import Config, load_config
 from loom.config.approval import ApprovalPolicy
 from loom.config.schema import ApprovalSettings
 from loom.content.blocks import ToolCall
 from loom.errors import ConfigError
-from loom.events import NoticeRaised
+from loom.events import NoticeRaised, ToolProgressed
+from loom.runtime.agent_files import split_calls
 from loom.runtime.agents import find_agent, list_agents
 from loom.testing import ScriptedProvider, memory_runtime
 
@@ -150,3 +154,109 @@ async def test_the_temperature_of_an_agent_reaches_the_model(tmp_path: Path) -> 
         session = await runtime.session(workspace=str(tmp_path), agent="limited")
         await session.send("go")
     assert provider.prompts[0].sampling.temperature == 0.3
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-8"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_agents_from_other_editors_are_read(tmp_path: Path, encoding: str, end: str) -> None:
+    file = tmp_path / ".claude" / "agents" / "x.md"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(CLAUDE.replace("\n", end).encode(encoding))
+    found = find_agent(config(tmp_path, tmp_path), "reviewer", tmp_path)
+    assert found.system == "You review code."
+    assert found.has_tool("read_file") and not found.has_tool("write_file")
+
+
+NAMES = st.sampled_from(["Read", "Edit", "Bash", "Grep", "Unknown"])
+PATTERNS = st.sampled_from(["", "(git:*)", '(git log --format="%h, (%an)":*)', "(a, b)"])
+
+
+@given(items=st.lists(st.tuples(NAMES, PATTERNS), max_size=6), brackets=st.sampled_from(["{}", "[{}]", "[{}", '"{}"']))
+def test_a_list_is_split_at_the_commas_between_its_tools(items: list[tuple[str, str]], brackets: str) -> None:
+    written = [name + pattern for name, pattern in items]
+    assert split_calls(brackets.format(", ".join(written))) == (written or [""])
+
+
+def test_a_list_of_any_length_is_split_at_once() -> None:
+    assert len(split_calls("a," * 200_000)) == 200_001
+    assert split_calls("Read, Bash(git, Write") == ["Read", "Bash(git", "Write"]
+    assert split_calls("x), Bash, (y") == ["x)", "Bash", "(y"]
+
+
+@pytest.mark.parametrize(
+    "value", ["true", "7", "[Bash, Write", "{Bash: 1, Write: 1}", "Bash, Write(", "'Bash','Write'"]
+)
+def test_a_list_of_forbidden_tools_that_is_written_badly_still_forbids(tmp_path: Path, value: str) -> None:
+    write(tmp_path, ".claude/agents/it.md", f"---\nname: it\ndisallowedTools: {value}\n---\nGo.\n")
+    found = find_agent(config(tmp_path, tmp_path), "it", tmp_path)
+    assert not found.has_tool("run_command") and not found.has_tool("write_file")
+
+
+@pytest.mark.parametrize(
+    ("permission", "is_offered", "action"),
+    [
+        ('task: {"*": allow, "evil": deny}', False, "deny"),
+        ('task: {"*": deny, "good": allow}', False, "deny"),
+        ('task: {"*": allow, "odd": ask}', True, "ask"),
+        ("task: allow", True, "allow"),
+        ('skill: {"internal-*": deny}', True, "allow"),
+    ],
+)
+def test_patterns_that_cannot_be_told_apart_count_for_every_call(
+    tmp_path: Path, permission: str, is_offered: bool, action: str
+) -> None:
+    write(tmp_path, ".opencode/agent/it.md", f"---\ndescription: it\npermission:\n  {permission}\n---\nGo.\n")
+    found = find_agent(config(tmp_path, tmp_path), "it", tmp_path)
+    rules = ApprovalPolicy(ApprovalSettings(default="allow"), found.limits)
+    assert found.has_tool("ask_agent") == is_offered
+    assert rules("ask_agent", '{"agent":"evil","tasks":["x"]}') == action
+    assert any("patterns" in notice for notice in found.notices) == ("{" in permission)
+    assert found.has_tool("use_skill") == ("skill" not in permission)
+
+
+def test_patterns_for_commands_leave_the_output_of_processes_readable(tmp_path: Path) -> None:
+    write(tmp_path, ".opencode/agent/x.md", OPENCODE)
+    found = find_agent(config(tmp_path, tmp_path), "x", tmp_path)
+    rules = ApprovalPolicy(ApprovalSettings(default="allow"), found.limits)
+    assert found.has_tool("read_output") and rules("read_output", '{"process":"p1"}') == "allow"
+
+
+@pytest.mark.parametrize("is_file", [True, False])
+async def test_an_agent_does_not_get_around_its_rules_by_handing_work_to_another(tmp_path: Path, is_file: bool) -> None:
+    rules = [{"tool": "run_command", "action": "deny"}, {"tool": "run_command", "pattern": "git *", "action": "allow"}]
+    values: dict[str, Any] = {
+        "trusted_folders": [str(tmp_path)],
+        "approval.default": "allow",
+        "agents.free.description": "may do anything",
+    }
+    if is_file:
+        write(tmp_path, ".opencode/agent/lead.md", OPENCODE)
+    else:
+        values["agents.lead.rules"] = rules
+    commands = [
+        ToolCall("b", "run_command", {"command": "touch made"}),
+        ToolCall("c", "run_command", {"command": "git --version"}),
+    ]
+    ask = ToolCall("a", "ask_agent", {"agent": "free", "tasks": ["make it"]})
+    provider = ScriptedProvider([ask, commands, "Sub done.", "Done."])
+    async with memory_runtime(values, providers={"anthropic": provider}, tools="all", instructions=True) as runtime:
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path), agent="lead")
+        await session.send("go")
+        (asked,) = [result for message in await session.path() for result in message.results]
+        assert isinstance(asked.data, dict)
+        below = await runtime.session(str(asked.data["sessions"][0]))
+        results = [result for message in await below.path() for result in message.results]
+    assert [it.is_error for it in results] == [True, False]
+    assert not (tmp_path / "made").exists()
+
+
+async def test_what_the_file_of_a_sub_agent_cannot_have_here_is_shown(tmp_path: Path) -> None:
+    write(tmp_path, ".claude/agents/any.md", CLAUDE)
+    ask = ToolCall("a", "ask_agent", {"agent": "reviewer", "tasks": ["look"]})
+    provider = ScriptedProvider([ask, "Sub done.", "Done."])
+    values = {"trusted_folders": [str(tmp_path)], "approval.default": "allow"}
+    async with memory_runtime(values, providers={"anthropic": provider}, tools="all", instructions=True) as runtime:
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path))
+        shown = [event.text async for event in session.stream("go") if isinstance(event, ToolProgressed)]
+    assert [sum(words in text for text in shown) for words in ("WebSearch", "'sonnet' is not available")] == [1, 1]
+    assert any("the model of the calling agent is used" in text for text in shown)

@@ -11,12 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loom.agent.approvals import BUILT_IN
+from loom.agent.hooks import HookProgram
 from loom.config import load_config
 from loom.config.claude_settings import read_hooks
 from loom.content.blocks import ImageBlock, ToolCall
 from loom.content.messages import text_of
 from loom.events import ApprovalRequested
 from loom.runtime import Runtime
+from loom.runtime.agents import find_agent
 from loom.runtime.skills import find_commands, find_skills
 from loom.runtime.workspace_hooks import WorkspaceHooks
 from loom.testing import ScriptedProvider, memory_runtime, sample_png
@@ -178,13 +181,80 @@ async def test_hooks_for_claude_code_run_as_they_are_in_a_trusted_folder(tmp_pat
     assert seen[1]["tool_name"] == "Read" and seen[1]["tool_input"] == {"file_path": str(tmp_path / "a.txt")}
 
 
+@pytest.mark.parametrize(
+    "name", ["Bash", "Read", "Write", "Edit", "Grep", "Glob", "LS", "WebFetch", "Task", "Agent", "Skill"]
+)
+def test_a_hook_for_a_tool_of_claude_code_means_every_tool_that_an_agent_gets_by_its_name(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / ".claude" / "agents").mkdir(parents=True)
+    (tmp_path / ".claude" / "agents" / "it.md").write_text(f"---\nname: it\ntools: {name}\n---\nx\n")
+    config = load_config(cwd=tmp_path, environ={}, flags={"trusted_folders": [str(tmp_path)]})
+    agent = find_agent(config, "it", tmp_path)
+    own = [tool for tool in (*BUILT_IN, "ask_agent", "use_skill") if agent.has_tool(tool)]
+    hook = HookProgram(tool=f"Other|{name}", command="exit 2", timeout_seconds=30, is_claude=True)
+    # Outputs of background processes are tools with names of their own there.
+    outputs = {"read_output", "stop_process"} if name == "Bash" else set()
+    assert {tool for tool in own if hook.tool_name(tool) != name} == outputs
+    assert own
+
+
+async def test_what_hooks_for_claude_code_guard_is_neither_read_nor_changed_by_other_tools(tmp_path: Path) -> None:
+    guard = """grep -q '"file_path":"[^"]*guarded' && echo hands off >&2 && exit 2; exit 0"""
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "settings.json").write_text(claude_settings(PreToolUse=one_hook(guard, "Read|Edit|Write")))
+    (tmp_path / "guarded.txt").write_text("hidden words\n")
+    (tmp_path / "free.txt").write_text("alpha\nbeta\n")
+    edits = [{"old": "hidden", "new": "other"}, {"old": "words", "new": "text"}]
+    async with opened({"trusted_folders": [str(tmp_path)]}, instructions=True) as runtime:
+        calls = [
+            ToolCall("a", "read_file", {"path": "guarded.txt"}),
+            ToolCall("b", "look", {"media": "guarded.txt"}),
+            ToolCall("c", "edit_file", {"path": "guarded.txt", "old": "nothing", "new": "x"}),
+            ToolCall("d", "look", {}),
+            ToolCall("e", "read_file", {"path": "free.txt"}),
+        ]
+        again = [ToolCall("f", "multi_edit", {"path": "guarded.txt", "edits": edits})]
+        equip(runtime, calls, again, "Done.")
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path))
+        await session.send("go")
+        results = [result for message in await session.path() for result in message.results]
+    assert [result.is_error for result in results] == [True, True, True, False, False, True]
+    assert not any("hidden words" in text_of(result) for result in results)
+    assert (tmp_path / "guarded.txt").read_text() == "hidden words\n"
+
+
+async def test_a_hook_that_knows_no_list_of_edits_reads_them_as_one(tmp_path: Path) -> None:
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "settings.json").write_text(claude_settings(PreToolUse=one_hook(LOGGED, "Edit|Write")))
+    (tmp_path / "a.txt").write_text("alpha\nbeta\n")
+    edits = [{"old": "alpha", "new": "one"}, {"old": "beta", "new": "two"}]
+    async with opened({"trusted_folders": [str(tmp_path)]}, instructions=True) as runtime:
+        read = ToolCall("a", "read_file", {"path": "a.txt"})
+        equip(runtime, read, ToolCall("b", "multi_edit", {"path": "a.txt", "edits": edits}), "Done.")
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path))
+        await session.send("go")
+    assert (tmp_path / "a.txt").read_text() == "one\ntwo\n"
+    (seen,) = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines() if line]
+    assert seen["tool_name"] == "Edit"
+    assert seen["tool_input"] == {
+        "file_path": str(tmp_path / "a.txt"),
+        "edits": [{"old_string": "alpha", "new_string": "one"}, {"old_string": "beta", "new_string": "two"}],
+        "old_string": "alpha\nbeta",
+        "new_string": "one\ntwo",
+    }
+
+
 async def test_the_model_reads_what_hooks_for_claude_code_print_at_the_beginning(tmp_path: Path) -> None:
     as_json = """echo '{"hookSpecificOutput": {"additionalContext": "the build is red"}}'"""
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude" / "settings.json").write_text(
         claude_settings(
-            SessionStart=[*one_hook("echo use tabs", "startup|resume"), *one_hook("echo mind the summary", "compact")],
-            UserPromptSubmit=[*one_hook("echo it is Monday"), *one_hook(as_json)],
+            SessionStart=[
+                *one_hook("echo use tabs; touch started", "startup|resume"),
+                *one_hook("echo mind the summary", "compact"),
+            ],
+            UserPromptSubmit=[*one_hook("test -e started && echo it is Monday"), *one_hook(as_json)],
             PostToolUse=one_hook("echo noise"),
         )
     )
@@ -204,6 +274,21 @@ async def test_the_model_reads_what_hooks_for_claude_code_print_at_the_beginning
         assert [event async for event in session.compact()]
         await session.send("go on")
         assert "mind the summary" in read() and "use tabs" not in read()
+
+
+async def test_a_call_runs_only_with_the_arguments_that_a_hook_leaves_as_they_are(tmp_path: Path) -> None:
+    change = """echo '{"hookSpecificOutput": {"permissionDecision": "allow", "updatedInput": {"command": "echo b"}}}'"""
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "settings.json").write_text(claude_settings(PreToolUse=one_hook(change, "Bash")))
+    calls = [ToolCall(it, "run_command", {"command": f"echo {it} >> {it}"}) for it in ("a", "c")]
+    async with opened({"trusted_folders": [str(tmp_path)]}, instructions=True) as runtime:
+        equip(runtime, *calls, ToolCall("b", "run_command", {"command": "echo b"}), "Done.")
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path))
+        await session.send("go")
+        results = [result for message in await session.path() for result in message.results]
+    assert [result.is_error for result in results] == [True, True, False]
+    assert all("echo b" in text_of(result) and "again" in text_of(result) for result in results[:2])
+    assert not (tmp_path / "a").exists() and not (tmp_path / "c").exists()
 
 
 @pytest.mark.parametrize("answer", ["once", "deny"])

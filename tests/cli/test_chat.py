@@ -300,3 +300,16 @@ def test_a_file_that_was_attached_and_never_sent_is_said(tmp_path: Path, end: by
 
     assert left.code == sent.code == 0
     assert "not sent: login.png, https://example.org/a.png" in left.err and "not sent" not in sent.err
+
+
+def test_an_agent_that_is_chosen_before_the_first_message_brings_its_model(tmp_path: Path):
+    loom = Loom(tmp_path, LOOM_MODEL="spark")
+    with model_server("Here I am.") as server:
+        agents = '[agents.fast]\nmodel = "local"\nsystem = "Be fast."\n[agents.slow]\ntools = []\n'
+        (loom.home / "loom.toml").write_text(server.config + agents)
+        said = loom("chat", "--plain", stdin=b"/agent fast\nhello\n/agent slow\nagain\n")
+    assert said.out.count("Here I am.") == 2
+    first, second = server.requests
+    assert first["messages"][0]["content"].startswith("Be fast.")
+    assert first["tools"] and not second.get("tools")
+    assert "the model and the system prompt stay" in said.err

@@ -126,7 +126,7 @@ async def test_a_background_process_lives_as_long_as_its_session(tmp_path: Path)
         assert (await runtime.session(model=MODEL)).background_processes() == ()
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.close()
-        with pytest.raises(NotFound, match="running: p1"):
+        with pytest.raises(NotFound, match="known: p1"):
             await other.stop_process("p9")
         await runtime.library.delete(session.id)
         assert not process.is_running

@@ -143,7 +143,7 @@ async def test_they_do_not_outlive_a_killed_runner(kind: str, tmp_path: Path) ->
 
 
 async def test_what_is_not_there_and_what_is_too_much_is_said(tools: dict[str, Tool], owner: Owner) -> None:
-    with pytest.raises(ToolError, match="Process 'p9' not found; running: none"):
+    with pytest.raises(ToolError, match="Process 'p9' not found; known: none"):
         await call(tools["read_output"], owner, process="p9")
     with pytest.raises(ToolError, match="command is empty"):
         await call(tools["start_process"], owner, command=" ")
@@ -157,7 +157,7 @@ async def test_what_is_not_there_and_what_is_too_much_is_said(tools: dict[str, T
 async def test_a_session_sees_only_its_own_processes(tools: dict[str, Tool], owner: Owner, tmp_path: Path) -> None:
     await call(tools["start_process"], owner, command="sleep 1000")
     other = Owner(tmp_path)
-    with pytest.raises(ToolError, match="not found; running"):
+    with pytest.raises(ToolError, match="not found; known"):
         await call(tools["stop_process"], other, process="p1")
     assert tools["start_process"].danger == "ask"
     assert tools["start_process"].preview is not None

@@ -64,6 +64,17 @@ async def test_escapes_in_an_answer_stay_harmless(tmp_path: Path) -> None:
         await screen.wait_for("[bold]x[/bold]")
 
 
+async def test_notifications_show_names_as_they_are(tmp_path: Path) -> None:
+    async with driven(tmp_path, answers=["yes"]) as screen:
+        await screen.say("hi")
+        await screen.paste("/export a[b][/b]c.md\x1b[2J")
+        await screen.press("enter")
+        await screen.wait_for("a[b][/b]c.md")
+        screen.chat.notify("agent: \x1b]0;owned\x07")
+        await screen.wait_for("agent: ␛]0;owned␇")
+        assert "\x1b" not in screen.text
+
+
 async def test_a_picture_and_its_rendition_are_shown(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(sample_png(200, 100))
     async with driven(tmp_path, answers=["blue"], protocol="halfcell") as screen:

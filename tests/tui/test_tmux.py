@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from tests.cli.loom_command import Loom
+from tests.cli.model_server import model_server
 from tests.cli.test_chat import clipboard, copy
 from tests.cli.test_daemon_commands import serving
 from tests.tui.terminals import terminals
@@ -188,3 +189,17 @@ def test_a_template_an_own_command_the_editor_and_the_clipboard(tmp_path: Path) 
 
     (session,) = loom("sessions", "--json").rows
     assert "Be brief." in loom("wire", session["id"], "-m", "openai/gpt-5.5").out
+
+
+def test_the_default_model_is_used_with_all_its_settings(tmp_path: Path) -> None:
+    loom = Loom(tmp_path, LOOM_MODEL="")
+    with model_server("Here I am.") as server, terminals(tmp_path, "one") as (terminal,):
+        (loom.home / "loom.toml").write_text(f'model = "local"\n{server.config}')
+        terminal.start(loom)
+        terminal.wait_for("Message; paste or drop files")
+        terminal.type("hello")
+        terminal.press("Enter")
+        terminal.wait_for("Here I am.")
+        terminal.press("C-d")
+        terminal.wait_until_ended()
+    assert [row["model"] for row in loom("sessions", "--json").rows] == ["local"]

@@ -180,6 +180,16 @@ async def test_a_message_that_is_being_typed_does_not_decide_about_a_folder(tmp_
         assert (await screen.library.folder_trust()).state == "unknown"
 
 
+async def test_an_agent_that_is_chosen_before_the_first_message_brings_its_model(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "loom.toml").write_text('[agents.quick]\nmodel = "anthropic/claude-haiku-4-5"\n')
+    async with driven(tmp_path, answers=["First."]) as screen:
+        await screen.type("/agent quick")
+        await screen.press("enter")
+        await screen.wait_for("Agent: quick.")
+        assert screen.chat.model == "anthropic/claude-haiku-4-5"
+
+
 async def test_the_agents_are_listed_and_one_is_chosen(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "loom.toml").write_text('[agents.reader]\ndescription = "Only reads"\ntools = ["read_file"]\n')

@@ -214,7 +214,8 @@ class CallContext:
 
     def may_show(self, path: Path) -> bool:
         rule = self._services.approvals.decide_subjects(READ, {path_label(self._root, path)})
-        return READ in self._services.tools and rule in (None, "allow")
+        is_guarded = any(hook.means(READ) for hook in self._services.hooks.before)
+        return READ in self._services.tools and rule in (None, "allow") and not is_guarded
 
     async def keep_bytes(self, data: bytes) -> str:
         return await self._services.media.put(data) if data else digest_of(data)

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from loom.agent.claude_hooks import NO_REASON, HookAnswer, claude_input, is_match, read_answer
+from loom.agent.claude_hooks import NO_REASON, HookAnswer, claude_input, claude_tool, read_answer
 from loom.content.blocks import ToolCall, clean_text
 from loom.errors import ToolError
 from loom.tools.commands import SHELL
@@ -38,7 +38,13 @@ class HookProgram(msgspec.Struct, frozen=True, kw_only=True):
     is_claude: bool = False
 
     def means(self, tool: str) -> bool:
-        return is_match(self.tool, tool) if self.is_claude else fnmatchcase(tool, self.tool)
+        return self.tool_name(tool) is not None
+
+    def tool_name(self, tool: str) -> str | None:
+        """Return what the program calls a tool of ours; None if it is not meant for the tool."""
+        if self.is_claude:
+            return claude_tool(self.tool, tool)
+        return tool if fnmatchcase(tool, self.tool) else None
 
 
 class ToolHooks(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,15 +94,17 @@ async def _run(hooks: Sequence[HookProgram], matched: str, given: dict[str, Any]
     shown as a notice, like a message for the user."""
     answers: list[HookAnswer] = []
     for hook in hooks:
-        if not hook.means(matched):
+        tool = hook.tool_name(matched)
+        if tool is None:
             continue
-        code, output, errors = await _run_program(hook, given)
+        own = claude_input(given, tool) if hook.is_claude else given
+        code, output, errors = await _run_program(hook, own)
         if code == REFUSES:
             answers.append(HookAnswer(refusal=errors or output or NO_REASON))
         elif code:
             await notice(f"the hook {hook.command!r} failed ({code}): {errors or output}")
         elif hook.is_claude:
-            answers.append(read_answer(output, given["hook_event_name"]))
+            answers.append(read_answer(output, own))
     for answer in answers:
         if answer.message:
             await notice(answer.message)
@@ -111,10 +119,10 @@ async def _run(hooks: Sequence[HookProgram], matched: str, given: dict[str, Any]
     )
 
 
-async def _run_program(hook: HookProgram, given: dict[str, Any]) -> tuple[int, str, str]:
+async def _run_program(hook: HookProgram, given: Mapping[str, Any]) -> tuple[int, str, str]:
     """Return the exit code and what was printed: of a hook for Claude Code each stream, of others both in the first."""
     with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr:
-        stdin.write(msgspec.json.encode(claude_input(given) if hook.is_claude else given))
+        stdin.write(msgspec.json.encode(given))
         stdin.seek(0)
         async with start_program(
             (SHELL, "-c", hook.command),

@@ -22,6 +22,7 @@ from loom.agent import compact
 from loom.agent.approvals import Approvals
 from loom.agent.calls import CallServices, EarlierCalls, run_calls, unanswered_results
 from loom.agent.checkpoint import TurnCheckpoint
+from loom.agent.claude_hooks import HookAnswer
 from loom.agent.failures import finish_reason, lease_lost, limit_reached, turn_cancelled, turn_failed
 from loom.agent.hooks import HookMoment, ToolHooks
 from loom.agent.ingest import ingest
@@ -231,11 +232,12 @@ class Turn:
             return
         for text in self.hooks.notices:
             await self._show_hook(text)
-        moment: HookMoment = "before_compact" if self._is_compacting else "turn_start"
-        found = [await self.hooks.run_moment(moment, self._hook_facts(), self._show_hook)]
+        found: list[HookAnswer] = []
         if not self._is_compacting and (source := await self._beginning()):
             facts = {**self._hook_facts(), "source": source}
-            found.insert(0, await self.hooks.run_moment("session_start", facts, self._show_hook))
+            found.append(await self.hooks.run_moment("session_start", facts, self._show_hook))
+        moment: HookMoment = "before_compact" if self._is_compacting else "turn_start"
+        found.append(await self.hooks.run_moment(moment, self._hook_facts(), self._show_hook))
         for answer in found:
             if answer.refusal:
                 raise ToolError(f"your hook refused it: {answer.refusal}")

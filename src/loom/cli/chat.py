@@ -212,8 +212,7 @@ async def open_library(options: MessageOptions, config: Config) -> OpenedLibrary
         model = await requested_model(runtime, options)
         session = ""
         if options.place.is_new:
-            reference = runtime.models.resolve(model or await runtime.models.default()).reference
-            model = model or reference
+            model = reference = model or await runtime.models.default()
         else:
             opened = await open_target(
                 runtime,

@@ -59,6 +59,7 @@ from loom.cli.shared.terminal import (
     is_plain,
     one_line,
     print_line,
+    print_notice,
     quiet_keys,
     safe_text,
     sentence,
@@ -75,7 +76,7 @@ from loom.estimates import compaction_label
 from loom.library import Library, read_media
 from loom.models import THINKING_LEVELS, Usage
 from loom.runtime import Runtime
-from loom.runtime.agents import agent_list, chosen_agent
+from loom.runtime.agents import STAYS, agent_list, chosen_agent
 from loom.runtime.attachments import attachment
 from loom.runtime.clipboard import read_clipboard
 from loom.runtime.expansion import list_commands
@@ -291,11 +292,17 @@ class Chat(ABC):
             click.echo(safe_text(agent_list(agents, current)))
             return
         chosen = chosen_agent(agents, name)
-        if self._session is None:
-            self._options = msgspec.structs.replace(self._options, agent=chosen)
+        chosen_name = chosen.name if chosen is not None else ""
+        if self._session is not None:
+            await self._session.change(agent=chosen_name)
         else:
-            await self._session.change(agent=chosen)
-        click.echo(f"agent: {chosen or 'none'}")
+            self._options = msgspec.structs.replace(self._options, agent=chosen_name)
+            if chosen is not None and chosen.model:
+                await self._use_model(chosen.model)
+        if chosen is not None:
+            for notice in (*chosen.notices, *((STAYS,) if self._session is not None else ())):
+                print_notice(safe_text(notice))
+        click.echo(f"agent: {safe_text(chosen_name) or 'none'}")
 
     async def _attach(self, name: str) -> None:
         if not name:

@@ -19,7 +19,7 @@ def read_front_matter(file: Path) -> tuple[dict[str, Any], str]:
     """Return the fields at the beginning of a file, and the text after them; nothing if it cannot be read."""
     try:
         with file.open("rb") as stream:
-            text = clean_text(stream.read(MAX_FILE_BYTES).decode("utf-8", "replace"))
+            text = clean_text(stream.read(MAX_FILE_BYTES).decode("utf-8-sig", "replace"))
     except OSError:
         return {}, ""
     if not text.startswith("---"):

@@ -14,8 +14,9 @@ from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
+from loom.agent.approvals import BUILT_IN
 from loom.config import Config
-from loom.config.approval import ProjectApproval
+from loom.config.approval import ProjectApproval, strictest
 from loom.config.front_matter import read_front_matter
 from loom.config.schema import AgentEntry, ApprovalAction, ApprovalRule
 from loom.config.trust import AGENT_FOLDERS
@@ -57,9 +58,13 @@ _PERMISSIONS: Final[Mapping[str, tuple[str, ...]]] = {**_TOOLS, "edit": (*_EDITS
 """A permission for `edit` is one for everything that writes files."""
 _UNUSED: Final = ("hooks", "mcpServers", "memory", "isolation", "skills", "prompt", "variant")
 """Fields that change what an agent does there, and have no effect here."""
+_WITH_SUBJECT: Final = BUILT_IN - {"read_output", "stop_process", "update_todos"}
+"""Tools whose calls have something that a pattern can name: a command, a path or a URL."""
+_OF_PROCESSES: Final = ("read_output", "stop_process")
+"""Tools for processes that `start_process` was allowed to start: patterns are for commands."""
 _CALL: Final = re.compile(r"\s*(?P<name>[^()\s]+)\s*(?:\((?P<pattern>.*)\))?\s*", re.DOTALL)
-_COMMA: Final = re.compile(r",(?![^(]*\))")
 _ACTIONS: Final[Mapping[str, ApprovalAction]] = {"allow": "allow", "ask": "ask", "deny": "deny"}
+_MARK: Final = re.compile(r"[(),]")
 Switch: TypeAlias = tuple[str, bool]
 """A pattern for names of tools, and whether they are available; of several that match, the last counts."""
 
@@ -172,21 +177,26 @@ class _AgentReader:
 
     def _deny_switches(self) -> Iterator[tuple[Switch, ...]]:
         """Yield the switches of `disallowedTools`. One with a pattern forbids only calls."""
+        value: object = self._fields.get("disallowedTools")
+        if value is None:
+            return
         switches: list[Switch] = []
-        for name, pattern in self._calls("disallowedTools", self._fields.get("disallowedTools", ())):
+        for name, pattern in self._calls("disallowedTools", value):
             ours = self._names(name, _TOOLS)
             if pattern and "run_command" in ours:
                 self._rules += command_rules(pattern, "deny")
             else:
                 switches += [(it, False) for it in ours]
+        if not isinstance(value, Iterable):
+            switches.append(("*", False))  # what cannot be read forbids everything
         if switches:
             yield tuple(switches)
 
     def _calls(self, field: str, value: object) -> Iterator[tuple[str, str]]:
         """Yield the tools of a list or of a text with commas, each with its pattern."""
-        items = _COMMA.split(value) if isinstance(value, str) else value
+        items = split_calls(value) if isinstance(value, str) else value
         if not isinstance(items, Iterable):
-            self._notices.append(f"{field} cannot be read")
+            self._notices.append(f"{field} cannot be read, so the agent has no tools")
             return
         for item in cast("Iterable[object]", items):
             found = _CALL.fullmatch(str(item))
@@ -194,6 +204,8 @@ class _AgentReader:
                 yield found["name"], found["pattern"] or ""
             elif str(item).strip():
                 self._unknown.append(str(item)[:80])
+                if field == "disallowedTools":  # what it forbids except for some calls is forbidden as a whole
+                    yield str(item).partition("(")[0].strip(), ""
 
     def _permission_switches(self) -> Iterator[tuple[Switch, ...]]:
         """Yield the switches of `permission`, and add its rules. What may be allowed there needs approval here as
@@ -207,11 +219,22 @@ class _AgentReader:
             patterns = cast("Mapping[str, object]", action) if isinstance(action, Mapping) else {"*": action}
             actions: list[ApprovalAction] = [_ACTIONS.get(str(it), "deny") for it in patterns.values()]
             for tool in self._names(name, _PERMISSIONS):
-                switches.append((tool, any(it != "deny" for it in actions)))
-                self._rules += [
-                    ApprovalRule(tool=tool, pattern=pattern or "*", action=it)
-                    for pattern, it in zip(patterns, actions, strict=True)
-                ]
+                if tool in _OF_PROCESSES:
+                    switches.append((tool, any(it != "deny" for it in actions)))
+                elif any(fnmatchcase(it, tool) for it in _WITH_SUBJECT):
+                    switches.append((tool, any(it != "deny" for it in actions)))
+                    self._rules += [
+                        ApprovalRule(tool=tool, pattern=pattern or "*", action=it)
+                        for pattern, it in zip(patterns, actions, strict=True)
+                    ]
+                else:
+                    strict = strictest(actions or ["deny"])
+                    switches.append((tool, strict != "deny"))
+                    self._rules.append(ApprovalRule(tool=tool, action=strict))
+                    if any(pattern != "*" for pattern in patterns):
+                        self._notices.append(
+                            f"the patterns for {name} cannot be told apart here, so {strict} applies to every call"
+                        )
         yield tuple(switches)
 
     def _names(self, written: str, table: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
@@ -238,9 +261,25 @@ def command_rules(pattern: str, action: ApprovalAction = "allow") -> list[Approv
     ]
 
 
+def split_calls(text: str) -> list[str]:
+    """Return the parts between commas that are not in parentheses; between all commas if these are not balanced.
+    Brackets and quotation marks around a part are left out: the text may be a list that is not valid YAML."""
+    parts: list[str] = []
+    depth = start = 0
+    for found in _MARK.finditer(text):
+        depth += {"(": 1, ")": -1, ",": 0}[found[0]]
+        if depth < 0:
+            break
+        if found[0] == "," and depth == 0:
+            parts.append(text[start : found.start()])
+            start = found.end()
+    parts = text.split(",") if depth else [*parts, text[start:]]
+    return [part.strip(" \t\r\n[]\"'") for part in parts]
+
+
 def allowed_commands(allowed_tools: object) -> tuple[ApprovalRule, ...]:
     """Return the rules for commands in `allowed-tools` of a slash command: a list, or a text with commas."""
-    items = _COMMA.split(allowed_tools) if isinstance(allowed_tools, str) else allowed_tools
+    items = split_calls(allowed_tools) if isinstance(allowed_tools, str) else allowed_tools
     if not isinstance(items, list | tuple):
         return ()
     rules: list[ApprovalRule] = []

@@ -13,8 +13,16 @@ from loom.agent.approvals import GivenAnswer
 from loom.content.blocks import ThinkingBlock, ToolResult, UnknownBlock
 from loom.content.messages import text_of
 from loom.errors import ApprovalGone, LoomError, NotFound, ToolError
-from loom.events import ApprovalAnswered, ApprovalRequested, TextDelta, ToolFinished, ToolStarted, TurnFailed
-from loom.runtime.agents import AGENT, agent_model, find_agent
+from loom.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    NoticeRaised,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnFailed,
+)
+from loom.runtime.agents import AGENT, CALLER, agent_model, find_agent
 from loom.runtime.session import LocalSession
 from loom.store.nodes import Node
 from loom.tools.base import Tool, ToolContext, text_result
@@ -150,7 +158,7 @@ def _session_of(context: ToolContext) -> SessionContext:
 
 async def _open(runtime: Runtime, context: ToolContext, agent: str, session: str, task: str) -> LocalSession:
     """Open the session of a sub-agent: an earlier one that the same session started, or a new one. A sub-agent has only
-    tools that the calling turn has, and cannot call further agents."""
+    tools that the calling turn has, keeps to the rules of the calling agent, and cannot call further agents."""
     asking = _session_of(context)
     parent = await runtime.stores.sessions.get(asking.session_id)
     tools = [name for name in asking.tool_names if name != "ask_agent"]
@@ -159,16 +167,23 @@ async def _open(runtime: Runtime, context: ToolContext, agent: str, session: str
         if stored.settings.get(PARENT) != parent.id:
             raise NotFound("That session does not belong to one of your agents.", hint="Use the id from ask_agent.")
         return await runtime.session(session, tools=tools)
-    named = agent or str(parent.settings.get(AGENT, ""))
+    caller = str(parent.settings.get(AGENT, ""))
     model = ""
     if agent:
         chosen = await asyncio.to_thread(find_agent, runtime.config, agent, context.workspace)
         if not chosen.is_subagent:
             raise ToolError(f"The agent {agent!r} is for the user only; give the task to another agent")
-        model, _ = agent_model(chosen, runtime.models)
-    model = model or asking.model
-    opened = await runtime.session(title=task, model=model, workspace=str(context.workspace), tools=tools, agent=named)
-    await runtime.stores.sessions.update(opened.id, settings={PARENT: parent.id})
+        model, notice = agent_model(chosen, runtime.models, instead="the model of the calling agent")
+        if notice:
+            await context.emit(notice)
+    opened = await runtime.sessions.begin(
+        title=task,
+        model=model or asking.model,
+        workspace=str(context.workspace),
+        tools=tools,
+        agent=agent or caller,
+        settings={PARENT: parent.id, **({CALLER: caller} if caller else {})},
+    )
     await runtime.session_users.members.copy_owners(parent.id, opened.id)
     return opened
 
@@ -226,6 +241,8 @@ async def _follow(
                         group.create_task(_pass_on(context, session, event, requests[event.approval]))
                     case ApprovalAnswered(approval=approval) if approval in requests:
                         requests.pop(approval).set_result((event.answer, event.reason, event.by))
+                    case NoticeRaised(text=text):
+                        await context.emit(f"{session.id}: {text}")
                     case TurnFailed(text=text):
                         return f"The agent could not finish: {text}"
                     case _:

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from loom.agent.approvals import Action, Rule
+from loom.agent.approvals import Action, ExplicitRules, Rule
 from loom.agent.services import Services, TurnLimits
 from loom.api_types import AgentView
 from loom.config import Config
-from loom.config.approval import ApprovalPolicy
-from loom.config.schema import AgentEntry
+from loom.config.approval import ApprovalPolicy, ProjectApproval
+from loom.config.schema import AgentEntry, ApprovalSettings
 from loom.errors import ConfigError, NotFound
 from loom.models import PLAIN_IMAGES, Model
 from loom.runtime.agent_files import AgentDefinition, read_agent_files
@@ -23,6 +23,10 @@ from loom.tools.base import Tool
 
 AGENT: Final = "agent"
 """The session setting that names the agent of the session."""
+STAYS: Final = "Its tools and rules apply from the next message on; the model and the system prompt stay."
+"""The notice about an agent that is chosen in the middle of a conversation."""
+CALLER: Final = "parent_agent"
+"""The session setting of a sub-agent that names the agent which started it."""
 
 
 def with_agents(config: Config, agents: Mapping[str, AgentEntry | Mapping[str, Any]]) -> Config:
@@ -80,9 +84,9 @@ def agent_system(config: Config, agent: AgentDefinition) -> str:
     return agent.system if agent.is_file else config.system_prompt(agent.entry.id)
 
 
-def agent_model(agent: AgentDefinition, models: ModelAccess) -> tuple[str, str]:
+def agent_model(agent: AgentDefinition, models: ModelAccess, *, instead: str = "the default model") -> tuple[str, str]:
     """Return the reference of the agent's model, empty for the default model, and a notice. A model that another
-    program knows and that cannot be used here is replaced by the default model."""
+    program knows and that cannot be used here is replaced by the default model; the notice calls it `instead`."""
     entry = agent.entry
     reference = entry.model
     if not reference and entry.brain.model:
@@ -91,7 +95,7 @@ def agent_model(agent: AgentDefinition, models: ModelAccess) -> tuple[str, str]:
     if not agent.is_file or not reference or models.can_use(reference):
         return reference, ""
     hint = f"to choose one, define [models.{reference}]" if "/" not in reference else "add its key with loom keys set"
-    return "", f"Agent {entry.id!r}: its model {reference!r} is not available; the default model is used ({hint})."
+    return "", f"Agent {entry.id!r}: its model {reference!r} is not available; {instead} is used ({hint})."
 
 
 def agent_tools(agent: AgentDefinition, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
@@ -121,21 +125,26 @@ def agent_list(agents: Sequence[AgentView], current: str) -> str:
     return "\n".join(lines) or "No agents. Define one in loom.toml ([agents.NAME]) or in .claude/agents/NAME.md."
 
 
-def chosen_agent(agents: Sequence[AgentView], name: str) -> str:
-    """Return the agent that a user chose; empty for `none`. Raise `NotFound` with the known names."""
+def chosen_agent(agents: Sequence[AgentView], name: str) -> AgentView | None:
+    """Return the agent that a user chose; None for `none`. Raise `NotFound` with the known names."""
     if name == "none":
-        return ""
-    if name not in (known := [it.name for it in agents]):
-        raise NotFound(f"Agent {name[:80]!r} not found.", hint=f"Available: {', '.join(known) or 'none'}.")
-    return name
+        return None
+    found = next((it for it in agents if it.name == name), None)
+    if found is None:
+        known = ", ".join(it.name for it in agents)
+        raise NotFound(f"Agent {name[:80]!r} not found.", hint=f"Available: {known or 'none'}.")
+    return found
 
 
 def session_services(services: Services, settings: Mapping[str, Any], config: Config, workspace: Path) -> Services:
     """Return the services of a session with these settings, restricted to the tools of its agent and of the session.
     This may read files."""
-    if name := str(settings.get(AGENT, "")):
+    name = str(settings.get(AGENT, ""))
+    if name:
         agent = get_agent(config, name, workspace)
         services = msgspec.structs.replace(agent_services(services, agent, config), agent=name)
+    if (caller := str(settings.get(CALLER, ""))) and caller != name:
+        services = _limit_as(services, get_agent(config, caller, workspace))
     if (patterns := tools_of(settings)) != ALL_TOOLS:
         services = msgspec.structs.replace(services, tools=matching_tools(services.tools, patterns))
     return services
@@ -160,6 +169,40 @@ def agent_services(services: Services, agent: AgentDefinition | None, config: Co
     )
 
 
+def _limit_as(services: Services, caller: AgentDefinition | None) -> Services:
+    """Return the services of a sub-agent, restricted to the tools and by the rules of the agent that started it: an
+    agent must not get around its restrictions by handing the work to another."""
+    if caller is None:
+        return msgspec.structs.replace(services, tools={})
+    limits = ApprovalPolicy(ApprovalSettings(default="allow"), ProjectApproval(rules=caller.entry.rules), caller.limits)
+    return msgspec.structs.replace(
+        services, tools=agent_tools(caller, services.tools), rule=_StricterRule(services.rule, limits)
+    )
+
+
+class _StricterRule:
+    """A rule, and limits that can only make it stricter."""
+
+    def __init__(self, rule: Rule, limits: ApprovalPolicy) -> None:
+        self._rule = rule
+        self._limits = limits
+
+    def __call__(self, tool: str, subject: str) -> Action | None:
+        return _stricter(self._rule(tool, subject), self._limits(tool, subject))
+
+    def explicit(self, tool: str, subject: str) -> Action | None:
+        own = self._rule.explicit(tool, subject) if isinstance(self._rule, ExplicitRules) else self._rule(tool, subject)
+        return _stricter(own, self._limits.explicit(tool, subject))
+
+    def restricts(self, tool: str) -> bool:
+        is_restricted = self._rule.restricts(tool) if isinstance(self._rule, ExplicitRules) else True
+        return is_restricted or self._limits.restricts(tool)
+
+
+def _stricter(own: Action | None, limit: Action | None) -> Action | None:
+    return limit if limit == "deny" or (limit == "ask" and own != "deny") else own
+
+
 def _agent_limits(limits: TurnLimits, entry: AgentEntry) -> TurnLimits:
     """Return the limits of an agent's turns; they are never higher than the general limits."""
     steps = limits.steps if entry.max_steps is None else min(limits.steps, entry.max_steps)
@@ -172,15 +215,7 @@ def _agent_rule(rule: Rule, agent: AgentDefinition, config: Config) -> Rule:
         return rule
     approval = msgspec.structs.replace(config.approval, rules=(*config.approval.rules, *agent.entry.rules))
     policy = ApprovalPolicy(approval, config.project_approval, agent.limits)
-    if isinstance(rule, ApprovalPolicy):
-        return policy
-
-    def decide(tool: str, subject: str) -> Action | None:
-        """Let a rule given in code decide; the agent's rules can only be stricter."""
-        own, given = policy(tool, subject), rule(tool, subject)
-        return own if own == "deny" or (own == "ask" and given != "deny") else given
-
-    return decide
+    return policy if isinstance(rule, ApprovalPolicy) else _StricterRule(rule, policy)
 
 
 def apply_vision(model: Model, vision: bool | str) -> Model:

@@ -76,11 +76,12 @@ class SessionFactory:
         workspace: str = "",
         tools: Sequence[str | Tool] | None = None,
         agent: str = "",
+        settings: Mapping[str, Any] | None = None,
     ) -> LocalSession:
-        """Create a session, in the working directory unless `workspace` is given."""
+        """Create a session, in the working directory unless `workspace` is given; `settings` are stored with it."""
         names, services = await self._tools_and_services(tools)
         config = self._config()
-        settings: dict[str, Any] = {AGENT: agent} if agent else {}
+        settings = {**(settings or {}), **({AGENT: agent} if agent else {})}
         place = await asyncio.to_thread(_workspace, workspace)
         notices: list[str] = []
         if agent:

@@ -150,7 +150,7 @@ class BackgroundProcesses:
         found = self._found.get(name)
         if found is None:
             known = ", ".join(self._found) or "none"
-            raise ToolError(f"Process {name[:40]!r} not found; running: {known}")
+            raise ToolError(f"Process {name[:40]!r} not found; known: {known}")
         return found
 
     def list_processes(self) -> tuple[BackgroundProcess, ...]:

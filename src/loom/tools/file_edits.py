@@ -182,7 +182,8 @@ async def _ask(context: FileContext, path: str) -> None:
 
 def _check_known(context: FileContext, found: OriginalFile, path: str) -> None:
     if isinstance(context, RecordsFiles):
-        context.file_records.check(found.path, found.data, found.text, path)
+        may_show = context.may_show(found.path)
+        context.file_records.check(found.path, found.data, found.text, path, may_show=may_show)
 
 
 async def _replace(context: FileContext, path: str, found: OriginalFile, made: NewText, what: str) -> ToolResult:

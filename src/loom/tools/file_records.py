@@ -89,9 +89,9 @@ class FileRecords:
         """Note that the model has read the results of the previous step."""
         self._shown.clear()
 
-    def check(self, path: Path, data: bytes, text: str, name: str) -> None:
-        """Raise ToolError if the file is not as the model has seen it, and record it: an attempt in the next step
-        passes."""
+    def check(self, path: Path, data: bytes, text: str, name: str, *, may_show: bool = True) -> None:
+        """Raise ToolError if the file is not as the model has seen it. With `may_show`, the error shows it, and an
+        attempt in the next step passes; else the model must read it first."""
         if path in self._shown:
             raise ToolError(
                 f"{name} was not changed: an earlier call of this step was refused, and its result shows the file",
@@ -100,6 +100,9 @@ class FileRecords:
         known = self._known.get(path)
         if known is not None and known.mark == _mark(data):
             return
+        if not may_show:
+            state = "was not read in this session" if known is None else "has changed since it was read"
+            raise ToolError(f"{name} {state}, and nothing was changed", hint="Read it first.")
         self.note(path, data, text)
         self._shown.add(path)
         again = "If the change is still right, make the same call again."
@@ -119,7 +122,7 @@ def _mark(data: bytes) -> str:
 
 
 def _beginning(text: str) -> str:
-    lines = text.split("\n")
+    lines = text.removesuffix("\n").split("\n")
     shown = _cut("\n".join(f"{number:>6}\t{line}" for number, line in enumerate(lines[:40], 1)))
     return f"It has {count_text(len(lines), 'line')}:\n{shown}\n"
 
@@ -138,7 +141,7 @@ class RecordsFiles(Protocol):
     def file_records(self) -> FileRecords: ...
 
     def may_show(self, path: Path) -> bool:
-        """Return whether the model may see the file without an approval."""
+        """Return whether the model may see the file without an approval, and without asking a hook."""
         ...
 
     async def keep_bytes(self, data: bytes) -> str:

@@ -16,6 +16,7 @@ from textual.filter import LineFilter, Monochrome, NoColor
 from textual.worker import WorkerError
 
 from loom.content.inputs import Attachment
+from loom.content.terminal_safe import safe_text
 from loom.errors import LoomError
 from loom.sampling import Sampling
 from loom.tui.chat_screen import ChatScreen
@@ -27,6 +28,7 @@ from loom.tui.themes import DEFAULT, THEMES, VARIABLES
 
 if TYPE_CHECKING:
     from textual.command import Provider
+    from textual.notifications import SeverityLevel
 
     from loom.api_types import FolderTrustView
     from loom.tui.chat_library import ChatLibrary
@@ -152,6 +154,19 @@ class LoomApp(App[int]):
                 await worker.wait()
         if self.library is not None:
             await self.library.close()
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """Show a notification as plain text: it may contain names of files and agents, which are not markup, and hold
+        no escapes for the terminal."""
+        super().notify(safe_text(message), title=title, severity=severity, timeout=timeout, markup=False)
 
     def action_help(self) -> None:
         from loom.tui.help_screen import HelpScreen

@@ -232,21 +232,27 @@ class ChatCommands(ChatComposing):
 
     async def command_agent(self, name: str) -> None:
         """Use an agent for this conversation, or list the agents."""
-        from loom.runtime.agents import agent_list, chosen_agent
+        from loom.runtime.agents import STAYS, agent_list, chosen_agent
 
         library = self.require_library()
         agents = await library.agents()
         session = self.conversation.session if self.conversation is not None else None
         if not name:
             current = (await session.info()).agent if session is not None else library.agent
-            self.notify(agent_list(agents, current), timeout=15, markup=False)
+            self.notify(agent_list(agents, current), timeout=15)
             return
         chosen = chosen_agent(agents, name)
-        if session is None:
-            library.agent = chosen
+        chosen_name = chosen.name if chosen is not None else ""
+        said = f"Agent: {chosen_name or 'none'}."
+        if session is not None:
+            await session.change(agent=chosen_name)
         else:
-            await session.change(agent=chosen)
-        self.notify(f"Agent: {chosen or 'none'}.", markup=False)
+            library.agent = chosen_name
+            if chosen is not None and chosen.model:
+                await self.use_model(chosen.model)
+        self.notify(f"{said} {STAYS}" if chosen is not None and session is not None else said)
+        for notice in chosen.notices if chosen is not None else ():
+            self.notify(notice, severity="warning")
         self.refresh_plan()
 
     async def command_permission(self, mode: str) -> None:
