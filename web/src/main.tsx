@@ -7,6 +7,7 @@ import { config, connection, defaultModel, models, OPENED_ADDRESS, sessionId, vi
 import { keepDrafts } from "./state/composer";
 import { connect } from "./state/connection";
 import { watchComparison, watchFolderTrust, watchTitle } from "./state/page_effects";
+import { checkOwner } from "./state/owner";
 import { watchPlan } from "./state/plan";
 import { loadSessions, onEnvelope, onSessionChange, prefetchHistory, refresh, report, route, sessionInAddress } from "./state/sessions";
 import { resendOutbox } from "./state/actions";
@@ -21,7 +22,7 @@ async function loadSettings(): Promise<void> {
 
 async function begin(): Promise<void> {
   try {
-    await loadSessions();
+    await Promise.all([loadSessions(), checkOwner()]);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     if (error.isOffline) {

@@ -41,7 +41,7 @@ export async function request<Answer>(path: string, options: RequestOptions = {}
     });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new ApiError(0, OFFLINE, "Cannot reach the Loom server.", "Trying again.");
+    throw new ApiError(0, OFFLINE, "Cannot reach the Loom server.", "Try again when it is back.");
   }
   if (!response.ok) throw errorFrom(response.status, await response.text());
   if (response.status === 204) return undefined as Answer;

@@ -28,6 +28,8 @@ export const listFilter = signal<ListFilter | null>(null);
 /** The dialog about one session of the list. */
 export const sessionDialog = signal<{ kind: "delete" | "share" | "organise"; session: SessionView } | null>(null);
 export const sessionId = signal("");
+/** The session that this page created for a message: what was typed meanwhile goes along. */
+export const createdSession = signal("");
 export const info = computed<SessionView | null>(() => sessions.value.find((one) => one.id === sessionId.value) ?? null);
 
 export const view = signal<View | null>(null);

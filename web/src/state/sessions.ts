@@ -7,6 +7,7 @@ import {
 } from "./app";
 import { join, leave } from "./connection";
 import type { Envelope } from "./envelopes";
+import { withReopened } from "./outbox";
 import { applyEnvelope, mergeHistory, prependOlder, openView } from "./view";
 
 /** Messages per page: small enough to render without a pause. */
@@ -109,15 +110,21 @@ async function openSession(id: string): Promise<void> {
     prefetched = null;
     const found = early ?? (await readHistory(id));
     if (sessionId.value !== id) return;
-    view.value = openView(id, found, Date.now());
+    view.value = withReopened(openView(id, found, Date.now()));
     join(id);
   } catch (error) {
+    if (error instanceof ApiError && error.isOffline) return openLater(id);
     if (!(error instanceof ApiError && error.status === 404)) return report(error);
     if (sessionId.value !== id) return;
     history.replaceState(null, "", addressOf(""));
     await route();
     report(new ApiError(404, error.code, "Session not found.", "It was deleted, or the link is incomplete."));
   }
+}
+
+async function openLater(id: string): Promise<void> {
+  await new Promise((resolve) => setTimeout(resolve, 1000));
+  if (sessionId.value === id && !view.value) await openSession(id);
 }
 
 /** Load a new snapshot of the open session, for facts that events do not carry. Older pages stay. */
