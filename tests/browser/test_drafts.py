@@ -1,4 +1,4 @@
-"""What a user writes and attaches stays theirs and stays whole: while it is uploaded, sent or refused, wherever they go."""
+"""What a user writes and attaches stays theirs and whole while it is uploaded, sent or refused, wherever they go."""
 
 from __future__ import annotations
 
@@ -119,10 +119,20 @@ def test_a_message_whose_session_was_not_created_is_a_draft_after_a_reload(clien
     expect(client.message_box).to_have_value("this was not sent\n\nand this follows")
 
 
+def _catch(client: Client, url: str) -> list[Route]:
+    """Catch requests, to answer them later."""
+    caught: list[Route] = []
+
+    def keep(route: Route) -> None:
+        caught.append(route)
+
+    client.page.route(url, keep)
+    return caught
+
+
 @pytest.mark.parametrize(("follows", "comes_back"), [("", "not sent"), ("and this", "not sent\n\nand this")])
 def test_a_message_whose_session_cannot_be_created_comes_back(client: Client, follows: str, comes_back: str) -> None:
-    held: list[Route] = []
-    client.page.route("**/v1/sessions", lambda route: held.append(route))
+    held = _catch(client, "**/v1/sessions")
     client.send("not sent")
     expect(client.message_box).to_have_value("")
     client.message_box.fill(follows)
@@ -153,8 +163,7 @@ def test_a_session_that_was_opened_meanwhile_stays_open(client: Client) -> None:
 
 def test_a_message_that_is_refused_while_another_session_is_open_says_so_in_its_own(client: Client) -> None:
     client.send_and_wait("!echo hello")
-    held: list[Route] = []
-    client.page.route("**/messages", lambda route: held.append(route))
+    held = _catch(client, "**/messages")
     client.send("this is refused")
     expect(client.page.get_by_text("Sending…")).to_be_visible()
     client.page.evaluate("location.hash = '#/'")

@@ -58,6 +58,10 @@ export function errorFrom(status: number, text: string): ApiError {
   return new ApiError(status, problem.code, problem.message, problem.hint ?? "");
 }
 
+export function wait(milliseconds: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
+}
+
 export function mediaUrl(digest: string, version: string): string {
   return `/v1/media/${encodeURIComponent(digest)}?v=${encodeURIComponent(version)}`;
 }

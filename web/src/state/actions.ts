@@ -1,11 +1,10 @@
 // User actions on a session: send, edit, regenerate, approve, stop, switch branches.
-import { effect } from "@preact/signals";
-import { request, randomKey, ApiError } from "../api/http";
+import { request, randomKey, ApiError, wait } from "../api/http";
 import type { Posted, SessionView } from "../api/types";
 import { announce, chosenModel, createdSession, model, sessionDraft, sessionId, view } from "./app";
-import { forgetUndelivered, keepUndelivered, loadUndelivered, type Outgoing, requestBody, type Undelivered, withReopened, withUndelivered } from "./outbox";
+import { forgetUndelivered, keepUndelivered, type Outgoing, requestBody, type Undelivered, withUndelivered } from "./outbox";
 import { go, putSession, refresh, report } from "./sessions";
-import { withState, withoutSent } from "./view";
+import { withState } from "./view";
 
 let creating: Promise<string> | null = null;
 
@@ -15,21 +14,11 @@ async function createSession(outgoing: Outgoing): Promise<string> {
   keepUndelivered({ id: made.id, outgoing, at: Date.now() });
   sessionDraft.value = {};
   putSession(made);
-  if (sessionId.value) return made.id;
-  createdSession.value = made.id;
-  view.value = null;
-  go(made.id);
-  await waitFor(() => view.value?.session === made.id || (sessionId.value !== "" && sessionId.value !== made.id));
-  createdSession.value = "";
+  if (!sessionId.value) {
+    createdSession.value = made.id;
+    go(made.id);
+  }
   return made.id;
-}
-
-function waitFor(isSo: () => boolean): Promise<void> {
-  return new Promise((resolve) => {
-    const stop = effect(() => {
-      if (isSo()) queueMicrotask(() => (stop(), resolve()));
-    });
-  });
 }
 
 /** Return true once the server has stored the message. While it is offline the message is sent again under the same key. */
@@ -40,23 +29,16 @@ export async function send(outgoing: Outgoing): Promise<boolean> {
     // What is sent while the session is being created belongs to it.
     if (!id) id = await (creating ??= createSession(outgoing).finally(() => (creating = null)));
   } catch (error) {
-    forgetUndelivered(outgoing.key);
     report(error);
     return false;
   }
   return deliver({ id, outgoing, at: Date.now() });
 }
 
-/** Send messages that were not delivered before the page was closed; the key prevents duplicates. */
-export function resendOutbox(): void {
-  for (const one of loadUndelivered()) if (!one.problem) void deliver(one);
-  if (view.value) view.value = withReopened(view.value);
-}
-
 const deliveries = new Map<string, Promise<boolean>>();
 
 /** Send a message after those that were sent before it in the same session. */
-function deliver(one: Undelivered): Promise<boolean> {
+export function deliver(one: Undelivered): Promise<boolean> {
   keepUndelivered(one);
   if (view.value?.session === one.id) view.value = withUndelivered(view.value);
   const delivery = (deliveries.get(one.id) ?? Promise.resolve(true)).then(() => post(one));
@@ -81,14 +63,9 @@ async function post(one: Undelivered): Promise<boolean> {
         else if (view.value?.session === id) view.value = withUndelivered(view.value);
         return false;
       }
-      await new Promise((resolve) => setTimeout(resolve, 1000));
+      await wait(1000);
     }
   }
-}
-
-export function dismissSent(key: string): void {
-  forgetUndelivered(key);
-  if (view.value) view.value = withoutSent(view.value, key);
 }
 
 /** Run an action on the open session and show a refusal. */
@@ -111,13 +88,6 @@ export function regenerate(node?: string, other?: string): Promise<boolean> {
 export function stop(): Promise<boolean> {
   announce("Stopping");
   return runAction((id) => request(`/sessions/${id}/cancel`, { body: { pause_queue: true } }));
-}
-
-export function moveHead(node: string): Promise<boolean> {
-  return runAction(async (id) => {
-    putSession(await request<SessionView>(`/sessions/${id}/head`, { body: { node } }));
-    await refresh();
-  });
 }
 
 export async function useModel(reference: string): Promise<void> {

@@ -69,6 +69,8 @@ export const highlightedDigest = signal("");
 export const announcement = signal("");
 /** Where this browser keeps the address that was opened without a login. */
 export const OPENED_ADDRESS = "loom.opened";
+/** Where this browser keeps a light or dark appearance; the system's is used without it. */
+export const THEME_CHOICE = "loom.theme";
 /** Where this browser keeps whether it notifies. */
 export const NOTIFY_CHOICE = "loom.notify";
 export const isDragging = signal(false);

@@ -3,8 +3,8 @@ import { batch, computed, effect, signal } from "@preact/signals";
 import { randomKey } from "../api/http";
 import { type Attachable, attachmentName, type Block, splitBlocks, storableAttachment } from "../api/blocks";
 import type { MessageView, Problem } from "../api/types";
-import { announce, askedModels, comparesAnswers, createdSession, sessionId, view } from "./app";
-import { forgetUndelivered, isUndelivered, takeUnsent, withUndelivered } from "./outbox";
+import { announce, askedModels, comparesAnswers, createdSession, sessionId } from "./app";
+import { forgetUndelivered } from "./outbox";
 import { saveItem } from "./storage";
 import { send } from "./actions";
 
@@ -162,12 +162,7 @@ export function fillComposer(message: Block[]): void {
   focusComposer();
 }
 
-/** End the edit; files that were attached to it are gone. */
-export function stopEditing(): void {
-  const gone = attachments.value.filter((one) => uploads.has(one.key));
-  resumeDraft();
-  if (gone.length) void import("../screens/deferred").then(({ detach }) => gone.forEach((one) => detach(one.key)), () => undefined);
-}
+export const stopEditing = resumeDraft;
 
 /** The name of a command, and nothing else. */
 export const COMMAND = /^\/([\w:.-]*)$/;
@@ -211,8 +206,7 @@ export async function submit(steer = false): Promise<void> {
       editing.value = edited;
       showDraft(before);
     });
-  } else if (!isUndelivered(outgoing.key)) addToDraft(place, before);
-  else if (view.value) view.value = withUndelivered(view.value);
+  } else import("../screens/deferred").then(({ giveBack }) => giveBack(outgoing.key, place, before.attachments), () => undefined);
 }
 
 // Drafts ---------------------------------------------------------------------------------------------------------------
@@ -224,8 +218,7 @@ export interface StoredDraft {
   attachments: (Pick<Attachment, "name" | "bytes" | "block" | "pages"> & { key?: string })[];
 }
 
-let loadedFor: string | null = null;
-export const OLD_HELD = "loom.held.";
+export let loadedFor: string | null = null;
 export const DRAFTS = "loom.draft.";
 
 export function storedAttachment({ key, name, bytes, block, pages }: StoredDraft["attachments"][number]): StoredDraft["attachments"][number] {
@@ -239,14 +232,13 @@ export function draftOf(session: string): string {
 }
 
 export function keepDrafts(): void {
-  if (Object.keys(localStorage).some((name) => name.startsWith(OLD_HELD))) void import("../screens/deferred").then(({ moveHeldMessages }) => moveHeldMessages(OLD_HELD));
-  for (const { text, blocks } of takeUnsent()) addToDraft(NEW, { text, attachments: blocks.map(attachmentOf) });
   effect(() => {
     const place = draftOf(sessionId.value);
     const list = attachments.value;
     const [words, isEdit] = [text.value, editing.value !== null];
-    if (loadedFor === NEW && sessionId.value !== "" && sessionId.value === createdSession.peek()) {
+    if (loadedFor === NEW && sessionId.value && sessionId.value === createdSession.peek()) {
       localStorage.removeItem(NEW);
+      createdSession.value = "";
       loadedFor = place;
     }
     if (loadedFor !== place) {
@@ -260,23 +252,8 @@ export function keepDrafts(): void {
   });
 }
 
-function saveDraft(place: string, draft: StoredDraft): void {
+export function saveDraft(place: string, draft: StoredDraft): void {
   saveItem(place, JSON.stringify(draft));
-}
-
-/** Put something that was not sent in front of a draft, whether or not it is shown. */
-export function addToDraft(place: string, unsent: Pick<Draft, "text" | "attachments">): void {
-  const stored = JSON.parse(localStorage.getItem(place) ?? "null") as StoredDraft | null;
-  const words = [unsent.text, stored?.text].filter(Boolean).join("\n\n");
-  saveDraft(place, { text: words, key: randomKey(), attachments: [...unsent.attachments.map(storedAttachment), ...(stored?.attachments ?? [])] });
-  if (place === loadedFor) restore(place);
-}
-
-/** Show what is stored, and stop uploads: the drafts that they belong to are gone. */
-export function clearDrafts(): void {
-  for (const one of uploads.values()) one.cancel();
-  uploads.clear();
-  if (loadedFor) restore(loadedFor);
 }
 
 export function restore(place: string): void {

@@ -29,7 +29,7 @@ export interface Undelivered {
 }
 
 export const OUTBOX = "loom.out.";
-const undelivered = new Map<string, Undelivered>();
+export const undelivered = new Map<string, Undelivered>();
 const reopened = new Set<string>();
 
 export function keepUndelivered(one: Undelivered): void {
@@ -45,27 +45,9 @@ export function forgetUndelivered(key: string): boolean {
   return reopened.delete(key);
 }
 
-export function isUndelivered(key: string): boolean {
-  return undelivered.has(key);
-}
-
-/** Take out messages whose session was not created before the page was closed. */
-export function takeUnsent(): Outgoing[] {
-  const unsent = stored().filter((one) => !one.id).map((one) => one.outgoing);
-  for (const one of unsent) forgetUndelivered(one.key);
-  return unsent;
-}
-
-/** What an earlier page left, in the order in which it was sent. */
-export function loadUndelivered(): Undelivered[] {
-  const found = stored();
-  for (const one of found) undelivered.set(one.outgoing.key, one);
-  return found;
-}
-
-function stored(): Undelivered[] {
-  const names = Object.keys(localStorage).filter((one) => one.startsWith(OUTBOX));
-  return names.map((name) => JSON.parse(localStorage.getItem(name) ?? "{}") as Undelivered).sort((a, b) => (a.at ?? 0) - (b.at ?? 0));
+/** Whether an earlier page, or an earlier version, left messages in the browser. */
+export function hasUnsent(): boolean {
+  return Object.keys(localStorage).some((one) => /^loom\.(out|held)\./.test(one));
 }
 
 /** Add the undelivered messages of a session to its view. An edit is shown only if it was refused: it would replace what is shown. */
@@ -92,12 +74,7 @@ function messageOf(outgoing: Outgoing): Message {
   return { role: "user", blocks };
 }
 
+/** Absent fields stay absent in JSON. */
 export function requestBody({ text, blocks, files, parent, models, steer }: Outgoing): object {
-  return {
-    text,
-    blocks: [...blocks.map(attachmentReference), ...files.map((path) => ({ type: "file", path }))],
-    ...(parent !== undefined ? { parent } : {}),
-    ...(models ? { models } : {}),
-    ...(steer ? { steer } : {}),
-  };
+  return { text, blocks: [...blocks.map(attachmentReference), ...files.map((path) => ({ type: "file", path }))], parent, models, steer: steer || undefined };
 }
