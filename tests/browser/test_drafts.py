@@ -18,19 +18,19 @@ def _paste_new_image(client: Client) -> None:
     client.paste_files(file_payload("shot.png", draw_image(secrets.token_hex(8))))
 
 
-def _edit_another(client: Client) -> Callable[[], None]:
+def _edit_another(client: Client) -> Callable[[], object]:
     client.user_messages.last.hover()
     client.user_messages.last.get_by_role("button", name="Edit and resend").click()
     return client.page.get_by_role("button", name="Cancel editing").click
 
 
-def _open_another(client: Client) -> Callable[[], None]:
+def _open_another(client: Client) -> Callable[[], object]:
     client.page.evaluate("location.hash = '#/'")
     expect(client.page.locator("button.sample")).to_have_count(4)
     return client.page.go_back
 
 
-def _open_and_reload(client: Client) -> Callable[[], None]:
+def _open_and_reload(client: Client) -> Callable[[], object]:
     back = _open_another(client)
     client.page.reload()
     return back
@@ -42,7 +42,7 @@ LEAVE = [_edit_another, _open_another, _open_and_reload]
 @pytest.mark.parametrize("returns_early", [True, False])
 @pytest.mark.parametrize("leave", LEAVE)
 def test_an_upload_is_there_when_its_draft_is_shown_again(
-    client: Client, leave: Callable[[Client], Callable[[], None]], returns_early: bool
+    client: Client, leave: Callable[[Client], Callable[[], object]], returns_early: bool
 ) -> None:
     client.send_and_wait("!echo hello")
     release = client.hold("**/v1/media?*")
