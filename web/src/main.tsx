@@ -3,14 +3,14 @@ import { render } from "preact";
 import { request, ApiError } from "./api/http";
 import type { ConfigView, ModelView } from "./api/types";
 import { App } from "./screens/App";
-import { config, connection, defaultModel, models, OPENED_ADDRESS, sessionId, view } from "./state/app";
+import { config, connection, defaultModel, models, OPENED_ADDRESS, sessionId, THEME_CHOICE, view } from "./state/app";
 import { keepDrafts } from "./state/composer";
 import { connect } from "./state/connection";
-import { watchComparison, watchFolderTrust, watchTitle } from "./state/page_effects";
+import { watchFolderTrust, watchTitle } from "./state/page_effects";
+import { hasUnsent } from "./state/outbox";
+import { checkOwner } from "./state/owner";
 import { watchPlan } from "./state/plan";
 import { loadSessions, onEnvelope, onSessionChange, prefetchHistory, refresh, report, route, sessionInAddress } from "./state/sessions";
-import { resendOutbox } from "./state/actions";
-import { loadTheme } from "./state/theme";
 
 async function loadSettings(): Promise<void> {
   const [limits, known] = await Promise.all([request<ConfigView>("/config"), request<{ models: ModelView[]; default: string }>("/models")]);
@@ -21,7 +21,7 @@ async function loadSettings(): Promise<void> {
 
 async function begin(): Promise<void> {
   try {
-    await loadSessions();
+    await Promise.all([loadSessions(), checkOwner()]);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     if (error.isOffline) {
@@ -41,16 +41,15 @@ async function begin(): Promise<void> {
   loadSettings().catch(report);
   if (localStorage.getItem(OPENED_ADDRESS)) (await import("./screens/deferred")).returnToAddress();
   if (!view.value) await route();
-  resendOutbox();
+  if (hasUnsent()) (await import("./screens/deferred")).resendOutbox();
 }
 
 // The draft is restored before the server has answered, so that typing can start at once.
-loadTheme();
+document.documentElement.style.colorScheme = localStorage.getItem(THEME_CHOICE) ?? "";
 sessionId.value = sessionInAddress();
 keepDrafts();
 watchPlan();
 watchTitle();
-watchComparison();
 watchFolderTrust();
 addEventListener("hashchange", () => void route());
 // Offered by browsers on https and on localhost only.

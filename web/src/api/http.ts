@@ -41,7 +41,7 @@ export async function request<Answer>(path: string, options: RequestOptions = {}
     });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new ApiError(0, OFFLINE, "Cannot reach the Loom server.", "Trying again.");
+    throw new ApiError(0, OFFLINE, "Cannot reach the Loom server.", "Try again when it is back.");
   }
   if (!response.ok) throw errorFrom(response.status, await response.text());
   if (response.status === 204) return undefined as Answer;
@@ -56,6 +56,10 @@ export function errorFrom(status: number, text: string): ApiError {
     // A proxy answered with HTML: the status is all there is.
   }
   return new ApiError(status, problem.code, problem.message, problem.hint ?? "");
+}
+
+export function wait(milliseconds: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }
 
 export function mediaUrl(digest: string, version: string): string {

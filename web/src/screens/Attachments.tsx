@@ -3,8 +3,8 @@ import { useSignal } from "@preact/signals";
 import { mediaUrl } from "../api/http";
 import { CloseIcon, FileIcon, SoundIcon, WarnIcon } from "../parts/icons";
 import { PageStrip } from "../parts/PageStrip";
-import { detach, insertAsText, isTextFile, retry, update, wantsPassword } from "../state/attaching";
-import { type Attachment, attachments, failed } from "../state/composer";
+import { detach, insertAsText, isTextFile, retry, wantsPassword } from "../state/attaching";
+import { type Attachment, attachments, failed, update } from "../state/composer";
 import { formatBytes } from "../state/format";
 
 export function Attachments() {

@@ -11,8 +11,7 @@ import { leaves } from "../state/branches";
 import { focusComposer } from "../state/composer";
 import { COLUMN_PX, placeNodes, type Placed, ROW_PX } from "../state/layout";
 import { report } from "../state/sessions";
-import { moveHead } from "../state/actions";
-import { forkSession } from "../state/session_actions";
+import { forkSession, moveHead } from "../state/session_actions";
 import { plural, shortModel } from "../state/format";
 
 const MAX_SELECTED = 4;

@@ -10,7 +10,7 @@ import { MediaFigure, MessageContent } from "../parts/MediaFigure";
 import { compared, sessionId } from "../state/app";
 import { newestLeaf, divergence } from "../state/branches";
 import { report } from "../state/sessions";
-import { moveHead } from "../state/actions";
+import { moveHead } from "../state/session_actions";
 import { plural, shortModel } from "../state/format";
 
 export function Compare() {

@@ -7,7 +7,8 @@ import { Dialog } from "../parts/Dialog";
 import { Field } from "../parts/Field";
 import { announce, listFilter, sessions } from "../state/app";
 import { chooseList } from "../state/lists";
-import { changeSession, report } from "../state/sessions";
+import { changeSession } from "../state/session_actions";
+import { report } from "../state/sessions";
 
 const NONE: FolderList = { folders: {}, tags: {} };
 

@@ -1,8 +1,9 @@
 // Messages on their way and notices: not part of the stored conversation.
-import { CloseIcon, WarnIcon } from "../parts/icons";
+import { deferred } from "../parts/components";
 import { MessageContent } from "../parts/MediaFigure";
-import { dismissSent } from "../state/actions";
 import type { Notice, Sent } from "../state/view";
+
+const Refused = deferred((found) => found.Refused);
 
 export function SentMessages({ sent }: { sent: Sent[] }) {
   return (
@@ -11,12 +12,7 @@ export function SentMessages({ sent }: { sent: Sent[] }) {
         <article key={one.key} class={`user-message ${one.state}`} aria-label="Your message, sending">
           <MessageContent blocks={one.message.blocks} />
           {one.state === "sending" && <p class="dim user-message-state">Sending…</p>}
-          {one.problem && (
-            <p class="danger user-message-state">
-              <WarnIcon /> <span>{one.problem.message} {one.problem.hint}</span>
-              <button type="button" class="icon" aria-label="Dismiss" onClick={() => dismissSent(one.key)}><CloseIcon /></button>
-            </p>
-          )}
+          {one.problem && <Refused id={one.key} problem={one.problem} />}
         </article>
       ))}
     </>

@@ -10,6 +10,7 @@ import { config, defaultModel, dialog, models } from "../state/app";
 import { canNotify, notifies, setNotifies } from "../state/notifications";
 import { loadModels } from "../state/models";
 import { report } from "../state/sessions";
+import { forgetWork } from "../state/sign_out";
 import { setTheme, theme, THEMES } from "../state/theme";
 import { plural, formatBytes, formatMoment } from "../state/format";
 import { ModelServers, ServerSettings, Users } from "./AdminSettings";
@@ -133,7 +134,7 @@ function Logins() {
   const load = (): Promise<void> => request<{ logins: LoginView[] }>("/logins").then((found) => void (logins.value = found.logins), report);
   useEffect(() => void load(), []);
   const close = (id: string): void => void request(`/logins/${id}`, { method: "DELETE" }).then(load, report);
-  const signOut = (): void => void request("/logout", { method: "POST" }).then(() => location.reload(), report);
+  const signOut = (): void => void request("/logout", { method: "POST" }).then(forgetWork).then(() => location.reload(), report);
   return (
     <section>
       <h3>Signed-in browsers</h3>
@@ -142,7 +143,7 @@ function Logins() {
           <li key={one.id}>
             <Row name={browserName(one.agent)} note={`${one.user} · ${one.address} · ${one.current ? "this browser" : `last seen ${formatMoment(one.seen_at)}`}`}>
               {one.current
-                ? <button type="button" class="chip" onClick={signOut}>Sign out</button>
+                ? <button type="button" class="chip" title="Also removes drafts from this browser" onClick={signOut}>Sign out</button>
                 : <button type="button" class="chip danger" aria-label={`Sign out ${browserName(one.agent)} at ${one.address}`} onClick={() => close(one.id)}>Sign out</button>}
             </Row>
           </li>

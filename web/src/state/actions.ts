@@ -1,106 +1,83 @@
 // User actions on a session: send, edit, regenerate, approve, stop, switch branches.
-import { request, randomKey, ApiError } from "../api/http";
-import { type Attachable, attachmentReference, type Block, type Message, storableAttachment } from "../api/blocks";
+import { effect } from "@preact/signals";
+import { request, randomKey, ApiError, wait } from "../api/http";
 import type { Posted, SessionView } from "../api/types";
-import { announce, chosenModel, model, sessionDraft, sessionId, view } from "./app";
+import { announce, chosenModel, createdSession, model, sessionDraft, sessionId, view } from "./app";
+import { forgetUndelivered, keepUndelivered, type Outgoing, requestBody, type Undelivered, withUndelivered } from "./outbox";
 import { go, putSession, refresh, report } from "./sessions";
-import { saveItem } from "./storage";
-import { withState, withoutSent, withSent } from "./view";
+import { withState } from "./view";
 
-export interface Outgoing {
-  text: string;
-  blocks: Attachable[];
-  files: string[];
-  /** Parent of an edited message; undefined: the head. */
-  parent?: string | null;
-  /** Several models answer it. */
-  models?: string[];
-  /** The running turn reads it at its next step. */
-  steer?: boolean;
-  key: string;
-}
+let creating: Promise<string> | null = null;
 
-/** Return the id of the open session, or create one. */
-async function ensureSession(): Promise<string> {
-  if (sessionId.value) return sessionId.value;
+/** Create a session for a message, and open it unless another one was opened meanwhile. Return its id. */
+async function createSession(outgoing: Outgoing): Promise<string> {
   const made = await request<SessionView>("/sessions", { body: { ...sessionDraft.value, ...(chosenModel.value ? { model: chosenModel.value } : {}) } });
+  keepUndelivered({ id: made.id, outgoing, at: Date.now() });
   sessionDraft.value = {};
   putSession(made);
-  view.value = null;
-  go(made.id);
-  await waitFor(() => view.value?.session === made.id);
+  if (!sessionId.value) {
+    createdSession.value = made.id;
+    go(made.id);
+    // A view that is open before the turn begins shows all of it, also an error that nothing stores.
+    await waitForView(made.id);
+  }
   return made.id;
 }
 
-function waitFor(isSo: () => boolean): Promise<void> {
+/** Wait until the session is shown, or another one is opened instead. */
+function waitForView(id: string): Promise<void> {
   return new Promise((resolve) => {
-    const stop = view.subscribe(() => {
-      if (isSo()) queueMicrotask(() => (stop(), resolve()));
+    const stop = effect(() => {
+      if (view.value?.session === id || (sessionId.value && sessionId.value !== id)) queueMicrotask(() => (stop(), resolve()));
     });
   });
 }
 
 /** Return true once the server has stored the message. While it is offline the message is sent again under the same key. */
 export async function send(outgoing: Outgoing): Promise<boolean> {
-  let id: string;
+  let id = sessionId.value;
+  keepUndelivered({ id, outgoing, at: Date.now() });
   try {
-    id = await ensureSession();
+    // What is sent while the session is being created belongs to it.
+    if (!id) id = await (creating ??= createSession(outgoing).finally(() => (creating = null)));
   } catch (error) {
     report(error);
     return false;
   }
-  return deliver(id, outgoing);
+  return deliver({ id, outgoing, at: Date.now() });
 }
 
-const OUTBOX = "loom.out.";
+const deliveries = new Map<string, Promise<boolean>>();
 
-/** Send messages that were not delivered before the page was closed; the key prevents duplicates. */
-export function resendOutbox(): void {
-  for (const name of Object.keys(localStorage).filter((one) => one.startsWith(OUTBOX))) {
-    const { id, outgoing } = JSON.parse(localStorage.getItem(name) ?? "{}") as { id: string; outgoing: Outgoing };
-    void deliver(id, outgoing);
-  }
+/** Send a message after those that were sent before it in the same session. */
+export function deliver(one: Undelivered): Promise<boolean> {
+  keepUndelivered(one);
+  if (view.value?.session === one.id) view.value = withUndelivered(view.value);
+  const delivery = (deliveries.get(one.id) ?? Promise.resolve(true)).then(() => post(one));
+  deliveries.set(one.id, delivery);
+  return delivery;
 }
 
-export async function deliver(id: string, outgoing: Outgoing): Promise<boolean> {
-  const kept = OUTBOX + outgoing.key;
-  saveItem(kept, JSON.stringify({ id, outgoing: { ...outgoing, blocks: outgoing.blocks.map(storableAttachment) } }));
-  const isEdit = outgoing.parent !== undefined;
-  if (view.value?.session === id && !isEdit) view.value = withSent(view.value, outgoing.key, messageOf(outgoing));
-  const blocks = [...outgoing.blocks.map(attachmentReference), ...outgoing.files.map((path) => ({ type: "file", path }))];
-  const body = { text: outgoing.text, blocks, ...(isEdit ? { parent: outgoing.parent } : {}), ...(outgoing.models ? { models: outgoing.models } : {}), ...(outgoing.steer ? { steer: true } : {}) };
+async function post(one: Undelivered): Promise<boolean> {
+  const { id, outgoing } = one;
   for (;;) {
     try {
-      await request<Posted>(`/sessions/${id}/messages`, { body, headers: { "Idempotency-Key": outgoing.key } });
-      localStorage.removeItem(kept);
+      await request<Posted>(`/sessions/${id}/messages`, { body: requestBody(outgoing), headers: { "Idempotency-Key": outgoing.key } });
+      const isReopened = forgetUndelivered(outgoing.key);
       if (view.value) view.value = withState(view.value, outgoing.key, "accepted");
+      if (isReopened) void refresh();
       return true;
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       if (!error.isOffline) {
-        localStorage.removeItem(kept);
-        showRefusal(outgoing.key, error, isEdit);
+        keepUndelivered({ ...one, problem: { code: error.code, message: error.message, hint: error.hint } });
+        if (outgoing.parent !== undefined || error.status === 401) report(error);
+        else if (view.value?.session === id) view.value = withUndelivered(view.value);
         return false;
       }
-      await new Promise((resolve) => setTimeout(resolve, 1000));
+      await wait(1000);
     }
   }
-}
-
-function messageOf(outgoing: Outgoing): Message {
-  const blocks: Block[] = [...outgoing.blocks];
-  const text = [outgoing.text, ...outgoing.files.map((path) => `@${path}`)].filter(Boolean).join("\n");
-  if (text) blocks.unshift({ type: "text", text });
-  return { role: "user", blocks };
-}
-
-function showRefusal(key: string, error: ApiError, isEdit: boolean): void {
-  if (isEdit || error.status === 401) report(error);
-  else if (view.value) view.value = withState(view.value, key, "refused", { code: error.code, message: error.message, hint: error.hint });
-}
-
-export function dismissSent(key: string): void {
-  if (view.value) view.value = withoutSent(view.value, key);
 }
 
 /** Run an action on the open session and show a refusal. */
@@ -123,13 +100,6 @@ export function regenerate(node?: string, other?: string): Promise<boolean> {
 export function stop(): Promise<boolean> {
   announce("Stopping");
   return runAction((id) => request(`/sessions/${id}/cancel`, { body: { pause_queue: true } }));
-}
-
-export function moveHead(node: string): Promise<boolean> {
-  return runAction(async (id) => {
-    putSession(await request<SessionView>(`/sessions/${id}/head`, { body: { node } }));
-    await refresh();
-  });
 }
 
 export async function useModel(reference: string): Promise<void> {

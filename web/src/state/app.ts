@@ -28,6 +28,8 @@ export const listFilter = signal<ListFilter | null>(null);
 /** The dialog about one session of the list. */
 export const sessionDialog = signal<{ kind: "delete" | "share" | "organise"; session: SessionView } | null>(null);
 export const sessionId = signal("");
+/** The session that this page created for a message: what was typed meanwhile goes along. */
+export const createdSession = signal("");
 export const info = computed<SessionView | null>(() => sessions.value.find((one) => one.id === sessionId.value) ?? null);
 
 export const view = signal<View | null>(null);
@@ -67,6 +69,8 @@ export const highlightedDigest = signal("");
 export const announcement = signal("");
 /** Where this browser keeps the address that was opened without a login. */
 export const OPENED_ADDRESS = "loom.opened";
+/** Where this browser keeps a light or dark appearance; the system's is used without it. */
+export const THEME_CHOICE = "loom.theme";
 /** Where this browser keeps whether it notifies. */
 export const NOTIFY_CHOICE = "loom.notify";
 export const isDragging = signal(false);

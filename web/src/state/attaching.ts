@@ -4,7 +4,7 @@ import { ApiError } from "../api/http";
 import { type Attachable, asTextFile, isMedia } from "../api/blocks";
 import type { MediaView } from "../api/types";
 import { announce, config } from "./app";
-import { type Attachment, attachmentKeys, attachments, failed, focusComposer, isUploading, notUploaded, scheduled, submit, text } from "./composer";
+import { type Attachment, attachmentKeys, attachments, failed, focusComposer, isUploading, notUploaded, scheduled, submit, text, update, uploads } from "./composer";
 import { formatBytes } from "./format";
 import { dropFile, keepFile, keptFile } from "./pending_files";
 import { upload } from "./uploads";
@@ -33,6 +33,7 @@ async function uploadAttachment(at: string, file: File, name: string, password =
 export async function resumeUploads(interrupted: Attachment[]): Promise<void> {
   for (const { key, name } of interrupted) {
     const file = await keptFile(key);
+    if (!uploads.has(key)) continue;
     if (file) void uploadAttachment(key, file, name);
     update(key, file ? { file } : { fraction: null, problem: notUploaded(name) });
   }
@@ -40,7 +41,7 @@ export async function resumeUploads(interrupted: Attachment[]): Promise<void> {
 
 /** Upload a file that is listed, for the first time or again. */
 export function retry(at: string, password = ""): void {
-  const found = attachments.value.find((one) => one.key === at);
+  const found = uploads.get(at);
   if (found?.file) void uploadAttachment(at, found.file, found.name, password);
 }
 
@@ -68,22 +69,22 @@ function setUploaded(at: string, info: MediaView): void {
   const most = config.value?.documents.pages_per_read ?? 20;
   const pages: [number, number] | null = info.pages && block?.type === "document" ? [1, Math.min(info.pages, most)] : null;
   const problem = block ? null : { code: "media.unsupported", message: `${info.name} cannot be attached.`, hint: "Convert it to PDF or text." };
-  // The draft of another session may be shown meanwhile: its own needs the file until it has the block.
-  if (block && attachments.value.some((one) => one.key === at)) void dropFile(at);
   update(at, { fraction: null, block, pages, problem, notices: info.notices, bytes: info.bytes });
 }
 
-export function update(at: string, change: Partial<Attachment>): void {
-  attachments.value = attachments.value.map((one) => (one.key === at ? { ...one, ...change } : one));
-}
-
 export function detach(at: string): void {
-  const gone = attachments.value.find((one) => one.key === at);
+  const gone = uploads.get(at) ?? attachments.value.find((one) => one.key === at);
   attachments.value = attachments.value.filter((one) => one.key !== at);
+  uploads.delete(at);
   gone?.cancel();
   void dropFile(at);
   if (gone?.preview) URL.revokeObjectURL(gone.preview);
 }
+
+/** A file is kept until the draft that it belongs to has been shown with its block, and saved. */
+effect(() => {
+  for (const { key, block } of attachments.value) if (block && uploads.delete(key)) void dropFile(key);
+});
 
 /** Send a scheduled message when its uploads have ended. A failed upload cancels that, and so does a change by the user: it would be sent half written. */
 effect(() => {

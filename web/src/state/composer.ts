@@ -3,7 +3,8 @@ import { batch, computed, effect, signal } from "@preact/signals";
 import { randomKey } from "../api/http";
 import { type Attachable, attachmentName, type Block, splitBlocks, storableAttachment } from "../api/blocks";
 import type { MessageView, Problem } from "../api/types";
-import { announce, askedModels, comparesAnswers, sessionId } from "./app";
+import { announce, askedModels, comparesAnswers, createdSession, sessionId } from "./app";
+import { forgetUndelivered } from "./outbox";
 import { saveItem } from "./storage";
 import { send } from "./actions";
 
@@ -53,6 +54,8 @@ interface Draft {
 }
 
 const EMPTY: Draft = { text: "", attachments: [], mentioned: [] };
+/** Attachments whose draft does not have their block yet. The draft need not be shown meanwhile: their uploads go on. */
+export const uploads = new Map<string, Attachment>();
 /** The draft that was there before a message was edited; it comes back afterwards. */
 let suspended: Draft | null = null;
 let key = randomKey();
@@ -96,6 +99,7 @@ export function attach(files: File[]): void {
     return { ...newAttachment(name, file.size), file, fraction: 0, preview: isImage ? URL.createObjectURL(file) : "" };
   });
   attachments.value = [...attachments.value, ...fresh];
+  for (const one of fresh) uploads.set(one.key, one);
   uploadWith(fresh, ({ retry }) => fresh.forEach((one) => retry(one.key)));
 }
 
@@ -103,8 +107,15 @@ export function attach(files: File[]): void {
 function uploadWith(listed: Attachment[], begin: (code: typeof import("../screens/deferred")) => void): void {
   import("../screens/deferred").then(begin, () => {
     scheduled.value = null;
-    attachments.value = attachments.value.map((one) => (listed.some(({ key }) => key === one.key) ? { ...one, fraction: null, problem: notUploaded(one.name) } : one));
+    for (const { key, name } of listed) update(key, { fraction: null, problem: notUploaded(name) });
   });
+}
+
+export function update(at: string, change: Partial<Attachment>): void {
+  const changed = (one: Attachment): Attachment => (one.key === at ? { ...one, ...change } : one);
+  const kept = uploads.get(at);
+  if (kept) uploads.set(at, changed(kept));
+  attachments.value = attachments.value.map(changed);
 }
 
 const PASTED = /^pasted(-\d+)?\.txt$/;
@@ -127,7 +138,7 @@ function currentDraft(): Draft {
 
 function showDraft(draft: Draft): void {
   text.value = draft.text;
-  attachments.value = draft.attachments;
+  attachments.value = draft.attachments.map((one) => uploads.get(one.key) ?? one);
   mentioned.value = draft.mentioned;
   key = randomKey();
   focusComposer();
@@ -178,7 +189,7 @@ export async function submit(steer = false): Promise<void> {
   const files = mentioned.value.filter((path) => text.value.includes(`@${path}`));
   const models = askedModels.value.length > 1 ? { models: askedModels.value } : {};
   const outgoing = { text: text.value.trim(), blocks: blocks.value, files, key, steer, ...models, ...(editing.value ? { parent: editing.value.parent } : {}) };
-  const [before, edited] = [currentDraft(), editing.value];
+  const [before, edited, place] = [currentDraft(), editing.value, draftOf(sessionId.value)];
   resumeDraft();
   const shown = currentDraft();
   const isTaken = await send(outgoing);
@@ -186,14 +197,16 @@ export async function submit(steer = false): Promise<void> {
     askedModels.value = [];
     comparesAnswers.value = sessionId.value;
   }
+  if (isTaken) return;
   // A refused message comes back, unless the user has started another one; an edit is still an edit.
-  if (!isTaken && text.value === shown.text && attachments.value === shown.attachments) {
+  if (text.value === shown.text && attachments.value === shown.attachments) {
+    forgetUndelivered(outgoing.key);
     batch(() => {
       if (edited) suspended = shown;
       editing.value = edited;
       showDraft(before);
     });
-  }
+  } else import("../screens/deferred").then(({ giveBack }) => giveBack(outgoing.key, place, before.attachments), () => undefined);
 }
 
 // Drafts ---------------------------------------------------------------------------------------------------------------
@@ -205,19 +218,29 @@ export interface StoredDraft {
   attachments: (Pick<Attachment, "name" | "bytes" | "block" | "pages"> & { key?: string })[];
 }
 
-let loadedFor: string | null = null;
-const OLD_HELD = "loom.held.";
+export let loadedFor: string | null = null;
+export const DRAFTS = "loom.draft.";
 
 export function storedAttachment({ key, name, bytes, block, pages }: StoredDraft["attachments"][number]): StoredDraft["attachments"][number] {
   return { key, name, bytes, block: block && storableAttachment(block), pages };
 }
 
+const NEW = draftOf("");
+
+export function draftOf(session: string): string {
+  return `${DRAFTS}${session || "new"}`;
+}
+
 export function keepDrafts(): void {
-  if (Object.keys(localStorage).some((name) => name.startsWith(OLD_HELD))) void import("../screens/deferred").then(({ moveHeldMessages }) => moveHeldMessages(OLD_HELD));
   effect(() => {
-    const place = `loom.draft.${sessionId.value || "new"}`;
+    const place = draftOf(sessionId.value);
     const list = attachments.value;
     const [words, isEdit] = [text.value, editing.value !== null];
+    if (loadedFor === NEW && sessionId.value && sessionId.value === createdSession.peek()) {
+      localStorage.removeItem(NEW);
+      createdSession.value = "";
+      loadedFor = place;
+    }
     if (loadedFor !== place) {
       loadedFor = place;
       restore(place);
@@ -225,11 +248,12 @@ export function keepDrafts(): void {
     }
     if (isEdit) return;
     if (!words && !list.length) localStorage.removeItem(place);
-    else {
-      const draft: StoredDraft = { text: words, key, attachments: list.map(storedAttachment) };
-      saveItem(place, JSON.stringify(draft));
-    }
+    else saveDraft(place, { text: words, key, attachments: list.map(storedAttachment) });
   });
+}
+
+export function saveDraft(place: string, draft: StoredDraft): void {
+  saveItem(place, JSON.stringify(draft));
 }
 
 export function restore(place: string): void {
@@ -240,8 +264,9 @@ export function restore(place: string): void {
   key = draft?.key ?? randomKey();
   attachments.value = (draft?.attachments ?? []).map((one) => {
     const listed = newAttachment(one.name, one.bytes);
-    return { ...listed, key: one.key ?? listed.key, block: one.block, pages: one.pages, fraction: one.block ? null : 0 };
+    return (one.key && uploads.get(one.key)) || { ...listed, key: one.key ?? listed.key, block: one.block, pages: one.pages, fraction: one.block ? null : 0 };
   });
-  const interrupted = attachments.value.filter((one) => !one.block);
+  const interrupted = attachments.value.filter((one) => !one.block && !uploads.has(one.key));
+  for (const one of interrupted) uploads.set(one.key, one);
   if (interrupted.length) uploadWith(interrupted, ({ resumeUploads }) => void resumeUploads(interrupted));
 }

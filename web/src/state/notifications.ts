@@ -1,5 +1,6 @@
 // Notifications while the page is hidden. Loaded when they are turned on.
 import { signal } from "@preact/signals";
+import type { SessionView } from "../api/types";
 import { NOTIFY_CHOICE } from "./app";
 
 export const canNotify = "Notification" in window && isSecureContext;
@@ -14,8 +15,14 @@ export async function setNotifies(isOn: boolean): Promise<boolean> {
   return isGranted || !isOn;
 }
 
+/** Notify about a session that changed its state. */
+export function notifyOf(session: SessionView, state: SessionView["state"]): void {
+  const words = { waiting: "Approval pending", idle: "Answer finished", running: "", queued: "" }[state];
+  if (words) void notify(session.id, words, session.title || "Untitled");
+}
+
 /** Notify about a session, if the user wants it and does not look at the page. */
-export async function notify(session: string, title: string, body: string): Promise<void> {
+async function notify(session: string, title: string, body: string): Promise<void> {
   if (!notifies.value || !document.hidden) return;
   const options = { body, tag: `loom-${session}`, icon: "/icon.svg" };
   try {

@@ -21,6 +21,10 @@ export async function dropFile(key: string): Promise<void> {
   await inStore("readwrite", (store) => store.delete(key));
 }
 
+export async function dropAllFiles(): Promise<void> {
+  await inStore("readwrite", (store) => store.clear());
+}
+
 export async function keptFile(key: string): Promise<File | null> {
   const found = await inStore<PendingFile | undefined>("readonly", (store) => store.get(key));
   return found?.file ?? null;

@@ -4,7 +4,8 @@ import { request } from "../api/http";
 import type { PromptView } from "../api/types";
 import { chosenModel, dialog, sessionDraft, sessionId } from "./app";
 import { focusComposer, text } from "./composer";
-import { changeSession, putSession, report } from "./sessions";
+import { changeSession } from "./session_actions";
+import { putSession, report } from "./sessions";
 import type { SessionView } from "../api/types";
 
 const INPUT = "input";

@@ -1,11 +1,11 @@
 // Rarer actions on a session: approvals, queued and paused messages, summaries.
 import { request, randomKey } from "../api/http";
-import { moveHead, runAction } from "./actions";
-import type { QueueView, SessionView, Tree } from "../api/types";
-import { announce, view } from "./app";
+import { runAction } from "./actions";
+import type { QueueView, SearchResult, SessionView, Tree } from "../api/types";
+import { announce, sessionId, sessions, view } from "./app";
 import { newestLeaf } from "./branches";
-import { go, putSession } from "./sessions";
-import { withoutQueued } from "./view";
+import { go, putSession, refresh } from "./sessions";
+import type { View } from "./view";
 
 /** Replace the conversation by a summary; all of it stays as a branch. */
 export function compact(): Promise<boolean> {
@@ -47,4 +47,31 @@ export async function forkSession(node?: string): Promise<void> {
     go(made.id);
     announce("Forked into a new session");
   });
+}
+
+export function moveHead(node: string): Promise<boolean> {
+  return runAction(async (id) => {
+    putSession(await request<SessionView>(`/sessions/${id}/head`, { body: { node } }));
+    await refresh();
+  });
+}
+
+export async function removeSession(id: string): Promise<void> {
+  await request(`/sessions/${id}`, { method: "DELETE" });
+  sessions.value = sessions.value.filter((one) => one.id !== id);
+  announce("Session deleted");
+  if (sessionId.value === id) go("");
+}
+
+export async function changeSession(id: string, change: Partial<Pick<SessionView, "title" | "model" | "archived" | "folder" | "tags" | "pinned">>): Promise<void> {
+  putSession(await request<SessionView>(`/sessions/${id}`, { method: "PATCH", body: change }));
+}
+
+/** Return the title of a search result's session; the list knows generated titles. */
+export function titleOf(found: SearchResult): string {
+  return found.title || sessions.value.find((one) => one.id === found.session)?.title || "Untitled";
+}
+
+function withoutQueued(view: View, message: string): View {
+  return { ...view, queue: view.queue.filter((one) => one.message !== message) };
 }

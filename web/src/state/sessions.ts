@@ -1,12 +1,13 @@
 // The list of sessions, and opening one.
 import { batch } from "@preact/signals";
-import { request, ApiError } from "../api/http";
-import type { History, Listed, SearchResult, SessionPage, SessionView } from "../api/types";
+import { request, ApiError, wait } from "../api/http";
+import type { History, Listed, SessionPage, SessionView } from "../api/types";
 import {
-  announce, chosenModel, NOTIFY_CHOICE, info, isUnauthorized, moreSessions, panel, problem, sessionId, sessions, sessionsLoaded, showsSessions, linkedMessage, view,
+  chosenModel, NOTIFY_CHOICE, info, isUnauthorized, moreSessions, panel, problem, sessionId, sessions, sessionsLoaded, showsSessions, linkedMessage, view,
 } from "./app";
 import { join, leave } from "./connection";
 import type { Envelope } from "./envelopes";
+import { withReopened } from "./outbox";
 import { applyEnvelope, mergeHistory, prependOlder, openView } from "./view";
 
 /** Messages per page: small enough to render without a pause. */
@@ -46,7 +47,7 @@ export function onSessionChange(change: Listed): void {
     return;
   }
   const old = sessions.value.find((one) => one.id === change.session);
-  notifyState(change.session, old, change.state);
+  notifyState(old, change.state);
   if (!old || change.state === "idle" || change.title !== old.title) void refreshSession(change.session);
   else sessions.value = sessions.value.map((one) => (one.id === change.session ? { ...one, state: change.state ?? one.state, rev: change.rev ?? one.rev } : one));
 }
@@ -65,11 +66,6 @@ export function go(id: string, node = ""): void {
 
 export function sessionInAddress(): string {
   return /^#\/s\/([\w-]+)/.exec(location.hash)?.[1] ?? "";
-}
-
-/** Return the title of a search result's session; the list knows generated titles. */
-export function titleOf(found: SearchResult): string {
-  return found.title || sessions.value.find((one) => one.id === found.session)?.title || "Untitled";
 }
 
 function nodeInAddress(): string {
@@ -109,9 +105,13 @@ async function openSession(id: string): Promise<void> {
     prefetched = null;
     const found = early ?? (await readHistory(id));
     if (sessionId.value !== id) return;
-    view.value = openView(id, found, Date.now());
+    view.value = withReopened(openView(id, found, Date.now()));
     join(id);
   } catch (error) {
+    if (error instanceof ApiError && error.isOffline) {
+      await wait(1000);
+      return sessionId.value === id && !view.value ? openSession(id) : undefined;
+    }
     if (!(error instanceof ApiError && error.status === 404)) return report(error);
     if (sessionId.value !== id) return;
     history.replaceState(null, "", addressOf(""));
@@ -152,13 +152,16 @@ export async function loadOlder(count = PAGE): Promise<void> {
   }
 }
 
+/** Events that screen readers hear of. */
+const ANNOUNCED = new Set(["turn_started", "approval_requested", "turn_failed", "notice", "turn_finished"]);
+
 export function onEnvelope(envelope: Envelope): void {
   const seen = view.value;
   if (!seen) return;
   const after = applyEnvelope(seen, envelope, Date.now());
   if (after === seen) return;
   view.value = after;
-  announceEvent(envelope);
+  if (ANNOUNCED.has(envelope.type)) void import("../screens/deferred").then(({ announceEvent }) => announceEvent(envelope), () => undefined);
   if (after.isStale) void refresh();
   else if (after.refreshes > seen.refreshes) void refresh();
   // The first message becomes the title.
@@ -166,23 +169,9 @@ export function onEnvelope(envelope: Envelope): void {
 }
 
 /** Tell a user who looks elsewhere that a session needs them, or has ended its turn. */
-function notifyState(session: string, before: SessionView | undefined, state: SessionView["state"] | undefined): void {
+function notifyState(before: SessionView | undefined, state: SessionView["state"] | undefined): void {
   if (!before || !state || before.state === state || !document.hidden || !localStorage.getItem(NOTIFY_CHOICE)) return;
-  const title = before.title || "Untitled";
-  const words = { waiting: "Approval pending", idle: "Answer finished", running: "", queued: "" }[state];
-  if (words) void import("../screens/deferred").then(({ notify }) => notify(session, words, title));
-}
-
-function announceEvent(envelope: Envelope): void {
-  if (envelope.type === "turn_started") announce(`${envelope.data.model} is answering`);
-  if (envelope.type === "approval_requested") announce(`Approval pending: ${envelope.data.call.name}`);
-  if (envelope.type === "turn_failed") announce(envelope.data.code === "turn.cancelled" ? "Answer stopped" : `Answer failed: ${envelope.data.text}`);
-  if (envelope.type === "notice") announce(envelope.data.text);
-  if (envelope.type === "turn_finished") {
-    const last = view.value?.messages.at(-1);
-    const words = last?.blocks.map((block) => (block.type === "text" ? block.text : "")).join(" ").split(/\s+/).filter(Boolean).length ?? 0;
-    announce(`Done, ${words} words`);
-  }
+  void import("../screens/deferred").then(({ notifyOf }) => notifyOf(before, state));
 }
 
 export function report(error: unknown): void {
@@ -191,13 +180,3 @@ export function report(error: unknown): void {
   else problem.value = { message: error.message, hint: error.hint };
 }
 
-export async function removeSession(id: string): Promise<void> {
-  await request(`/sessions/${id}`, { method: "DELETE" });
-  sessions.value = sessions.value.filter((one) => one.id !== id);
-  announce("Session deleted");
-  if (sessionId.value === id) go("");
-}
-
-export async function changeSession(id: string, change: Partial<Pick<SessionView, "title" | "model" | "archived" | "folder" | "tags" | "pinned">>): Promise<void> {
-  putSession(await request<SessionView>(`/sessions/${id}`, { method: "PATCH", body: change }));
-}

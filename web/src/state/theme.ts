@@ -1,20 +1,17 @@
 // Light, dark or system appearance, saved in this browser.
 import { signal } from "@preact/signals";
+import { THEME_CHOICE } from "./app";
 
 export type Theme = "system" | "light" | "dark";
 export const THEMES: Theme[] = ["system", "light", "dark"];
-export const theme = signal<Theme>("system");
-
-export function loadTheme(): void {
-  const kept = localStorage.getItem("loom.theme");
-  setTheme(kept === "light" || kept === "dark" ? kept : "system");
-}
+/** The page applies it when it is loaded. */
+export const theme = signal<Theme>(THEMES.find((one) => one === localStorage.getItem(THEME_CHOICE)) ?? "system");
 
 export function setTheme(chosen: Theme): void {
   theme.value = chosen;
   document.documentElement.style.colorScheme = chosen === "system" ? "" : chosen;
-  if (chosen === "system") localStorage.removeItem("loom.theme");
-  else localStorage.setItem("loom.theme", chosen);
+  if (chosen === "system") localStorage.removeItem(THEME_CHOICE);
+  else localStorage.setItem(THEME_CHOICE, chosen);
 }
 
 export function cycleTheme(): void {

@@ -364,14 +364,6 @@ export function withState(view: View, key: string, state: Sent["state"], problem
   return { ...view, sent: view.sent.map((one) => (one.key === key ? { ...one, state, problem } : one)) };
 }
 
-export function withoutSent(view: View, key: string): View {
-  return { ...view, sent: view.sent.filter((one) => one.key !== key) };
-}
-
-export function withoutQueued(view: View, message: string): View {
-  return { ...view, queue: view.queue.filter((one) => one.message !== message) };
-}
-
 export function addUsage(a: Usage, b: Usage): Usage {
   const sum: Usage = { ...a };
   for (const [key, value] of Object.entries(b) as [keyof Usage, number][]) sum[key] = (sum[key] ?? 0) + value;
