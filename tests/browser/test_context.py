@@ -147,6 +147,28 @@ def test_switching_the_model_says_first_what_it_would_not_see(client: Client) ->
     assert client.daemon.ask(f"/v1/sessions/{client.session}")["model"] == "ollama/llama3.2"
 
 
+def test_each_place_of_an_image_shows_what_the_model_gets_there(client: Client) -> None:
+    image = draw_image("twice")
+    for words in ("!echo first", "!echo second"):
+        client.paste_files(file_payload("shot.png", image))
+        client.send_and_wait(words)
+    path = f"/v1/sessions/{client.session}"
+    plan = client.daemon.ask(f"{path}/plan", {"models": ["loom/spark"]}, "POST")
+    keys = [row["key"] for row in plan["rows"] if row["kind"] == "image"]
+    assert len(keys) == 2
+
+    client.daemon.ask(f"{path}/overrides", {keys[0]: "omitted"}, "PUT")
+    client.page.reload()
+    badges = client.user_messages.locator("figcaption .badge")
+    expect(badges).to_have_text([re.compile("omitted"), re.compile("full")])
+    client.user_messages.first.get_by_role("button", name=re.compile("^Open shot.png")).click()
+    lightbox = client.page.get_by_role("dialog")
+    expect(lightbox).to_contain_text("1 of 2")
+    client.page.keyboard.press("Escape")
+    client.user_messages.last.get_by_role("button", name=re.compile("^Open shot.png")).click()
+    expect(lightbox).to_contain_text("2 of 2")
+
+
 def test_the_lightbox_zooms_pans_and_flips_to_what_the_model_gets(client: Client) -> None:
     shown(client)
     opener = client.page.get_by_role("button", name=re.compile("^Open shot.png"))

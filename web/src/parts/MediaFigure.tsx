@@ -62,11 +62,11 @@ export function facts(parts: (string | undefined | null | false)[]): string {
 
 export function ImageFigure({ block, preview = "" }: { block: ImageBlock; preview?: string }) {
   const { media } = block;
-  const cell = cellFor(media.digest);
+  const cell = cellFor(block);
   const name = media.name || "image";
   const words = block.alt || block.description || "";
   const measure = media.width && media.height ? `${media.width}×${media.height}` : "";
-  const open = (): void => openImage(media.digest, { digest: media.digest, name, alt: words, media, page: null });
+  const open = (): void => openImage({ digest: media.digest, name, alt: words, media, block, page: null });
   return (
     <figure class={`image-figure${highlightedDigest.value === media.digest ? " lit" : ""}`} onPointerEnter={() => (highlightedDigest.value = media.digest)} onPointerLeave={() => (highlightedDigest.value = "")}>
       <button type="button" class="image-open" aria-label={`Open ${name}${measure ? `, ${measure}` : ""}`} onClick={open}>
@@ -90,7 +90,7 @@ export function ImageFigure({ block, preview = "" }: { block: ImageBlock; previe
 
 function DocumentView({ block }: { block: DocumentBlock }) {
   const { media } = block;
-  const cell = cellFor(media.digest);
+  const cell = cellFor(block);
   const [first, last] = pageRange(block);
   const isPaged = media.media_type === "application/pdf" && (media.pages ?? 0) > 0;
   const range = block.pages && media.pages ? `pages ${first}–${last} of ${media.pages}` : media.pages ? plural(media.pages, "page") : "";

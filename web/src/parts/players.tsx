@@ -10,7 +10,7 @@ import { facts } from "./MediaFigure";
 
 export function VideoFigure({ block }: { block: VideoBlock }) {
   const { media } = block;
-  const cell = cellFor(media.digest);
+  const cell = cellFor(block);
   const measure = media.width && media.height ? `${media.width}×${media.height}` : "";
   return (
     <figure class={`document video${highlightedDigest.value === media.digest ? " lit" : ""}`} onPointerEnter={() => (highlightedDigest.value = media.digest)} onPointerLeave={() => (highlightedDigest.value = "")}>

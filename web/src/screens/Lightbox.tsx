@@ -40,7 +40,7 @@ function Stage({ image, at, count, onStep, onClose }: Props) {
   const shown = useSignal<{ width: number; height: number } | null>(null);
   const stage = useRef<HTMLDivElement>(null);
   const fingers = useRef(new Map<number, { x: number; y: number }>());
-  const cell = cellFor(image.digest);
+  const cell = cellFor(image.block);
   const row = plan.value?.rows.find((one) => one.digest === image.digest);
   const words = row?.alt || image.alt;
   const isText = cell?.rendition === "text" || cell?.rendition === "omitted";

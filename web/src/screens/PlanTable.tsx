@@ -4,7 +4,7 @@ import type { LastRow, Override, Plan, PlanCell, PlanRow, Rendition } from "../a
 import { EditIcon } from "../parts/icons";
 import { Menu } from "../parts/Menu";
 import { highlightedDigest } from "../state/app";
-import { lightbox, images } from "../state/images";
+import { blockOf, lightbox, images } from "../state/images";
 import type { Change, PlanDiff } from "../state/plan_diff";
 import { editedAlt } from "../state/plan";
 import { chooseOverrides } from "../state/plan_changes";
@@ -173,6 +173,7 @@ function Cell({ row, cell, showsReasons, isMedia }: { row: PlanRow; cell: PlanCe
 const LABELS: Record<Override, string> = { full: "Always send in full", low: "Send at low resolution", text: "Send as text", omitted: "Do not send", auto: "Automatic" };
 
 function show(row: PlanRow): void {
-  const at = images.value.findIndex((one) => one.digest === row.digest);
+  const block = blockOf(row);
+  const at = images.value.findIndex((one) => one.block === block);
   if (at >= 0) lightbox.value = { list: images.value, at };
 }
