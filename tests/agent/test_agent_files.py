@@ -75,6 +75,16 @@ def test_the_agents_of_the_user_are_found_everywhere_and_loom_toml_wins(tmp_path
     assert list_agents(config(workspace), workspace)["x"].entry.description == "mine"
 
 
+def test_of_two_files_with_one_name_the_used_one_names_the_other(tmp_path: Path) -> None:
+    workspace = tmp_path / "ws"
+    for place in ("home/.claude/agents", "ws/.claude/agents", "ws/.opencode/agent"):
+        write(tmp_path, f"{place}/x.md", OPENCODE)
+    ours = find_agent(config(workspace, workspace), "x", workspace)
+    others = [notice for notice in ours.notices if "same name" in notice]
+    assert len(others) == 1 and "home" not in others[0] and ours.origin not in others[0]
+    assert not any("same name" in notice for notice in find_agent(config(workspace), "x", workspace).notices)
+
+
 async def test_unknown_tools_and_models_are_named_and_widen_nothing(tmp_path: Path) -> None:
     write(tmp_path, ".claude/agents/any.md", CLAUDE)
     provider = ScriptedProvider(["Done."])

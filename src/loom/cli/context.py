@@ -374,7 +374,7 @@ async def _state_before(runtime: Runtime, asked: AskOptions, tools: Sequence[str
 
 
 @click.command("prompt")
-@click.option("--agent", default="", metavar="NAME", help="An agent of the configuration ([agents.NAME]).")
+@click.option("--agent", default="", metavar="NAME", help="An agent: [agents.NAME], or a file in .claude/agents.")
 @click.option("-T", "--tool", "tools", multiple=True, metavar="NAME", help="As for `loom ask`. Default: all.")
 def prompt_command(agent: str, tools: tuple[str, ...]) -> int:
     """Print the system prompt of a new session in this folder.

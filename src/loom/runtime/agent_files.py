@@ -94,7 +94,8 @@ class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_agent_files(config: Config, workspace: Path) -> dict[str, AgentDefinition]:
-    """Return the agents in files of the user, and in those of a trusted workspace, which take precedence."""
+    """Return the agents in files of the user, and in those of a trusted workspace, which take precedence. Of
+    several files that name the same agent in one of both, the last counts, with a notice."""
     found: dict[str, AgentDefinition] = {}
     for place in shared_folders(config, workspace, AGENT_FOLDERS):
         for file in sorted(place.rglob("*.md"))[:MAX_AGENTS]:
@@ -104,8 +105,16 @@ def read_agent_files(config: Config, workspace: Path) -> dict[str, AgentDefiniti
             if not fields or fields.get("disable") is True or fields.get("disabled") is True:
                 continue  # a README, or switched off
             made = _AgentReader(fields).read("/".join(file.relative_to(place).with_suffix("").parts), text, file)
-            found[made.entry.id] = made
+            name = made.entry.id
+            if name in found and _is_in(workspace, found[name]) == _is_in(workspace, made):
+                notice = f"Agent {name!r}: {found[name].origin} has the same name and is not used."
+                made = msgspec.structs.replace(made, notices=(*made.notices, notice))
+            found[name] = made
     return found
+
+
+def _is_in(folder: Path, agent: AgentDefinition) -> bool:
+    return Path(agent.origin).is_relative_to(folder)
 
 
 class _AgentReader:

@@ -22,7 +22,7 @@ export function Start() {
     <div class="start">
       <div class="start-scroll"><div class="start-inner">
         <h1>Drop an image.<br />See what the model sees.</h1>
-        <p class="lead">Images, PDFs, text and code. Files stay on this computer until you send them.</p>
+        <p class="lead">Images, PDFs, text and code. No model gets a file before you send it.</p>
         <ul class="samples" aria-label="Samples">
           {!samples.value.length && [0, 1, 2].map((at) => <li key={at} aria-hidden="true"><SamplePlaceholder /></li>)}
           {samples.value.map((sample) => (

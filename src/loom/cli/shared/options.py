@@ -155,7 +155,12 @@ def _session_options() -> list[Option]:
         ),
         click.option("--fork", is_flag=True, help="Continue in a new session; the old one is unchanged."),
         click.option("-s", "--system", default="", help="The system prompt of a new session."),
-        click.option("--agent", default="", metavar="NAME", help="An agent of the configuration ([agents.NAME])."),
+        click.option(
+            "--agent",
+            default="",
+            metavar="NAME",
+            help="An agent: [agents.NAME], or a file in .claude/agents.",
+        ),
         click.option(
             "-t",
             "--template",
