@@ -16,6 +16,8 @@ from termios import TIOCSWINSZ
 
 from tests.cli.loom_command import COMMAND, Loom
 
+from loom.store.process_identity import has_ended
+
 PATIENCE_SECONDS = 120.0
 
 
@@ -61,9 +63,9 @@ class Tmux:
 
     def wait_until_ended(self) -> None:
         """Wait until the program has ended. tmux may not notice it for a long time, so its process is looked at."""
-        stat = Path("/proc", str(self.pid), "stat")
+        pid = self.pid
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
+        while not has_ended(pid):
             assert time.monotonic() < deadline, f"the program still runs; the terminal shows:\n{self.screen}"
             time.sleep(0.05)
 
