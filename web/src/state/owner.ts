@@ -1,4 +1,4 @@
-// Drafts, files and undelivered messages in this browser belong to the user who is signed in: nobody else sees or sends them.
+// Drafts, files and undelivered messages in this browser belong to the user who is signed in: another user neither sees nor sends them.
 import { request } from "../api/http";
 import type { UserView } from "../api/types";
 import { saveItem } from "./storage";

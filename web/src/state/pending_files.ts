@@ -6,7 +6,7 @@ interface PendingFile {
 
 const DATABASE = "loom";
 const STORE = "pending_files";
-/** Files of drafts that nobody came back to are removed after this time. */
+/** Files of abandoned drafts are removed after this time. */
 const KEPT_MS = 7 * 24 * 3600 * 1000;
 
 /** Keep a file until `dropFile`. */
