@@ -224,6 +224,7 @@ class Turn:
             raise
         finally:
             self.services.batching.running -= 1
+            await self.sink.close()
 
     async def _run_start_hooks(self) -> None:
         """Run the user's hooks once per turn, and store what they add for the model. Raise `ToolError` if one of them
