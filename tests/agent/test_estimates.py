@@ -54,7 +54,7 @@ async def test_an_estimate_decodes_a_few_images_and_leaves_many_to_the_backgroun
         assert bool(made) is waits
         assert len(view.rows) == 2 * photos
         # What is sent is exact, whatever was estimated before.
-        request = await session.next_request(MODEL)
+        request = await session.previews.next_request(MODEL)
         assert PREPARING not in request.receipt.notices
         exact = (await session.plan_table((MODEL,))).models[MODEL]
         assert (exact.bytes, exact.is_preparing) == (request.receipt.totals.wire_bytes, False)
@@ -87,5 +87,5 @@ async def test_a_document_without_a_text_layer_is_sent_at_once(monkeypatch: pyte
         session = await runtime.session(model=MODEL)
         found = await runtime.library.ingest(Attachment(source=scan.getvalue(), name="scan.pdf"))
         await runtime.stores.sessions.append_to_head(session.id, [user(*found.blocks)])
-        (row,) = (await session.next_request(mode="send")).receipt.rows
+        (row,) = (await session.previews.next_request(mode="send")).receipt.rows
         assert row.rendition == "full"

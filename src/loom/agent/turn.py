@@ -13,7 +13,6 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, assert_never
 
 import msgspec
@@ -32,7 +31,7 @@ from loom.agent.output import parse_output, repair_text
 from loom.agent.plan_mode import PLAN_MODE, plan_tools
 from loom.agent.ports import Command, Committed, Completion, SessionRecord
 from loom.agent.repeats import mark_repeats
-from loom.agent.services import Services
+from loom.agent.services import Services, workspace_of
 from loom.agent.sink import EventSink
 from loom.agent.step import ModelAnswer, StepOutput, ask_model, pause_before_retry, words_of
 from loom.agent.steps import StepValue
@@ -723,7 +722,3 @@ class Turn:
             text_cap_bytes=cap_bytes,
             secrets=self.services.secrets,
         )
-
-
-def workspace_of(snapshot: Snapshot) -> Path:
-    return Path(snapshot.workspace) if snapshot.workspace else Path.cwd()
