@@ -126,7 +126,6 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Returns the hooks of turns in a workspace."""
     background: Callable[[str], BackgroundProcesses]
     """Returns the background processes of a session."""
-
     unused_tools: Callable[[Path], frozenset[str]]
     """Returns the tools that are of no use in a workspace. It reads files."""
     agent: str = ""

@@ -27,18 +27,19 @@ from loom.agent.event_stream import EventStream, ReplyStream
 from loom.agent.file_undo import UNDONE, changed_steps, undo_steps
 from loom.agent.lease import SessionLease
 from loom.agent.message_composer import ComposedMessage, MessageComposer
-from loom.agent.output import read_output, require_valid_schema
+from loom.agent.output import require_valid_schema
 from loom.agent.ports import Completion, SessionRecord
 from loom.agent.services import Services
 from loom.agent.tracked_files import TrackedFiles
 from loom.agent.turn import Turn
+from loom.agent.turn_answer import reply_of
 from loom.agent.turn_start import begin_turn, close_left_turn
 from loom.agent.work_history import WorkHistory
 from loom.compile.request import Snapshot, may_compact, next_request
 from loom.content.inputs import Content
 from loom.content.json_values import as_json
-from loom.content.messages import Message, join_texts
-from loom.errors import ApprovalGone, Conflict, LoomError, NotFound, ToolError
+from loom.content.messages import Message
+from loom.errors import ApprovalGone, Conflict
 from loom.events import (
     ApprovalRequested,
     Event,
@@ -58,7 +59,6 @@ from loom.session import (
     options_of,
     with_models,
 )
-from loom.tools.background import BackgroundProcess
 from loom.work_types import ChangedStep, Todo, UndoReport
 
 COMPACTING: Final = "The context window is almost full: the conversation is summarized. The original stays as a branch."
@@ -154,24 +154,7 @@ class SessionTurns:
         return await self._stream(content, wanted, how.get("output"), shows_left_turn=False).finish()
 
     async def _reply(self, finished: TurnFinished, answers: Sequence[MessageStored]) -> Reply:
-        """Return the reply of the last turn. Raise `LoomError` if the model returned nothing."""
-        turn = self._last
-        if not answers or turn is None or turn.receipt is None:
-            raise LoomError(f"The model returned an empty answer (stop: {finished.stop})", hint="Try again.")
-        blocks = [block for answer in answers for block in answer.message.blocks]
-        # An answer that was interrupted and continued is one message.
-        message = answers[0].message if len(answers) == 1 else Message("assistant", tuple(join_texts(blocks)))
-        with self._record.wait_for_store():
-            parent = await self._record.parent(turn.question)
-        return Reply(
-            node=answers[-1].node,
-            message=message,
-            output=await read_output(message.text, turn.request.sampling.output_schema),
-            usage=finished.usage,
-            stop=finished.stop,
-            receipt=turn.receipt,
-            parent=parent,
-        )
+        return await reply_of(self._last, finished, answers)
 
     async def _compose(self, content: Sequence[Content], model: str) -> ComposedMessage:
         composed = await MessageComposer(self._record, self._services, self._tools).compose(content, model)
@@ -411,17 +394,6 @@ class SessionTurns:
     async def todos(self) -> tuple[Todo, ...]:
         """Return the agent's current to-do list."""
         return (await self._work.read((await self._record.snapshot()).path)).todos or ()
-
-    def background_processes(self) -> tuple[BackgroundProcess, ...]:
-        """Return the background processes that this session started in this process of Loom."""
-        return self._services.background(self.id).list_processes()
-
-    async def stop_process(self, name: str) -> None:
-        """Stop a background process; raise `NotFound`, with the known names, for an unknown one."""
-        try:
-            await self._services.background(self.id).get(name).stop()
-        except ToolError as error:
-            raise NotFound(error.message) from None
 
     async def changes(self) -> tuple[ChangedStep, ...]:
         """Return the steps of the current path, and of what its summary replaced, that changed files."""

@@ -19,7 +19,7 @@ from loom.compile.request import NextRequest, SettleMode, Snapshot
 from loom.content.inputs import Content
 from loom.content.media import is_digest
 from loom.content.messages import Message
-from loom.errors import ConfigError, Conflict, ContentError, LoomError, NotFound
+from loom.errors import ConfigError, Conflict, ContentError, LoomError, NotFound, ToolError
 from loom.estimates import Estimate
 from loom.events import Event, MessageQueued, NoticeRaised, decode_event
 from loom.message_types import History, MessageQuery, MessageView, PlanModel, PlanRow, PlanView, WireView
@@ -40,6 +40,7 @@ from loom.store.events import EncodedEvents
 from loom.store.forest import NodeTree
 from loom.store.nodes import Node
 from loom.store.session_rows import StoredSession, stale_session
+from loom.tools.background import BackgroundProcess
 from loom.work_types import ProcessView
 
 if TYPE_CHECKING:
@@ -272,6 +273,17 @@ class LocalSession(SessionTurns):
         return await self._library.delete(self.id)
 
     # The agent's work ------------------------------------------------------------------------------------------------
+
+    def background_processes(self) -> tuple[BackgroundProcess, ...]:
+        """Return the background processes that this session started in this process of Loom."""
+        return self._services.background(self.id).list_processes()
+
+    async def stop_process(self, name: str) -> None:
+        """Stop a background process; raise `NotFound`, with the known names, for an unknown one."""
+        try:
+            await self._services.background(self.id).get(name).stop()
+        except ToolError as error:
+            raise NotFound(error.message) from None
 
     async def processes(self) -> tuple[ProcessView, ...]:
         return await process_views(self.id, self.background_processes())
