@@ -87,7 +87,7 @@ def restore_command(folder: Path, replace: bool, as_json: bool) -> None:
     """Restore the conversations and media of the backup in FOLDER.
 
     A store that contains conversations is not changed without --replace, and one that another process has open is not
-    replaced. A PostgreSQL store must be empty.
+    replaced. A PostgreSQL store must be empty, and is filled in one transaction; other processes may have it open.
     """
     report, aside = asyncio.run(_restore(load_config(), folder.absolute(), replace=replace))
     if as_json:
