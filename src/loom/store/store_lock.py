@@ -38,7 +38,7 @@ class StoreLock:
         """Raise `Conflict` if another process is still replacing the store after `wait_seconds`."""
         deadline = time.monotonic() + wait_seconds
         while True:
-            if self._try(fcntl.LOCK_EX):  # nobody else has the store open: forget the names of earlier holders
+            if self._try(fcntl.LOCK_EX):  # no other process has the store open: forget the names of earlier holders
                 os.ftruncate(self._descriptor, 0)
             if self._try(fcntl.LOCK_SH):
                 break
