@@ -90,8 +90,9 @@ class Loom:
     ) -> None:
         if provider is not None:
             providers = {**(providers or {}), _platform(model, config): provider}
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="loom", daemon=True)
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._loop = self._runner.get_loop()
+        self._thread = threading.Thread(target=self._run_loop, name="loom", daemon=True)
         self._thread.start()
         self._stack = AsyncExitStack()
         self._closed = False
@@ -174,7 +175,11 @@ class Loom:
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
-            self._loop.close()
+
+    def _run_loop(self) -> None:
+        """Run the event loop until it is stopped, then end the tasks and generators that are left and close it."""
+        with self._runner:
+            self._loop.run_forever()
 
     def __enter__(self) -> Self:
         return self

@@ -179,7 +179,7 @@ async def test_a_files_permission_does_not_count_where_a_model_writes_the_messag
 async def test_a_preview_runs_nothing(tmp_path: Path) -> None:
     write_command(tmp_path, "!`echo one > ran`")
     async with opened(tmp_path, {"approval.default": "allow"}) as runtime:
-        (draft,) = await (await begin(runtime, tmp_path)).draft_of(["/go"])
+        (draft,) = await (await begin(runtime, tmp_path)).previews.draft(["/go"])
         assert text_of(draft.blocks[-1]) == "!`echo one > ran`"
     assert not (tmp_path / "ran").exists()
 

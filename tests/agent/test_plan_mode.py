@@ -44,7 +44,7 @@ async def test_work_begins_when_the_plan_is_approved(tmp_path: Path) -> None:
         session = await runtime.session(model=MODEL, workspace=str(tmp_path))
         view = await session.change(plan_mode=True)
         assert view.plan_mode
-        preview = await session.next_request(content=["write a file"])
+        preview = await session.previews.next_request(content=["write a file"])
         asked = await answer_all(session, "write a file", ("once", ""), ("once", ""))
         assert asked[0] == "present_plan: 1. Write a.txt (the plan)"
         assert asked[1].startswith("write_file: ")

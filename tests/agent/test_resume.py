@@ -13,8 +13,8 @@ from agent.test_working import MODEL, runtime_at
 from flow.test_killed_work import started
 from flow.worker import EFFECTS, mark
 from loom.agent.approvals import Approvals
+from loom.agent.lease import HEARTBEAT_SECONDS
 from loom.agent.services import TurnLimits
-from loom.agent.session import HEARTBEAT_SECONDS
 from loom.config import load_config
 from loom.content.blocks import ToolCall
 from loom.content.messages import broken_pairs, text_of

@@ -119,6 +119,10 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def interrupt(self) -> None:
         self._process.send_signal(signal.SIGINT)
 

@@ -199,7 +199,10 @@ def test_a_pdf_goes_natively_with_just_the_pages_asked_for() -> None:
     assert shown.kind == "document"
     assert shown.ref.pages == 20
     assert prepared.receipt.totals.pages == 20
-    assert [need.recipe.__struct_config__.tag for need in prepared.needs] == ["slice"]
+    assert [(need.recipe.__struct_config__.tag, need.is_for_cost) for need in prepared.needs] == [
+        ("text", True),
+        ("slice", False),
+    ]
 
 
 def test_eyes_without_pdf_get_page_pictures_and_the_blind_get_the_words() -> None:

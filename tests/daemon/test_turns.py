@@ -266,7 +266,7 @@ async def test_a_daemon_that_stops_leaves_approvals_open_and_hands_other_turns_o
 async def test_a_short_turn_takes_few_database_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message that is posted, answered and watched: 14 jobs and 5 commits at most. On a busy machine events are
     written in more batches, so the best of a few turns counts."""
-    monkeypatch.setattr("loom.agent.session.HEARTBEAT_SECONDS", 3600.0)  # how many beats a turn has depends on load
+    monkeypatch.setattr("loom.agent.lease.HEARTBEAT_SECONDS", 3600.0)  # how many beats a turn has depends on load
     async with served() as daemon:
         session = await daemon.runtime.session()
         turns, database = daemon.app.daemon.turns, daemon.runtime.stores.database

@@ -81,7 +81,7 @@ async def test_for_another_model_the_call_and_its_result_are_text_with_a_receipt
         session = await far.runtime.session(model="far")
         await session.send("How tall is it?", options={"server_tools": ["web_search"]})
         (receipt,) = await session.plan(["openai/gpt-5.5"])
-        other = await session.next_request("openai/gpt-5.5")
+        other = await session.previews.next_request("openai/gpt-5.5")
         blocks = (await session.path())[1].blocks
     rows = [row for row in receipt.rows if row.reason == "other-model"]
     assert [row.rendition for row in rows] == ["text", "text"]

@@ -237,7 +237,7 @@ async def check_library(runtime: Runtime, session: LocalSession, there: World) -
     """`Session.plan` and `next_request`, with attachments and options of the coming message."""
     content = ("what is next?", *attachments(there.dice))
     options = there.dice.choice(OPTIONS)
-    planned = await session.next_request(content=content, sampling=sampling_of(options))
+    planned = await session.previews.next_request(content=content, sampling=sampling_of(options))
     shown = await body_of(planned.prompt, runtime.stores.renditions)
     (receipt,) = await session.plan(content=content)
     before = len(there.bodies())
@@ -250,7 +250,7 @@ async def check_library(runtime: Runtime, session: LocalSession, there: World) -
     for found in (planned.receipt, receipt):
         assert list(map(comparable, found.rows)) == list(map(comparable, reply.receipt.rows))
     assert reply.receipt.unsent_options == planned.receipt.unsent_options
-    again = await session.last_request()
+    again = await session.previews.last_request()
     assert again is not None
     assert with_files(await body_of(again.prompt, runtime.stores.renditions), sent) == sent
 

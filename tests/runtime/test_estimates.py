@@ -60,7 +60,7 @@ async def test_what_is_expected_to_be_cached_is_the_last_prompt_if_the_next_one_
         await session.send("And now?")
         assert biller.billed[-1].cache_read_tokens == pytest.approx(found.cached_tokens, rel=0.02)
 
-        request = await session.next_request()
+        request = await session.previews.next_request()
         price = session._services.price  # pyright: ignore[reportPrivateUsage]
         life = request.input.model.cache.seconds
         sent_at = request.input.watermark.billed_at

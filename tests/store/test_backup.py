@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from cli.loom_command import Loom
+from cli.loom_command import Loom, Terminal
 from loom.content.blocks import DocumentBlock
 from loom.content.media import Media
 from loom.content.messages import assistant, media_of, user
@@ -20,6 +21,8 @@ from loom.store.events import Events
 from loom.store.forest import Forest
 from loom.store.media import MediaStore, open_media
 from loom.store.sessions import Sessions
+from loom.store.store_lock import exclude_store
+from patience import PATIENCE_SECONDS
 from postgres_server import PostgresServer
 from store.damaged_stores import make_world
 
@@ -240,3 +243,38 @@ def test_the_doctor_saves_what_is_left_of_a_damaged_store(tmp_path: Path, way: s
     assert len(kept) == 1, "with its log beside it, where it had one"
     assert loom("-c", "again").code == 0
     assert len(loom("sessions", "--json").rows) == 8
+
+
+@pytest.mark.parametrize("command", [("restore", "copy", "--replace"), ("restore", "copy")])
+def test_a_store_that_an_open_chat_writes_is_not_replaced(tmp_path: Path, command: tuple[str, ...]):
+    loom = Loom(tmp_path)
+    assert loom("kept words").code == 0
+    assert loom("backup", "copy").code == 0
+    with Terminal(loom, "chat", "-R", LOOM_PLAIN="1") as chat:
+        chat.wait_for("› ")
+        chat.type("!echo begun\r")
+        chat.wait_for("begun")
+        chat.wait_for("› ")
+        refused = loom(*command)
+        assert refused.code == 1
+        assert f"in use by the process {chat.pid}" in refused.err
+        assert "try again" in refused.err
+        assert not list(loom.home.rglob("*.replaced-*"))
+        chat.kill()
+    assert loom("restore", "copy", "--replace").code == 0
+    assert [row["title"] for row in loom("sessions", "--json").rows] == ["kept words"]
+
+
+async def test_a_store_is_opened_once_it_was_replaced_and_names_only_who_has_it_open(tmp_path: Path):
+    file = tmp_path / "loom.db"
+    first, second = await open_database(str(file)), await open_database(str(file))
+    await first.close()
+    with pytest.raises(Conflict, match=f"in use by the process {os.getpid()}"), exclude_store(file):
+        pass
+    await second.close()
+    with exclude_store(file):
+        with pytest.raises(Conflict, match=f"being replaced by the process {os.getpid()}"):
+            await open_database(str(file), busy_seconds=0.0)
+        opening = asyncio.create_task(open_database(str(file), busy_seconds=PATIENCE_SECONDS))
+        await asyncio.sleep(0)
+    await (await opening).close()

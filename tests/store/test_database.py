@@ -209,7 +209,7 @@ async def test_a_store_in_memory_works_like_any_other():
 async def test_addresses_of_files_are_understood(tmp_path: Path):
     for url in (f"sqlite://{tmp_path}/a%20b.db", f"sqlite:///{tmp_path}/c.db", str(tmp_path / "d.db")):
         await (await open_database(url)).close()
-    assert names_in(tmp_path) == {"a b.db", "c.db", "d.db"}
+    assert names_in(tmp_path) == {name + end for name in ("a b.db", "c.db", "d.db") for end in ("", "-lock")}
     for wrong in ("", "mysql://x/y", "sqlite://", "sqlite:///", "sqlite://host/x.db", "sqlite:///x.db?mode=ro", "a\0b"):
         with pytest.raises(ConfigError, match="store"):
             await open_database(wrong)
@@ -219,7 +219,7 @@ async def test_files_and_folders_are_for_their_owner_alone(tmp_path: Path):
     database = await open_notes(str(tmp_path / "a" / "b" / "loom.db"))
     await database.write(note(100))
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "a").rglob("*")}
-    assert modes == {"b": 0o700, "loom.db": 0o600, "loom.db-wal": 0o600, "loom.db-shm": 0o600}
+    assert modes == {"b": 0o700, "loom.db": 0o600, "loom.db-wal": 0o600, "loom.db-shm": 0o600, "loom.db-lock": 0o600}
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
     await database.close()
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from loom.config.mcp_files import project_servers
+from loom.config.mcp_files import foreign_servers, project_servers
+from loom.config.trust import TrustRecords, file_kinds
 from loom.errors import ConfigError
 from loom.tools.mcp.specs import ServerSpec
+from loom.tools.workspace import starts_programs
 
 
 def below(trusted: Path) -> Callable[[Path], bool]:
@@ -137,3 +139,54 @@ def test_no_file_no_servers(tmp_path: Path) -> None:
 def test_a_server_needs_either_a_program_or_an_address() -> None:
     with pytest.raises(ConfigError, match="either a command or a url"):
         ServerSpec(name="x")
+
+
+VSCODE = """{
+  // as the editor writes it
+  "inputs": [{"type": "promptString", "id": "key", "password": true}],
+  "servers": {
+    "files": {"type": "stdio", "command": "${workspaceFolder}/serve", "env": {"TOKEN": "${env:MY_TOKEN}"},},
+    "both": {"command": "editor"},
+    "asks": {"url": "https://example.com/mcp", "headers": {"Authorization": "Bearer ${input:key}"}},
+    "reads": {"command": "x", "envFile": "${workspaceFolder}/.env"},
+  },
+}"""
+
+
+def test_the_file_of_vs_code_is_read_beside_the_other_under_the_same_rules(tmp_path: Path) -> None:
+    (tmp_path / ".vscode").mkdir()
+    (tmp_path / ".vscode" / "mcp.json").write_text(VSCODE)
+    written(tmp_path, {"mcpServers": {"both": {"command": "own"}}})
+    inner = tmp_path / "src"
+    inner.mkdir()
+    (tmp_path / ".git").mkdir()
+
+    refused = project_servers(inner, below(tmp_path / "other"))
+    assert refused.specs == ()
+    assert [warning.partition(":")[0] for warning in refused.warnings] == [".mcp.json", ".vscode/mcp.json"]
+    assert all("not trusted" in warning for warning in refused.warnings)
+
+    found = project_servers(inner, below(tmp_path), {"MY_TOKEN": "t0ken"})
+    specs = {spec.name: spec for spec in found.specs}
+    assert specs.keys() == {"files", "both"}
+    assert specs["files"].command == f"{tmp_path.resolve()}/serve"
+    assert specs["files"].env == {"TOKEN": "t0ken"}
+    assert specs["both"].command == "own"
+    assert found.files == {"files": ".vscode/mcp.json", "both": ".mcp.json"}
+    assert len(found.warnings) == 2
+    assert "asks: Loom does not ask for ${input:key}" in found.warnings[0]
+    assert "envFile is not supported" in found.warnings[1]
+
+    imported, problems = foreign_servers(tmp_path / ".vscode" / "mcp.json")
+    assert imported["files"] == {"command": f"{tmp_path.resolve()}/serve", "env": {"TOKEN": "{env:MY_TOKEN}"}}
+    assert len(problems) == 2
+
+
+def test_the_file_of_vs_code_counts_for_the_trust_in_a_folder_and_is_protected(tmp_path: Path) -> None:
+    (tmp_path / ".vscode").mkdir()
+    file = tmp_path / ".vscode" / "mcp.json"
+    file.write_text(VSCODE)
+    files = TrustRecords(tmp_path / "own").files(tmp_path)
+    assert files == (file,)
+    assert file_kinds(files) == ("MCP servers",)
+    assert starts_programs(file)

@@ -253,17 +253,14 @@ class Approvals:
     def _open_request(self, approval: str, opened: OpenApproval) -> Generator[asyncio.Future[GivenAnswer]]:
         """Register a pending request, and pause the turn's deadline while it is open."""
         with self._paused_deadline():
-            yield from self._wait_open(approval, opened)
-
-    def _wait_open(self, approval: str, opened: OpenApproval) -> Generator[asyncio.Future[GivenAnswer]]:
-        waiting = self._waiting[approval] = asyncio.get_running_loop().create_future()
-        self.open[approval] = opened
-        if approval in self._early:
-            waiting.set_result(self._early.pop(approval))
-        try:
-            yield waiting
-        finally:
-            del self.open[approval], self._waiting[approval]
+            waiting = self._waiting[approval] = asyncio.get_running_loop().create_future()
+            self.open[approval] = opened
+            if approval in self._early:
+                waiting.set_result(self._early.pop(approval))
+            try:
+                yield waiting
+            finally:
+                del self.open[approval], self._waiting[approval]
 
     @contextmanager
     def _paused_deadline(self) -> Generator[None]:

@@ -9,7 +9,9 @@ import msgspec
 
 from loom.agent.approvals import OpenApproval
 from loom.compile.policy import Placed
+from loom.compile.request import Snapshot
 from loom.content.messages import Message
+from loom.events import ApprovalRequested
 from loom.models import Usage
 from loom.sampling import Sampling
 from loom.session import Queued
@@ -94,8 +96,22 @@ class TurnCheckpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     repeated_tokens: int = 0
     """Estimated tokens of requests that were sent again after a restart, over all steps."""
 
+    def approval_requests(self, path: Sequence[Placed]) -> tuple[ApprovalRequested, ...]:
+        """Return the pending approvals of the calls at the end of `path`."""
+        calls = {call.id: call for call in path[-1].message.calls} if path else {}
+        return tuple(
+            ApprovalRequested(approval=name, call=calls[found.call], action=found.action, pattern=found.pattern)
+            for name, found in self.approvals.items()
+            if found.call in calls
+        )
+
     def waiting_calls(self, path: Sequence[Placed]) -> dict[str, str]:
         """Map each call at the end of `path` that has not started because an approval is pending to the id of that
         approval."""
         calls = {call.id for call in path[-1].message.calls} if path else set[str]()
         return {found.call: name for name, found in self.approvals.items() if found.is_gate and found.call in calls}
+
+
+def checkpoint_of(snapshot: Snapshot) -> TurnCheckpoint:
+    """Return the checkpoint of the running or unfinished turn of a session; without a turn if there is none."""
+    return msgspec.convert(snapshot.settings.get("running", {}), TurnCheckpoint)

@@ -1,13 +1,20 @@
-"""Undo in a session: find the steps that changed files, and select those to revert."""
+"""Undo in a session: find the steps that changed files, select those to revert, and restore their files."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from loom.agent.work_history import PathWork
+from loom.agent.ports import Completion, SessionRecord
+from loom.agent.services import workspace_of
+from loom.agent.work_history import PathWork, WorkHistory
+from loom.compile.ports import MediaAccess
+from loom.content.messages import user
 from loom.errors import NotFound
-from loom.work_types import ChangedStep, FileChange
+from loom.events import MessageStored
+from loom.session import NewNode, SessionChange
+from loom.tools.undo import restore_files
+from loom.work_types import ChangedStep, UndoReport
 
 UNDONE: Final = "undone"
 """The session setting that lists the nodes whose changes were undone."""
@@ -34,15 +41,22 @@ def steps_to_undo(steps: Sequence[ChangedStep], step: int | None) -> tuple[Chang
     return tuple(chosen)
 
 
-def changes_of(steps: Sequence[ChangedStep]) -> list[FileChange]:
-    return [change for step in steps for change in step.changes]
+async def undo_steps(record: SessionRecord, work: WorkHistory, media: MediaAccess, step: int | None) -> UndoReport:
+    """Undo the file changes of the last step that has any, or of `step` and all later ones, and inform the model.
+    Requires the lease. A step with a file that was left alone stays open."""
+    snapshot = await record.snapshot()
+    undone: list[str] = list(snapshot.settings.get(UNDONE, ()))
+    chosen = steps_to_undo(changed_steps(await work.read(snapshot.path), undone), step)
+    changes = [change for found in chosen for change in found.changes]
+    files = await restore_files(workspace_of(snapshot), changes, media.load)
+    complete = [found for found in chosen if not any(change.path in files.left for change in found.changes)]
+    if files.is_changed:
+        told = "\n".join(f"- {sentence}" for sentence in files.sentences)
+        message = user(f"[The user undid your changes to files]\n{told}")
+        undone += [found.node for found in complete]
 
+        def completion(nodes: tuple[str, ...]) -> Completion:
+            return Completion(events=[MessageStored(node=nodes[0], message=message)], settings={UNDONE: undone})
 
-def undone_steps(steps: Sequence[ChangedStep], left: Collection[str]) -> tuple[ChangedStep, ...]:
-    """Return the steps that are undone completely: none of their files was `left` alone."""
-    return tuple(step for step in steps if not any(change.path in left for change in step.changes))
-
-
-def undo_text(sentences: Sequence[str]) -> str:
-    """Return the message that informs the model of an undo."""
-    return "[The user undid your changes to files]\n" + "\n".join(f"- {sentence}" for sentence in sentences)
+        await record.commit(SessionChange(nodes=(NewNode(message=message, source="system"),)), completion)
+    return UndoReport(steps=tuple(found.step for found in complete), files=files.sentences)

@@ -7,6 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from loom.agent.steps import StepValue
+from loom.agent.turn_answer import request_answer
 
 if TYPE_CHECKING:
     from loom.agent.turn import Turn
@@ -31,7 +32,7 @@ async def answer_step(turn: Turn, step: int) -> StepValue:
     if step <= turn.checkpoint.steps:
         return StepValue(continues=True)  # a turn that is still running continued after every stored step
     await turn.check_limits()
-    return await turn.ask(step)
+    return await request_answer(turn, step)
 
 
 async def calls_step(turn: Turn, step: int) -> StepValue:

@@ -14,13 +14,14 @@ from loom.agent.gate import Approve
 from loom.agent.hooks import ToolHooks
 from loom.agent.ingest import Fetch, KeepRendition, Prerender
 from loom.agent.observer import Observers
+from loom.agent.plan_mode import is_planning, plan_tools
 from loom.agent.sink import WriteBatching
 from loom.agent.steps import Steps
 from loom.compile.cost import Calibration
 from loom.compile.limits import full_image, image_formats
 from loom.compile.policy import Policy
 from loom.compile.ports import MediaAccess, Provider
-from loom.compile.request import RequestOptions, Settle
+from loom.compile.request import RequestOptions, Settle, Snapshot
 from loom.content.inputs import Content
 from loom.errors import ProviderError
 from loom.formats.facts import IntakeLimits
@@ -125,7 +126,6 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Returns the hooks of turns in a workspace."""
     background: Callable[[str], BackgroundProcesses]
     """Returns the background processes of a session."""
-
     unused_tools: Callable[[Path], frozenset[str]]
     """Returns the tools that are of no use in a workspace. It reads files."""
     agent: str = ""
@@ -137,6 +137,12 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
             return self.tools
         chosen = self.tools if names is None else names
         return {name: it for name, it in self.tools.items() if name in chosen and name not in unused}
+
+    async def offered_tools(self, snapshot: Snapshot, names: Collection[str] | None) -> Mapping[str, Tool]:
+        """Return the tools that the next turn of a session offers, if its messages may call `names` (None: all)."""
+        unused = await asyncio.to_thread(self.unused_tools, workspace_of(snapshot))
+        found = self.select_tools(names, unused)
+        return plan_tools(found) if is_planning(snapshot.settings) else found
 
     def prerender(self, model: Model) -> Prerender:
         """Return the renditions for `model` that are made when images are stored."""
@@ -150,3 +156,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
         return RequestOptions(
             policy=self.policy, tools=specs, sampling=self.sampling(model), compact_at=self.compact_at
         )
+
+
+def workspace_of(snapshot: Snapshot) -> Path:
+    return Path(snapshot.workspace) if snapshot.workspace else Path.cwd()

@@ -139,6 +139,12 @@ class EventSink:
         self._observer.observe(event)
         self._show(event)
 
+    async def close(self) -> None:
+        """End the writer, which may still be waiting for its next moment to write. Flush or commit events before."""
+        if self._writer is not None and not self._writer.done():
+            self._writer.cancel()
+            await asyncio.wait([self._writer])
+
     def _start_writer(self) -> asyncio.Task[None]:
         if self._writer is None or self._writer.done():
             self._writer = asyncio.create_task(self._write_pending())
@@ -150,8 +156,10 @@ class EventSink:
         while self._pending or self._lock.locked():
             if (due := self._batching.due(self._written, self._slot)) > loop.time():
                 timer = loop.call_at(due, self._hurry.set)
-                await self._hurry.wait()
-                timer.cancel()
+                try:
+                    await self._hurry.wait()
+                finally:
+                    timer.cancel()
             self._hurry.clear()
             async with self._lock:
                 batch, self._pending = self._pending, []

@@ -7,7 +7,6 @@ and the user is notified.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -337,7 +336,3 @@ def words_of(message: Message | None) -> Message | None:
         return None
     blocks = tuple(block for block in message.blocks if isinstance(block, TextBlock | ThinkingBlock | ImageBlock))
     return Message("assistant", blocks) if blocks else None
-
-
-async def pause_before_retry(attempt: int) -> None:
-    await asyncio.sleep(min(0.1 * 4**attempt, 5.0))

@@ -13,58 +13,42 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, assert_never
+from typing import Literal, TypeAlias, assert_never
 
 import msgspec
 
-from loom.agent import compact
 from loom.agent.approvals import Approvals
 from loom.agent.calls import CallServices, EarlierCalls, run_calls, unanswered_results
 from loom.agent.checkpoint import TurnCheckpoint
-from loom.agent.claude_hooks import HookAnswer
 from loom.agent.failures import finish_reason, lease_lost, limit_reached, turn_cancelled, turn_failed
-from loom.agent.hooks import HookMoment, ToolHooks
-from loom.agent.ingest import ingest
-from loom.agent.learned_facts import learned_change, next_input, watermark_change
 from loom.agent.loop import run_steps
-from loom.agent.output import parse_output, repair_text
 from loom.agent.plan_mode import PLAN_MODE, plan_tools
 from loom.agent.ports import Command, Committed, Completion, SessionRecord
 from loom.agent.repeats import mark_repeats
-from loom.agent.services import Services
+from loom.agent.services import Services, workspace_of
 from loom.agent.sink import EventSink
-from loom.agent.step import ModelAnswer, StepOutput, ask_model, pause_before_retry, words_of
+from loom.agent.step import ModelAnswer, words_of
 from loom.agent.steps import StepValue
 from loom.agent.tracked_files import TrackedFiles
-from loom.agent.work_history import WorkHistory
-from loom.compile.policy import DetachedMessage
+from loom.agent.turn_hooks import TurnHooks
+from loom.compile.policy import DetachedMessage, Placed
 from loom.compile.request import RequestInput, Snapshot
-from loom.content.blocks import ContentBlock, TextBlock, ToolCall, ToolResult
+from loom.content.blocks import TextBlock, ToolCall, ToolResult
 from loom.content.json_values import as_json
 from loom.content.messages import Message, tool, user
-from loom.errors import LoomError, OutputInvalid, StoreError, ToolError, Unavailable
+from loom.errors import LoomError, StoreError
 from loom.events import (
     ApprovalAnswered,
     Event,
-    Folded,
     MessageStored,
     NoticeRaised,
-    StepFinished,
     TurnFailed,
-    TurnFinished,
 )
-from loom.prompt import CONTINUE_ANSWER, Receipt
+from loom.prompt import Receipt
 from loom.session import LeaseChange, NewNode, SessionChange
 from loom.tools.base import Tool
 
 TurnState: TypeAlias = Literal["starting", "running", "waiting", "finished", "failed", "interrupted", "lost"]
-
-MAX_ATTEMPTS: Final = 3
-"""The maximum number of requests for the same step, and of processes that may end during it, before the turn is
-closed."""
-CONTINUED: Final = "turn.continued"
-"""The code of the notice that a turn continues after a restart or a broken connection."""
 
 
 class TurnLimitReached(Exception):
@@ -98,7 +82,7 @@ class Turn:
         """Tools that are of no use in the workspace."""
         self.is_planning = False
         """Whether only tools that read are offered, until the user approves a plan."""
-        self.hooks = ToolHooks()
+        self.hooks = TurnHooks(self._show_hook)
         self.notices = tuple(notices)
         self.observer = services.observers.observe_turn(record.id, agent=services.agent, secrets=services.secrets)
         self.sink = EventSink(record, show, services.batching, self.observer)
@@ -115,11 +99,13 @@ class Turn:
         self.receipt: Receipt | None = None
         self.stop_reason: Literal["", "cancel", "hand-over", "lost"] = ""
         self._begin = begin
-        self._answer: ModelAnswer | None = None
+        self.answer: ModelAnswer | None = None
+        """The answer that is requested or arrives now."""
         self.done: dict[str, ToolResult] = {}
         """The results of the calls that run now."""
-        self._final_lease: LeaseChange = "release-if-idle" if releases else "keep"
-        self._announced: set[str] = set()
+        self.final_lease: LeaseChange = "release-if-idle" if releases else "keep"
+        self.announced: set[str] = set()
+        """The notices of receipts that the turn has shown."""
         self._cancelled: set[str] = set()
         """Ids of turns whose cancellation arrived before this turn started."""
         self._yields = False
@@ -132,11 +118,11 @@ class Turn:
 
     async def end(self) -> None:
         """Cancel the turn and wait until it is over. A turn that has already finished is only awaited."""
-        self._abort("cancel")
-        await self.wait()
+        await self._stop("cancel")
 
-    async def wait(self) -> None:
-        """Wait until the turn is over; raise an unexpected error (a bug)."""
+    async def _stop(self, reason: Literal["cancel", "hand-over"]) -> None:
+        """Abort the turn and wait until it is over; raise an unexpected error (a bug)."""
+        self._abort(reason)
         if self.task is None:
             return
         await asyncio.wait([self.task])
@@ -149,8 +135,7 @@ class Turn:
 
     async def interrupt(self) -> None:
         """Stop now, for another process to continue; the part of the answer that arrived is stored."""
-        self._abort("hand-over")
-        await self.wait()
+        await self._stop("hand-over")
 
     def on_lease_lost(self) -> None:
         """Stop now and write nothing more: another process runs the session."""
@@ -174,7 +159,8 @@ class Turn:
         if self.is_over or self.stop_reason:
             return
         self.stop_reason = reason
-        if self.task is not None and not (reason == "cancel" and self.is_resuming):
+        is_resuming = self.state == "starting" and self.has_started  # it reads the unfinished step of another process
+        if self.task is not None and not (reason == "cancel" and is_resuming):
             self.task.cancel()
 
     def take_up(self, checkpoint: TurnCheckpoint) -> None:
@@ -187,96 +173,56 @@ class Turn:
             self.stop_reason = "cancel"
 
     @property
-    def is_resuming(self) -> bool:
-        """Whether the turn is reading the unfinished step of another process."""
-        return self.state == "starting" and self.has_started
-
-    @property
     def is_over(self) -> bool:
         return self.state in ("finished", "failed", "interrupted", "lost")
 
     # States ----------------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        with self.observer:
-            await self._run_states()
-
-    async def _run_states(self) -> None:
         """Begin the turn, run its steps and hooks, and end it in the state that its outcome requires."""
-        self.services.batching.running += 1
-        try:
-            if await self._begin(self):
-                self.state = "running"
-                if self.stop_reason == "cancel":
-                    raise asyncio.CancelledError
-                self.hooks = await self.services.hooks(workspace_of(self.snapshot))
-                await self._run_start_hooks()
-                await self._run_to_end()
-            await self.sink.flush()
-            await self._run_end_hooks()
-        except HandOver:
-            await self._hand_over(None)
-        except LoomError as error:
-            await self._fail(error)
-            await self._run_end_hooks()
-        except asyncio.CancelledError:
-            await self._end_early()
-            raise
-        finally:
-            self.services.batching.running -= 1
+        with self.observer:
+            self.services.batching.running += 1
+            try:
+                if await self._begin(self):
+                    self.state = "running"
+                    if self.stop_reason == "cancel":
+                        raise asyncio.CancelledError
+                    await self._run_start_hooks()
+                    await self._run_to_end()
+                await self.sink.flush()
+                await self.hooks.end(self.state)
+            except HandOver:
+                await self._hand_over(None)
+            except LoomError as error:
+                await self._fail(error)
+                await self.hooks.end(self.state)
+            except asyncio.CancelledError:
+                await self._end_early()
+                raise
+            finally:
+                self.services.batching.running -= 1
+                await self.sink.close()
 
     async def _run_start_hooks(self) -> None:
-        """Run the user's hooks once per turn, and store what they add for the model. Raise `ToolError` if one of them
-        refuses the turn."""
-        if self.checkpoint.steps or self.open_calls or not (self._is_compacting or self._head == self.question):
-            return
-        for text in self.hooks.notices:
-            await self._show_hook(text)
-        found: list[HookAnswer] = []
-        if not self._is_compacting and (source := await self._beginning()):
-            facts = {**self._hook_facts(), "source": source}
-            found.append(await self.hooks.run_moment("session_start", facts, self._show_hook))
-        moment: HookMoment = "before_compact" if self._is_compacting else "turn_start"
-        found.append(await self.hooks.run_moment(moment, self._hook_facts(), self._show_hook))
-        for answer in found:
-            if answer.refusal:
-                raise ToolError(f"your hook refused it: {answer.refusal}")
-        told = "\n".join(answer.context for answer in found if answer.context)
-        if told and not self._is_compacting:
-            note = user(f"[The user's hook reports: {told}]")
-            await self.commit(SessionChange(nodes=(NewNode(message=note, source="system"),)))
-
-    async def _beginning(self) -> Literal["", "startup", "compact"]:
-        """Return how the session began if this is its first turn, or the first after a summary; else empty."""
-        path = self.snapshot.path
-        if not self.hooks.moments.get("session_start") or any(it.message.role == "assistant" for it in path):
-            return ""
-        return "compact" if await self.record.summarized_end(path[0].id) else "startup"
-
-    async def _run_end_hooks(self) -> None:
-        """Run the user's hooks for a turn that is over. Their output is not stored, because another process may hold
-        the lease."""
-        moment: HookMoment = "after_compact" if self._is_compacting else "turn_end"
-        ends = ("finished",) if self._is_compacting else ("finished", "failed", "interrupted")
-        if self.state not in ends:
-            return
-        found = await self.hooks.run_moment(moment, self._hook_facts(), self._show_hook)
-        for text in (found.context, found.refusal):
-            if text:
-                await self._show_hook(text)
-
-    def _hook_facts(self) -> dict[str, str]:
-        path = self.input.path if self.input is not None else self.snapshot.path
-        asked = next((placed.message for placed in reversed(path) if placed.id == self.question), None)
-        return {
+        """Run the user's hooks once per turn, and store what they add for the model."""
+        asked = next((placed.message for placed in reversed(self.path) if placed.id == self.question), None)
+        facts = {
             "session_id": self.record.id,
             "cwd": str(workspace_of(self.snapshot)),
             "turn_id": self.id,
-            "state": self.state,
             "prompt": "\n".join(it.text for it in asked.blocks if isinstance(it, TextBlock)) if asked else "",
         }
+        tools = await self.services.hooks(workspace_of(self.snapshot))
+        self.hooks = TurnHooks(self._show_hook, tools, facts, is_summary=self.is_compacting)
+        if self.checkpoint.steps or self.open_calls or not (self.is_compacting or self.head == self.question):
+            return
+        if told := await self.hooks.start(self.record, self.snapshot.path):
+            note = user(f"[The user's hook reports: {told}]")
+            await self.commit(SessionChange(nodes=(NewNode(message=note, source="system"),)))
 
     async def _show_hook(self, text: str) -> None:
+        """Show a notice of a hook. It is not stored once the turn is over, because another process may hold the
+        lease."""
         notice = NoticeRaised(text=text, code="hook")
         if self.is_over:
             self.sink.show_unstored(notice)
@@ -309,7 +255,7 @@ class Turn:
                 self.state = "lost"
                 self.sink.show_unstored(turn_failed(self.id, lease_lost()))
             case "hand-over":
-                partial = self._answer.result if self._answer is not None else None
+                partial = self.answer.result if self.answer is not None else None
                 await self._hand_over(words_of(partial.message) if partial is not None else None)
             case "cancel" | "":
                 await (self.close if self.has_started else self.emit_end)(turn_cancelled(self.id))
@@ -320,8 +266,8 @@ class Turn:
         """Leave the turn to another process, and store `words`, the part of an answer that arrived."""
         if self.has_started:
             self.checkpoint = msgspec.structs.replace(self.checkpoint, is_handed_over=True)
-            meta = {**(self._answer.meta if self._answer is not None else {}), "finish_reason": "interrupted"}
-            nodes = () if words is None or self._is_compacting else (NewNode(message=words, meta=meta),)
+            meta = {**(self.answer.meta if self.answer is not None else {}), "finish_reason": "interrupted"}
+            nodes = () if words is None or self.is_compacting else (NewNode(message=words, meta=meta),)
             # A turn with a pending approval is continued only once it is answered.
             lease: LeaseChange = "keep" if self.checkpoint.approvals else "hand-over"
             await self.commit(SessionChange(nodes=nodes, lease=lease))
@@ -347,10 +293,10 @@ class Turn:
     async def close(self, end: TurnFailed, left: NewNode | None = None) -> None:
         """End the turn without an answer, and leave nothing open: store the part of the answer that arrived (`left`, if
         another process received it), answer its calls, deny its approvals."""
-        answer = self._answer
+        answer = self.answer
         message = answer.result.message if answer is not None and answer.result is not None else None
         nodes = [left] if left is not None else []
-        if answer is not None and message is not None and not self._is_compacting:
+        if answer is not None and message is not None and not self.is_compacting:
             ended = {} if answer.is_complete else {"finish_reason": finish_reason(end)}
             nodes.append(NewNode(message=message, meta={**answer.meta, **ended}))
         calls = nodes[-1].message.calls if nodes else self.open_calls
@@ -360,10 +306,10 @@ class Turn:
             ApprovalAnswered(approval=approval, answer="deny", reason=end.text)
             for approval in self.checkpoint.approvals
         ]
-        change = SessionChange(nodes=tuple(nodes), lease=self._final_lease)
-        if not nodes and self.checkpoint.previous_head and self._head == self.question:
+        change = SessionChange(nodes=tuple(nodes), lease=self.final_lease)
+        if not nodes and self.checkpoint.previous_head and self.head == self.question:
             change = msgspec.structs.replace(change, move_to=self.checkpoint.previous_head)
-        self._answer = None
+        self.answer = None
         await self.commit(change, before=denied, after=[end], is_last=True)
         await self.services.steps.end_turn(self.engine_key)
 
@@ -390,18 +336,20 @@ class Turn:
         return self.input
 
     @property
+    def path(self) -> tuple[Placed, ...]:
+        return self.input.path if self.input is not None else self.snapshot.path
+
+    @property
     def open_calls(self) -> tuple[ToolCall, ...]:
         """The calls at the end of the path that have no result yet."""
-        path = self.input.path if self.input is not None else self.snapshot.path
-        return path[-1].message.calls if path else ()
+        return self.path[-1].message.calls if self.path else ()
 
     @property
-    def _head(self) -> str:
-        path = self.input.path if self.input is not None else self.snapshot.path
-        return path[-1].id if path else self.snapshot.head
+    def head(self) -> str:
+        return self.path[-1].id if self.path else self.snapshot.head
 
     @property
-    def _is_compacting(self) -> bool:
+    def is_compacting(self) -> bool:
         return self.checkpoint.kind == "compact"
 
     async def check_limits(self) -> None:
@@ -418,31 +366,6 @@ class Turn:
             raise TurnLimitReached("1 step" if limits.steps == 1 else f"{limits.steps} steps")
         await self.services.check_user_budget(self.record.id)
 
-    async def ask(self, step: int) -> StepValue:
-        """Request an answer until one is complete, and store it. The text of an interrupted answer is stored, and the
-        model continues after it."""
-        for attempt in range(1, MAX_ATTEMPTS + 1):
-            answer = self._answer = ModelAnswer(request=self._continuing_request())
-            try:
-                await ask_model(answer, step, self.services, self._step_output())
-            except LoomError:
-                self._answer = None
-                await self._learn(answer)
-                raise
-            finally:  # a cancelled answer costs tokens, too
-                if answer.result is not None:
-                    await self.services.charge(self.record.id, answer.request.model, answer.result.usage)
-            if answer.is_complete:
-                return await self._store_answer(step, answer)
-            if not answer.may_continue or attempt == MAX_ATTEMPTS:
-                raise answer.error or Unavailable(
-                    f"{self.request.model.reference}: the answer ended before it was complete",
-                    hint="The partial answer is kept. Try again.",
-                )
-            await self._store_cut_answer(answer)
-            await pause_before_retry(attempt)
-        raise AssertionError("the last attempt returns or raises")
-
     async def run_calls(self, calls: Sequence[ToolCall]) -> StepValue:
         """Run the calls of the last answer and store their results."""
         self.done = {}
@@ -456,7 +379,7 @@ class Turn:
             nodes.append(NewNode(message=Message("user", outcome.injected), source="tool"))
         await self.commit(SessionChange(nodes=tuple(nodes)))
         await self._take_steering()
-        return StepValue(node=self._head)
+        return StepValue(node=self.head)
 
     async def _take_steering(self) -> None:
         """Store steering messages after the results, so that the next step reads them."""
@@ -466,43 +389,15 @@ class Turn:
             message = queued.message
             if message is None or not queued.options.steers or queued.options.parent:
                 return
-            stored = message
 
-            def complete(nodes: tuple[str, ...], stored: Message = stored) -> Completion:
+            def complete(nodes: tuple[str, ...], stored: Message = message) -> Completion:
                 return Completion(events=[MessageStored(node=nodes[-1], message=stored)])
 
-            def then(committed: Committed, stored: Message = stored) -> None:
+            def then(committed: Committed, stored: Message = message) -> None:
                 if self.input is not None and not committed.is_gone:
                     self.input = self.input.extend([DetachedMessage(committed.nodes[-1], stored)])
 
             await self.sink.commit(SessionChange(queued=queued.id), complete, then)
-
-    def _continuing_request(self) -> RequestInput:
-        """Return the next request. If the path ends with an interrupted answer, the request asks the model to continue
-        it."""
-        request = self.request
-        last = request.path[-1].message
-        is_cut = last.role == "assistant" and any(isinstance(block, TextBlock) for block in last.blocks)
-        if self.checkpoint.is_paused and last.role == "assistant":
-            return msgspec.structs.replace(request, ends_with_assistant=True)
-        if self._is_compacting or not is_cut:
-            return request
-        return msgspec.structs.replace(request, draft=(user(CONTINUE_ANSWER),), is_placeholder=True)
-
-    def _step_output(self) -> StepOutput:
-        async def keep_media(data: bytes) -> ContentBlock:
-            return (await ingest(data, self.services.media, limits=self.services.limits)).blocks[0]
-
-        return StepOutput(emit=self.sink.emit, announce=self._announce, keep_media=keep_media)
-
-    async def _announce(self, notices: Sequence[str]) -> None:
-        """Show each notice once per turn, and only the first notice about content that the model cannot see."""
-        unseen = f"{self.request.model.reference} gets "
-        for notice in notices:
-            topic = unseen if notice.startswith(unseen) else notice
-            if topic not in self._announced:
-                self._announced.add(topic)
-                await self.sink.emit(NoticeRaised(text=notice, code="receipt"))
 
     # Writes ----------------------------------------------------------------------------------------------------------
 
@@ -538,134 +433,9 @@ class Turn:
 
         return await self.sink.commit(change, complete, then)
 
-    async def _store_answer(self, step: int, answer: ModelAnswer) -> StepValue:
-        """Store a complete answer, what it revealed about the model, and, if it makes no calls, the end of the turn."""
-        folded, prepared = answer.result, answer.prepared
-        if folded is None or prepared is None:
-            raise AssertionError("a complete answer has a fold and a prompt")
-        self.receipt = prepared.receipt
-        self.checkpoint = msgspec.structs.replace(
-            self.checkpoint, steps=step, deaths=0, usage=self.checkpoint.usage + folded.usage, seconds=self._seconds()
-        )
-        calls = folded.message.calls if folded.message is not None else ()
-        repair, notices = await self._check_output(folded, calls)
-        is_paused = folded.stop == "pause" and folded.message is not None and not calls
-        goes_on = bool(calls) or is_paused or repair is not None
-        self.checkpoint = msgspec.structs.replace(self.checkpoint, is_paused=is_paused)
-        finished = StepFinished(step=step, usage=folded.usage, stop=folded.stop, seconds=answer.seconds)
-        if self._is_compacting:
-            return await self._store_summary(answer, finished)
-        request, learned = self._apply_learned_facts(answer)
-        new = [NewNode(message=folded.message, meta=answer.meta)] if folded.message is not None else []
-        if repair is not None:
-            new.append(NewNode(message=repair, source="system"))
-        change = msgspec.structs.replace(learned, nodes=tuple(new), lease="keep" if goes_on else self._final_lease)
-        is_blind = "is_blind" in answer.meta
-
-        def complete(ids: tuple[str, ...]) -> Completion:
-            stored = [MessageStored(node=node, message=it.message) for node, it in zip(ids, new, strict=True)]
-            over = TurnFinished(
-                turn=self.id, node=ids[-1] if ids else self._head, stop=folded.stop, usage=self.checkpoint.usage
-            )
-            settings: dict[str, Any] = {"running": as_json(self.checkpoint) if goes_on else None}
-            return Completion(events=[*stored, finished, *notices, *(() if goes_on else (over,))], settings=settings)
-
-        def then(committed: Committed) -> None:
-            placed = [
-                DetachedMessage(node, it.message, is_blind) for node, it in zip(committed.nodes, new, strict=True)
-            ]
-            self.input = request.extend(placed)
-            self._answer = None
-            if not goes_on:
-                self.state = "finished"
-
-        await self.sink.commit(change, complete, then)
-        await self._remember_refusals(answer)
-        if request.calibration != answer.request.calibration:
-            await self.services.keep_calibration(request.model.reference, request.calibration)
-        return StepValue(node=self._head, calls=len(calls), continues=goes_on, stop=folded.stop)
-
-    async def _check_output(
-        self, folded: Folded, calls: Sequence[ToolCall]
-    ) -> tuple[Message | None, list[NoticeRaised]]:
-        """Return a message that asks the model to correct an answer that does not match its schema, and a notice. After
-        one such attempt, return only the notice."""
-        schema = self.request.sampling.output_schema
-        if schema is None or calls or folded.message is None or folded.stop not in ("end", "stop_sequence", "other"):
-            return None, []
-        found = await parse_output(folded.message.text, schema)
-        if not found.error:
-            return None, []
-        if self.checkpoint.repairs or found.fault:
-            return None, [NoticeRaised(text=found.error, code=OutputInvalid.code)]
-        self.checkpoint = msgspec.structs.replace(self.checkpoint, repairs=1)
-        notice = NoticeRaised(
-            text=f"The answer did not match its schema ({found.problem}); asking again.", code="output.repair"
-        )
-        return user(repair_text(found.problem)), [notice]
-
-    async def _store_summary(self, answer: ModelAnswer, finished: StepFinished) -> StepValue:
-        """Store the summary and move the head to it; the original path stays as a branch."""
-        pinned = compact.pinned_blocks(self.request.path, self.request.overrides)
-        work = await WorkHistory(self.record).read(self.request.path)
-        change = await compact.summary_change(self.record, self.request.path, answer, pinned, work.todos or ())
-        change = msgspec.structs.replace(change, lease=self._final_lease)
-        (new,) = change.nodes
-        receipt = NoticeRaised(
-            text=compact.receipt_text(self.request.path, answer, new.message, pinned), code="compacted"
-        )
-
-        def complete(ids: tuple[str, ...]) -> Completion:
-            (node,) = ids
-            over = TurnFinished(turn=self.id, node=node, stop=finished.stop, usage=self.checkpoint.usage)
-            return Completion(
-                events=[MessageStored(node=node, message=new.message), finished, receipt, over],
-                settings={"running": None},
-                overrides=compact.media_overrides(node, new.message, pinned),
-            )
-
-        def then(_: Committed) -> None:
-            self._answer = None
-            self.state = "finished"
-
-        committed = await self.sink.commit(change, complete, then)
-        return StepValue(node=committed.nodes[-1], stop=finished.stop)
-
-    async def _store_cut_answer(self, answer: ModelAnswer) -> None:
-        """Store the text of an interrupted answer, so that nothing the user has seen disappears."""
-        folded = answer.result
-        words = words_of(folded.message) if folded is not None else None
-        if folded is not None:
-            self.checkpoint = msgspec.structs.replace(self.checkpoint, usage=self.checkpoint.usage + folded.usage)
-        nodes = () if words is None or self._is_compacting else (NewNode(message=words, meta=answer.meta),)
-        self._answer = None
-        why = answer.error.message if answer.error is not None else "the connection ended"
-        notice = NoticeRaised(text=f"The answer was cut off ({why}); continuing.", code=CONTINUED)
-        await self.commit(SessionChange(nodes=nodes), after=[notice])
-
-    def _apply_learned_facts(self, answer: ModelAnswer) -> tuple[RequestInput, SessionChange]:
-        """Return the input for the next step, and the change that stores what this step revealed about the model."""
-        request = next_input(answer)
-        change = watermark_change(self.snapshot, request)
-        self.snapshot = msgspec.structs.replace(
-            self.snapshot, watermarks={**self.snapshot.watermarks, request.model.reference: request.watermark}
-        )
-        return request, change
-
-    async def _learn(self, answer: ModelAnswer) -> None:
-        """Store what refusals revealed about the model, even if there was no answer."""
-        if answer.request != self.request:
-            await self.sink.commit(learned_change(self.snapshot, answer.request))
-            self.input = msgspec.structs.replace(
-                answer.request, draft=(), is_placeholder=False, ends_with_assistant=False
-            )
-        await self._remember_refusals(answer)
-
-    async def _remember_refusals(self, answer: ModelAnswer) -> None:
-        for kind in answer.refused_kinds:
-            await self.services.learn(answer.request.model, kind)
-
-    def _seconds(self) -> float:
+    @property
+    def seconds(self) -> float:
+        """How long the turn has run."""
         return max(0.0, self.services.turn_limits.seconds - self.approvals.left_seconds)
 
     async def _store_approvals(self, event: Event) -> None:
@@ -673,7 +443,7 @@ class Turn:
         restart."""
         self.state = "waiting" if self.approvals.open else "running"
         self.checkpoint = msgspec.structs.replace(
-            self.checkpoint, approvals=dict(self.approvals.open), seconds=self._seconds()
+            self.checkpoint, approvals=dict(self.approvals.open), seconds=self.seconds
         )
         always = [list(pair) for pair in sorted(self.approvals.always)]
         settings = {"running": as_json(self.checkpoint), "always": always}
@@ -716,13 +486,9 @@ class Turn:
             on_finished=on_finished,
             session_id=self.record.id,
             model=self.request.model.alias or self.request.model.reference,
-            hooks=self.hooks,
+            hooks=self.hooks.tools,
             background=self.services.background(self.record.id),
             records=self.files.records,
             text_cap_bytes=cap_bytes,
             secrets=self.services.secrets,
         )
-
-
-def workspace_of(snapshot: Snapshot) -> Path:
-    return Path(snapshot.workspace) if snapshot.workspace else Path.cwd()

@@ -15,9 +15,11 @@ from loom.agent.checkpoint import Compact, NewMessage, QueuedMessage, Regenerate
 from loom.agent.failures import finish_reason, turn_cancelled, turn_interrupted
 from loom.agent.plan_mode import is_planning
 from loom.agent.ports import Committed, Completion, OpenStep
+from loom.agent.services import workspace_of
 from loom.agent.step import words_of
 from loom.agent.tracked_files import visible_messages
-from loom.agent.turn import CONTINUED, MAX_ATTEMPTS, Turn, workspace_of
+from loom.agent.turn import Turn
+from loom.agent.turn_answer import CONTINUED, MAX_ATTEMPTS
 from loom.compile.policy import Watermark
 from loom.compile.request import RequestInput, Snapshot, request_input
 from loom.content.json_values import as_json

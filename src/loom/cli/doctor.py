@@ -22,7 +22,7 @@ from loom.cli.models import service_without_key
 from loom.cli.shared import terminal_images
 from loom.cli.shared.exit_codes import FAILED, exit_code
 from loom.cli.shared.terminal import print_line, safe_text, sentence
-from loom.cli.store import keep_daemons_out, store_file
+from loom.cli.store import have_store_alone, store_file
 from loom.config import Config, load_config
 from loom.config.key_file import keys_file
 from loom.content.media import size_label
@@ -151,7 +151,7 @@ async def salvage_store(config: Config, *, fix: bool) -> list[Finding]:
     file = store_file(config)
     if not fix or file is None or not await asyncio.to_thread(_is_damaged, file):
         return []
-    async with keep_daemons_out(config):
+    async with have_store_alone(config):
         fresh = file.with_name(f"{file.name}.salvaged")
         for suffix in ("", "-wal", "-shm"):
             fresh.with_name(fresh.name + suffix).unlink(missing_ok=True)

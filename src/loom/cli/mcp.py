@@ -86,6 +86,8 @@ def import_(file: Path | None) -> int:
 
     FILE is its configuration; without it, the usual places of these programs are read. A server whose name you have
     already is left out. Check the file afterwards: secrets are copied unchanged.
+
+    The .vscode/mcp.json of a project is not among these places: Loom uses it without an import, in trusted folders.
     """
     files = [file] if file is not None else [found for found in foreign_files(Path.home()) if found.is_file()]
     if not files:
@@ -156,7 +158,7 @@ async def _list(check: bool, as_json: bool) -> int:
         for name, entry in config.mcp.servers.items()
     ]
     rows += [
-        {"name": spec.name, "where": MCP_FILE, "target": spec.command or "(address)", "enabled": True}
+        {"name": spec.name, "where": project.files[spec.name], "target": spec.command or "(address)", "enabled": True}
         for spec in project.specs
         if spec.name not in config.mcp.servers
     ]

@@ -17,6 +17,7 @@ from loom.runtime import DATABASE, MEDIA, Runtime
 from loom.store.backup import BackupReport, back_up, read_manifest, restore_file, restore_media, restore_rows
 from loom.store.database import open_database, sqlite_path
 from loom.store.media import open_media
+from loom.store.store_lock import exclude_store
 from loom.tools.number_text import count_text
 
 
@@ -60,18 +61,21 @@ def store_file(config: Config) -> Path | None:
 
 
 @asynccontextmanager
-async def keep_daemons_out(config: Config) -> AsyncGenerator[None]:
-    """Let no daemon of this machine use the store meanwhile. Raise `LoomError` if one does, also if it does not
-    respond."""
+async def have_store_alone(config: Config) -> AsyncGenerator[None]:
+    """Let no other process of this machine use the store meanwhile. Raise `LoomError` if one does, also if it does not
+    respond. A PostgreSQL store has no lock: only a daemon is noticed."""
     from loom.client import local_client
     from loom.daemon.serve import lock_data_folder
 
-    if store_file(config) is None:  # several daemons may use a PostgreSQL database, so there is no lock
+    file = store_file(config)
+    if file is None:
         daemon = await local_client(config)
         if daemon is not None:
             await daemon.close()
             raise Conflict(f"A daemon uses this store ({daemon.url}).", hint="Stop it first.")
-    with lock_data_folder(config):
+        yield
+        return
+    with lock_data_folder(config), exclude_store(file):
         yield
 
 
@@ -82,7 +86,8 @@ async def keep_daemons_out(config: Config) -> AsyncGenerator[None]:
 def restore_command(folder: Path, replace: bool, as_json: bool) -> None:
     """Restore the conversations and media of the backup in FOLDER.
 
-    A store that contains conversations is not changed without --replace. A PostgreSQL store must be empty.
+    A store that contains conversations is not changed without --replace, and one that another process has open is not
+    replaced. A PostgreSQL store must be empty, and is filled in one transaction; other processes may have it open.
     """
     report, aside = asyncio.run(_restore(load_config(), folder.absolute(), replace=replace))
     if as_json:
@@ -95,7 +100,7 @@ def restore_command(folder: Path, replace: bool, as_json: bool) -> None:
 
 async def _restore(config: Config, folder: Path, *, replace: bool) -> tuple[BackupReport, Path | None]:
     read_manifest(folder)
-    async with keep_daemons_out(config):
+    async with have_store_alone(config):
         return await _restore_alone(config, folder, replace=replace)
 
 

@@ -25,9 +25,9 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 def trust_command(ctx: click.Context) -> None:
     """Decide which folders may instruct the model and configure Loom. Without a command, list the decisions.
 
-    A decision applies to one folder and its current AGENTS.md, settings, skills, commands, agents and .mcp.json: when
-    one of them changes, Loom asks again. Folders in the setting `trusted_folders` are always trusted, with
-    their subfolders.
+    A decision applies to one folder and its current AGENTS.md, settings, skills, commands, agents and lists of MCP
+    servers: when one of them changes, Loom asks again. Folders in the setting `trusted_folders` are always
+    trusted, with their subfolders.
     """
     if ctx.invoked_subcommand is None:
         _list()

@@ -256,8 +256,12 @@ def _native_measure(
     media, count = block.media, ref.pages or 1
     first, last = asked
     end = first + count - 1
-    text = target.known.text(media.digest, Text(pages=ref.recipe.pages if isinstance(ref.recipe, Slice) else ""))
+    read = Text(pages=ref.recipe.pages if isinstance(ref.recipe, Slice) else "")
+    text = target.known.text(media.digest, read)
     text_tokens = cost.text_tokens(text, target.model.tokens) if text else count * limits.PAGE_TEXT_TOKENS
+    needs = [Need(media.digest, media.media_type, read, is_for_cost=True)] if text is None else []
+    if ref.recipe is not None and not ref.exact:
+        needs.append(Need(media.digest, media.media_type, ref.recipe))
     shown = ShownMedia(
         kind="document",
         ref=ref,
@@ -270,7 +274,7 @@ def _native_measure(
         tokens=count * cost.page_tokens(target.model.tokens) + text_tokens,
         wire_bytes=ref.encoded_bytes + BLOCK_BYTES + 2 * _NAME_CHARS,
         pages=count if media.pages else 0,
-        needs=() if ref.exact or ref.recipe is None else (Need(media.digest, media.media_type, ref.recipe),),
+        needs=tuple(needs),
     )
     return native if end >= last else _without_rest(native, block, end, reason, target)
 

@@ -185,6 +185,8 @@ class Need(msgspec.Struct, frozen=True):
     digest: str
     media_type: str
     recipe: Recipe
+    is_for_cost: bool = False
+    """Whether only the token estimate uses it: no request waits for OCR because of it, or fails without it."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

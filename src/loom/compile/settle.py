@@ -74,6 +74,8 @@ class Settler:
         self._wanted: dict[tuple[str, str], Need] = {}
         """Renditions that an estimate did not wait for, made in the background."""
         self._estimated_at = -_QUIET_SECONDS
+        self._unmeasured: set[tuple[str, str]] = set()
+        """Documents without a text that could be measured."""
 
     def with_renditions(self, renditions: Renditions[Any]) -> Settler:
         """Return a settler that reads media from another store, for a conversation that is not stored."""
@@ -153,6 +155,7 @@ class Settler:
         """Forget deleted media."""
         self._facts.drop(digests)
         self._missing.difference_update(digests)
+        self._unmeasured = {name for name in self._unmeasured if name[0] not in digests}
         for name in [name for name in self._wanted if name[0] in digests]:
             del self._wanted[name]
 
@@ -194,7 +197,8 @@ class Settler:
         if len(needs) > 1 and not self._is_away():
             with suppress(StoreError):  # each of them then reports the error
                 learned = await self._renditions.learn((need.digest, need.recipe) for need in needs)
-        named = {(need.digest, recipe_key(need.recipe)): need for need in needs}
+        ordered = sorted(needs, key=lambda need: not need.is_for_cost)  # what the prompt uses replaces a mere estimate
+        named = {(need.digest, recipe_key(need.recipe)): need for need in ordered}
         lacking = [name for name, need in named.items() if name not in learned and not isinstance(need.recipe, SLOW)]
         if job.mode == "estimate" and len(lacking) > _MADE_FOR_ESTIMATE:
             job.estimated.update(lacking)
@@ -228,6 +232,9 @@ class Settler:
         if isinstance(need.recipe, SpokenText):
             await self._write_down(job, need, facts)
             return
+        if need.is_for_cost:
+            await self._measure_text(job, need, facts, entry)
+            return
         if self._is_away():
             job.note_away(digest)
             return
@@ -252,6 +259,23 @@ class Settler:
         except (MediaError, ExtraMissing) as error:
             facts.failed[key] = error.message
         self._facts.resize(digest)
+
+    async def _measure_text(self, job: _SettleState, need: Need, facts: MediaFacts, entry: Any) -> None:
+        """Read the text layer of a document that is sent as it is, because its model is billed for the text. Without a
+        layer, or if it cannot be read, the text stays a guess: the document may still be sent."""
+        name = need.digest, recipe_key(need.recipe)
+        job.given_up.add(name)
+        if name in self._unmeasured or self._is_away():
+            return
+        try:
+            entry = entry or await self._renditions.get_quick(need.digest, need.media_type, need.recipe)
+            if entry is not None:
+                facts.texts[name[1]] = await self._renditions.text(need.digest, entry)
+                self._facts.resize(need.digest)
+                return
+        except LoomError as error:
+            _log.debug("the text of a document could not be measured: %s", error)
+        self._unmeasured.add(name)
 
     async def _write_down(self, job: _SettleState, need: Need, facts: MediaFacts) -> None:
         """Transcribe a recording. A service that is unavailable is tried again with the next request."""
@@ -312,7 +336,7 @@ class _SettleState:
         self.notices: list[str] = []
         self.estimated: set[tuple[str, str]] = set()
         self.given_up: set[tuple[str, str]] = set()
-        """Recordings that could not be transcribed for this request."""
+        """Recordings that could not be transcribed for this request, and texts that need not be measured again."""
         self.is_preparing = False
         """Whether renditions are made in the background."""
         self.away: set[str] = set()

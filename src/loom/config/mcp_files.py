@@ -1,4 +1,5 @@
-"""Files that list MCP servers (`mcpServers`): the project's `.mcp.json`, and those of other programs for the import.
+"""Files that list MCP servers: the project's `.mcp.json` and `.vscode/mcp.json`, and those of other programs for the
+import.
 
 A project file contains programs to start, so it is used only in a folder that the user trusts; elsewhere it is reported
 and nothing of it is run.
@@ -18,7 +19,7 @@ import msgspec
 from loom.content.json_values import get_object
 from loom.errors import ConfigError
 from loom.tools.mcp.specs import ServerSpec
-from loom.tools.workspace import MCP_FILE
+from loom.tools.workspace import MCP_FILE, MCP_FILES
 
 MAX_PROJECT_BYTES: Final = 100_000
 MAX_OTHER_BYTES: Final = 5_000_000
@@ -26,16 +27,20 @@ MAX_OTHER_BYTES: Final = 5_000_000
 _COMMENT: Final = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING_COMMA: Final = re.compile(r",(\s*[}\]])")
 _VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_QUESTION: Final = re.compile(r"\$\{(?:input|command):[^}]*\}")
+"""A value for which VS Code asks the user or runs a command of its own."""
 _HTTP_TYPES: Final = ("", "http", "streamable-http", "streamableHttp")
 _Scalar: TypeAlias = str | bool | int | float
 """Some files have numbers as arguments and as values of variables."""
 
 
 class ProjectServers(msgspec.Struct, frozen=True):
-    """The servers in a project's file, and warnings for the user."""
+    """The servers in a project's files, and warnings for the user."""
 
     specs: tuple[ServerSpec, ...] = ()
     warnings: tuple[str, ...] = ()
+    files: Mapping[str, str] = {}
+    """For each server, the file that lists it."""
 
 
 class _ServerEntry(msgspec.Struct, frozen=True):
@@ -48,34 +53,53 @@ class _ServerEntry(msgspec.Struct, frozen=True):
     url: str = ""
     headers: dict[str, _Scalar] = {}
     disabled: bool = False
+    env_file: str = msgspec.field(default="", name="envFile")
 
 
 def project_servers(
     cwd: Path, is_trusted: Callable[[Path], bool], environ: Mapping[str, str] | None = None
 ) -> ProjectServers:
-    """Return the servers of the nearest `.mcp.json`, from `cwd` up to the root of its repository."""
-    file = _nearest(cwd.absolute())
-    if file is None:
-        return ProjectServers()
+    """Return the servers of the nearest `.mcp.json` and the nearest `.vscode/mcp.json`, from `cwd` up to the root of
+    its repository. If both have a server of the same name, `.mcp.json` counts."""
+    specs: dict[str, ServerSpec] = {}
+    files: dict[str, str] = {}
+    warnings: list[str] = []
+    for name in MCP_FILES:
+        if (folder := _nearest(cwd.absolute(), name)) is None:
+            continue
+        found, problems = _file_servers(folder, name, is_trusted, os.environ if environ is None else environ)
+        warnings += problems
+        for spec in found:
+            specs.setdefault(spec.name, spec)
+            files.setdefault(spec.name, name)
+    return ProjectServers(tuple(specs.values()), tuple(warnings), files)
+
+
+def _file_servers(
+    place: Path, file: str, is_trusted: Callable[[Path], bool], environ: Mapping[str, str]
+) -> tuple[list[ServerSpec], list[str]]:
+    """Return the servers of one file of a project, and warnings."""
+    is_vscode = file != MCP_FILE
+    key = "servers" if is_vscode else "mcpServers"
+    warnings: list[str] = []
     try:
-        data = read_json_object(file, MCP_FILE, MAX_PROJECT_BYTES)
-        key = "servers" if "mcpServers" not in data and "servers" in data else "mcpServers"
+        data = read_json_object(place / file, file, MAX_PROJECT_BYTES, has_comments=is_vscode)
+        if not is_vscode and key not in data and "servers" in data:
+            key = "servers"
+            warnings.append(f'{file}: the key "servers" belongs to another editor\'s file; here it is "mcpServers"')
         if not isinstance(data.get(key, {}), dict):
-            raise ConfigError(f"{key} is not an object", file=MCP_FILE)
+            raise ConfigError(f"{key} is not an object", file=file)
     except ConfigError as error:
-        return ProjectServers(warnings=(str(error),))
-    servers, folder = get_object(data.get(key)), file.parent.resolve()
+        return [], [str(error)]
+    servers, folder = get_object(data.get(key)), place.resolve()
     if servers and not is_trusted(folder):
         names = ", ".join(sorted(servers))
         how = f'To start them, add "{folder}" to trusted_folders in your own configuration, or run: loom trust add'
-        return ProjectServers(warnings=(f"{MCP_FILE}: not started: {names}: this folder is not trusted. {how}",))
-    warnings: list[str] = []
-    if key == "servers":
-        warnings.append(f'{MCP_FILE}: the key "servers" belongs to another editor\'s file; here it is "mcpServers"')
-    variables = os.environ if environ is None else environ
+        return [], [f"{file}: not started: {names}: this folder is not trusted. {how}"]
+    known = _vscode_values(folder) if is_vscode else {}
 
     def value_of(found: re.Match[str]) -> str:
-        value = variables.get(found[1]) or found[2]
+        value = known.get(found[1]) or environ.get(found[1]) or found[2]
         if value is None:
             raise ConfigError(f"the environment variable {found[1]} is not set")
         return value
@@ -89,14 +113,24 @@ def project_servers(
                 fields["args"] = tuple(fields.get("args", ()))
                 specs.append(ServerSpec(name=name, folder=folder, **fields))
         except ConfigError as error:
-            warnings.append(f"{MCP_FILE}: {name}: {error}")
-    return ProjectServers(tuple(specs), tuple(warnings))
+            warnings.append(f"{file}: {name}: {error}")
+    return specs, warnings
 
 
-def _nearest(cwd: Path) -> Path | None:
+def _nearest(cwd: Path, name: str) -> Path | None:
+    """Return the nearest folder of the repository that has this file."""
     top = next((folder for folder in (cwd, *cwd.parents) if (folder / ".git").exists()), cwd)
     folders = (folder for folder in (cwd, *cwd.parents) if folder.is_relative_to(top))
-    return next((folder / MCP_FILE for folder in folders if (folder / MCP_FILE).is_file()), None)
+    return next((folder for folder in folders if (folder / name).is_file()), None)
+
+
+def _vscode_values(folder: Path) -> dict[str, str]:
+    """Return what the variables of VS Code stand for in the project `folder`."""
+    return {
+        "workspaceFolder": str(folder),
+        "workspaceFolderBasename": folder.name,
+        "userHome": str(Path.home()),
+    }
 
 
 def foreign_files(home: Path) -> tuple[Path, ...]:
@@ -127,13 +161,19 @@ def foreign_servers(file: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
     servers = next((cast("dict[str, Any]", found) for found in places if isinstance(found, dict)), None)
     if servers is None:
         raise ConfigError("has no MCP servers.", file=str(file), hint="It needs an object mcpServers or servers.")
+    place = file.absolute().parent
+    known = _vscode_values(place.parent.resolve()) if place.name == ".vscode" else {}
+
+    def value_of(found: re.Match[str]) -> str:
+        # loom.toml has no defaults of variables: such a text stays as it is
+        return known.get(found[1]) or (found[0] if found[2] else f"{{env:{found[1]}}}")
+
     entries: dict[str, dict[str, Any]] = {}
     problems: list[str] = []
     for name, written in servers.items():
         try:
-            # loom.toml has no defaults of variables: such a text stays as it is
             entry = _read_entry(_usual_form(written))
-            fields = _fields(entry, lambda found: found[0] if found[2] else f"{{env:{found[1]}}}")
+            fields = _fields(entry, value_of)
             entries[name] = fields | ({"enabled": False} if entry.disabled else {})
         except ConfigError as error:
             problems.append(f"{name}: {error}")
@@ -183,12 +223,18 @@ def _fields(entry: _ServerEntry, value_of: Callable[[re.Match[str]], str]) -> di
     if entry.url and entry.type not in _HTTP_TYPES:
         raise ConfigError(f"servers of type {entry.type!r} are not supported", hint="Use streamable HTTP.")
 
+    if entry.env_file:
+        raise ConfigError("envFile is not supported", hint="Write its variables into env, as ${env:NAME}.")
+
     def fill(value: Any) -> Any:
         if isinstance(value, dict):
             return {key: fill(item) for key, item in cast("dict[str, Any]", value).items()}
         if isinstance(value, tuple):
             return [fill(item) for item in cast("tuple[Any, ...]", value)]
-        return _VARIABLE.sub(value_of, value if isinstance(value, str) else msgspec.json.encode(value).decode())
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        if question := _QUESTION.search(text):
+            raise ConfigError(f"Loom does not ask for {question[0]}", hint="Use a variable: ${env:NAME}.")
+        return _VARIABLE.sub(value_of, text)
 
     names = ("command", "args", "env", "url", "headers")
     return {name: fill(value) for name in names if (value := getattr(entry, name))}

@@ -76,8 +76,8 @@ class TrustRecords:
 
     def files(self, folder: Path) -> tuple[Path, ...]:
         """Return the files of a folder that instruct models or configure Loom: project settings, `AGENTS.md` and
-        similar files, `.mcp.json`, skills, commands, agents and hooks, from the folder up to the top of its project.
-        Files of the user's own folders are left out."""
+        similar files, lists of MCP servers, skills, commands, agents and hooks, from the folder up to the top of its
+        project. Files of the user's own folders are left out."""
         own, real = os.path.realpath(self._folder), Path(os.path.realpath(folder))
         found = (file for file in _project_files(real) if os.path.realpath(file.parent) != own)
         return tuple(dict.fromkeys(islice(found, MAX_FILES)))
@@ -138,10 +138,11 @@ class TrustRecords:
 
 
 def _project_files(folder: Path) -> Iterator[Path]:
-    from loom.tools.workspace import COMMAND_FOLDERS, INSTRUCTION_FILES, MCP_FILE, SHARED_FOLDERS
+    from loom.tools.workspace import COMMAND_FOLDERS, INSTRUCTION_FILES, MCP_FILES, SHARED_FOLDERS
 
+    names = (*PROJECT_NAMES, *INSTRUCTION_FILES, *MCP_FILES)
     for above in folders_upwards(folder):
-        yield from (above / name for name in (*PROJECT_NAMES, *INSTRUCTION_FILES, MCP_FILE) if (above / name).is_file())
+        yield from (above / name for name in names if (above / name).is_file())
     if folder == home_folder():
         return  # skills, commands and agents there are the user's own
     yield from (folder / name for name in PROJECT_SETTINGS if has_hooks(folder / name))
@@ -155,7 +156,7 @@ def _project_files(folder: Path) -> Iterator[Path]:
 
 def file_kinds(files: Sequence[Path]) -> tuple[str, ...]:
     """Return the kinds of these files, in words for users."""
-    from loom.tools.workspace import COMMAND_FOLDERS, INSTRUCTION_FILES, MCP_FILE
+    from loom.tools.workspace import COMMAND_FOLDERS, INSTRUCTION_FILES, MCP_FILES
 
     kinds = {
         "instructions": any(file.name in INSTRUCTION_FILES for file in files),
@@ -164,7 +165,7 @@ def file_kinds(files: Sequence[Path]) -> tuple[str, ...]:
         "commands": any(file.suffix == ".md" and _is_below(file, COMMAND_FOLDERS) for file in files),
         "agents": any(file.suffix == ".md" and _is_below(file, AGENT_FOLDERS) for file in files),
         "hooks": any(str(file).endswith(tuple(f"/{name}" for name in PROJECT_SETTINGS)) for file in files),
-        "MCP servers": any(file.name == MCP_FILE for file in files),
+        "MCP servers": any(str(file).endswith(tuple(f"/{name}" for name in MCP_FILES)) for file in files),
     }
     return tuple(name for name, is_present in kinds.items() if is_present)
 

@@ -22,8 +22,8 @@ from loom.session import MediaBytes
 from loom.store.derived import Derived
 
 if TYPE_CHECKING:
-    from loom.agent.session import SessionTurns
     from loom.runtime import Runtime
+    from loom.runtime.session import LocalSession
 
 RENDERS_AT_ONCE: Final = 2
 """The limit for rendering; renditions that are cached do not wait."""
@@ -40,7 +40,7 @@ class MediaForms:
         self._intake = intake
         self._renders = asyncio.Semaphore(RENDERS_AT_ONCE)
 
-    async def open(self, digest: str, form: str, session: SessionTurns | None = None) -> MediaBytes:
+    async def open(self, digest: str, form: str, session: LocalSession | None = None) -> MediaBytes:
         """Open a medium in a form of `Session.open_media`; `sent:MODEL` is the form in the next request of
         `session`."""
         if not _FORM.fullmatch(form):
@@ -111,14 +111,14 @@ class MediaForms:
             raise NotFound("The rendition was removed from the cache a moment ago.", hint="Try again.")
         return made
 
-    async def _open_sent(self, digest: str, model: str, session: SessionTurns | None) -> MediaBytes:
+    async def _open_sent(self, digest: str, model: str, session: LocalSession | None) -> MediaBytes:
         """Open the bytes that a model would receive: in the next request of a session, or in a message with only this
         medium."""
         runtime = self._runtime
         if session is not None:
             if not await session.path():
                 raise NotSent("The session has no messages yet.")
-            request = await session.next_request(model)
+            request = await session.previews.next_request(model)
         else:
             block = (await self._intake.reuse(digest)).block
             snapshot = Snapshot(path=(DetachedMessage("look", Message("user", (block,))),))

@@ -19,7 +19,7 @@ from loom.compile.request import NextRequest, SettleMode, Snapshot
 from loom.content.inputs import Content
 from loom.content.media import is_digest
 from loom.content.messages import Message
-from loom.errors import ConfigError, Conflict, ContentError, LoomError, NotFound
+from loom.errors import ConfigError, Conflict, ContentError, LoomError, NotFound, ToolError
 from loom.estimates import Estimate
 from loom.events import Event, MessageQueued, NoticeRaised, decode_event
 from loom.message_types import History, MessageQuery, MessageView, PlanModel, PlanRow, PlanView, WireView
@@ -30,6 +30,7 @@ from loom.runtime.estimator import estimate_requests, is_warm, with_estimate
 from loom.runtime.history import read_history
 from loom.runtime.plan_table import add_rows, failed_model, last_rows, no_request, plan_model
 from loom.runtime.record import encode_for_log
+from loom.runtime.request_previews import RequestPreviews
 from loom.runtime.session_settings import settings_change, system_prompt_of
 from loom.runtime.views import process_views, running_turn, siblings_of, tree_node, usage_of
 from loom.runtime.workspace_files import find_files
@@ -39,6 +40,7 @@ from loom.store.events import EncodedEvents
 from loom.store.forest import NodeTree
 from loom.store.nodes import Node
 from loom.store.session_rows import StoredSession, stale_session
+from loom.tools.background import BackgroundProcess
 from loom.work_types import ProcessView
 
 if TYPE_CHECKING:
@@ -93,6 +95,11 @@ class LocalSession(SessionTurns):
         self._all_services = services
         self._library = library
         self._stores = library.stores
+
+    @property
+    def previews(self) -> RequestPreviews:
+        """The requests that the session sends."""
+        return RequestPreviews(self._record, self._services, self._tools)
 
     # State -----------------------------------------------------------------------------------------------------------
 
@@ -267,6 +274,17 @@ class LocalSession(SessionTurns):
 
     # The agent's work ------------------------------------------------------------------------------------------------
 
+    def background_processes(self) -> tuple[BackgroundProcess, ...]:
+        """Return the background processes that this session started in this process of Loom."""
+        return self._services.background(self.id).list_processes()
+
+    async def stop_process(self, name: str) -> None:
+        """Stop a background process; raise `NotFound`, with the known names, for an unknown one."""
+        try:
+            await self._services.background(self.id).get(name).stop()
+        except ToolError as error:
+            raise NotFound(error.message) from None
+
     async def processes(self) -> tuple[ProcessView, ...]:
         return await process_views(self.id, self.background_processes())
 
@@ -290,7 +308,7 @@ class LocalSession(SessionTurns):
         cheaper: bool = False,
     ) -> tuple[NextRequest, ...]:
         """Return the next requests to these models, with estimates; see `plan`."""
-        change = _PlannedChange(draft=await self.draft_of(content))
+        change = _PlannedChange(draft=await self.previews.draft(content))
         if overrides is not None:
             chosen, _ = overrides_of(_without_auto({**(await self._read_stored()).overrides, **overrides}))
             change = msgspec.structs.replace(change, overrides=chosen)
@@ -318,7 +336,7 @@ class LocalSession(SessionTurns):
         stored = await self._read_stored()
         chosen, _ = overrides_of(_without_auto({**stored.overrides, **(overrides or {})}))
         change = _PlannedChange(
-            draft=await self.draft_of(content),
+            draft=await self.previews.draft(content),
             overrides=chosen,
             max_tokens=max_tokens,
             sampling=sampling_of(options, thinking=thinking),
@@ -338,7 +356,7 @@ class LocalSession(SessionTurns):
                 if is_empty:
                     planned[name] = no_request(await self._services.resolve_model(name))
                     continue
-                before = await self.last_request(name, mode="estimate") if sent or last else None
+                before = await self.previews.last_request(name, mode="estimate") if sent or last else None
                 request = before if sent else None
                 requests[name] = await self._compile(name, change) if request is None else request
                 last_requests[name] = before
@@ -355,7 +373,7 @@ class LocalSession(SessionTurns):
 
     async def _compile(self, model: str, change: _PlannedChange) -> NextRequest:
         if change.is_compact:
-            return await self.summary_request(model, mode=change.mode)
+            return await self.previews.summary_request(model, mode=change.mode)
         services, system = None, change.system
         if change.system is not None or change.tools is not None:
             settings = (await self._read_stored()).settings
@@ -365,7 +383,7 @@ class LocalSession(SessionTurns):
             if change.system is not None:
                 root = await self._stores.forest.node((await self._read_stored()).root_id)
                 system = system_prompt_of(changed, root.system)
-        return await self.next_request(
+        return await self.previews.next_request(
             model,
             draft=change.draft,
             overrides=change.overrides,
@@ -420,7 +438,7 @@ class LocalSession(SessionTurns):
 
         if not await self.path():
             raise ContentError("The session has no messages yet: nothing to send.")
-        request = await self.next_request(model, sampling=sampling_of(options, thinking=thinking))
+        request = await self.previews.next_request(model, sampling=sampling_of(options, thinking=thinking))
         found = request.prompt.model
         if found.wire not in WIRES:
             raise ConfigError(f"{found.reference} runs inside Loom: it sends no request.", hint="Choose another model.")

@@ -27,7 +27,7 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, get_current_span, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from loom.agent.turn import CONTINUED
+from loom.agent.turn_answer import CONTINUED
 from loom.content.blocks import ToolCall, ToolResult
 from loom.content.messages import Message
 from loom.errors import LoomError, ToolError

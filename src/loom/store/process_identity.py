@@ -48,6 +48,11 @@ def is_gone(name: str) -> bool:
     return not _exists(int(number)) if found is None else found != began
 
 
+def pid_of(name: str) -> str:
+    """Return the process id of the holder with this name."""
+    return name.rpartition(_SEPARATOR)[0].partition(_SEPARATOR)[2].partition(_SEPARATOR)[0] or "?"
+
+
 @cache
 def _place() -> str:
     """Return the scope in which process ids are unique: this boot of this machine, and the container."""

@@ -36,12 +36,14 @@ from loom.store.sqlite_file import (
     corrupt,
     full,
     has_no_space,
+    make_store_file,
     open_database_file,
     primary_code,
     retry_while_locked,
     store_label,
     translate_error,
 )
+from loom.store.store_lock import StoreLock, share_store
 
 _log = logging.getLogger(__name__)
 
@@ -81,9 +83,16 @@ class SqliteDatabase:
     """Create it with `open_database`, which selects the backend."""
 
     def __init__(
-        self, connection: sqlite3.Connection, path: Path | None, busy_seconds: float, *, is_frozen: bool = False
+        self,
+        connection: sqlite3.Connection,
+        path: Path | None,
+        busy_seconds: float,
+        *,
+        is_frozen: bool = False,
+        lock: StoreLock | None = None,
     ) -> None:
         self._path = path
+        self._lock = lock
         self._is_frozen = is_frozen
         self._busy_seconds = busy_seconds
         self._connection = connection
@@ -104,8 +113,17 @@ class SqliteDatabase:
 
     @classmethod
     def open(cls, path: Path | None, *, busy_seconds: float) -> SqliteDatabase:
-        connection, is_frozen = open_database_file(path, busy_seconds)
-        database = cls(connection, path, busy_seconds, is_frozen=is_frozen)
+        lock = None
+        if path is not None:
+            make_store_file(path)
+            lock = share_store(path, busy_seconds)
+        try:
+            connection, is_frozen = open_database_file(path, busy_seconds)
+        except BaseException:
+            if lock is not None:
+                lock.close()
+            raise
+        database = cls(connection, path, busy_seconds, is_frozen=is_frozen, lock=lock)
         if path is not None and not is_frozen and path.stat().st_size > CHECKED_AT_ONCE_BYTES:
             thread = threading.Thread(target=database._check, args=(path,), name="loom-store-checker", daemon=True)
             database._checker = thread
@@ -215,6 +233,8 @@ class SqliteDatabase:
             reader.join()
         for transaction in self._open:
             transaction.close()
+        if self._lock is not None:
+            self._lock.close()
 
     def _refuse_when_closed(self) -> None:
         if self._closed:

@@ -126,7 +126,7 @@ def open_database_file(path: Path | None, busy_seconds: float) -> tuple[sqlite3.
             hint="Use a newer build of Python, or a PostgreSQL store.",
         )
     if path is not None:
-        _make_file(path)
+        make_store_file(path)
     is_frozen = path is not None and _is_frozen(path)
     try:
         connection = connect(path, timeout=min(busy_seconds, 0.05), is_frozen=is_frozen)
@@ -250,7 +250,7 @@ def retry_while_locked(seconds: float, attempt: Callable[[], object]) -> None:
         nap = min(nap * 2, 0.01)
 
 
-def _make_file(path: Path) -> None:
+def make_store_file(path: Path) -> None:
     """Create the file (mode 0600) and missing folders (0700), if it does not exist."""
     label = store_label(path)
     try:

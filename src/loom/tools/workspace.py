@@ -60,8 +60,10 @@ INSTRUCTION_FILES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 """Files with instructions for models: in each folder the first of these that exists."""
 MCP_FILE: Final = ".mcp.json"
 """The MCP servers of a project."""
+MCP_FILES: Final = (MCP_FILE, ".vscode/mcp.json")
+"""The files with MCP servers of a project that are read; of servers with one name, that of the first file counts."""
 STARTER_FILES: Final = (
-    *(MCP_FILE, "loom.toml", "loom.yaml", "loom.yml"),
+    *(*MCP_FILES, "loom.toml", "loom.yaml", "loom.yml"),
     *(".claude/settings.json", ".claude/settings.local.json"),
 )
 """Files of a project with programs that Loom starts, outside the sandbox, if the folder is trusted."""

@@ -122,7 +122,7 @@ async def compile_session(
     snapshot = await session.snapshot(head)
 
     async def compile_for(model: Model) -> NextRequest:
-        return await session.next_request(model.alias or model.reference, at=head)
+        return await session.previews.next_request(model.alias or model.reference, at=head)
 
     return CompileSource(
         title=view.title or view.id,

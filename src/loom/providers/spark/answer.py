@@ -49,13 +49,13 @@ _SHORT_CHARS: Final = 800
 
 
 class SparkReader:
-    """Reads media once per answer. `texts` holds the texts of the documents that were read."""
+    """Reads media once per answer."""
 
     def __init__(self, source: MediaSource, *, reads_text: bool) -> None:
         self._source = source
         self._reads_text = reads_text
         self._bytes: dict[MediaRef, bytes] = {}
-        self.texts: dict[MediaRef, str] = {}
+        self._texts: dict[MediaRef, str] = {}
 
     async def data(self, ref: MediaRef) -> bytes:
         """Return the bytes of a medium. Raise `Corrupt` if their number differs from the prompt's."""
@@ -75,11 +75,17 @@ class SparkReader:
         if shown.media is None:
             return await asyncio.to_thread(read_document, shown.name, shown.text, pages=shown.pages)
         ref = shown.media.ref
-        self.texts[ref] = await _text_of(await self.data(ref), ref.media_type, shown.name)
+        text = await self.text(ref, shown.name)
         first = int(shown.pages.partition("-")[0]) if shown.pages else 1
         return await asyncio.to_thread(
-            read_document, shown.name, self.texts[ref], first_page=first, pages=shown.pages, digest=ref.digest
+            read_document, shown.name, text, first_page=first, pages=shown.pages, digest=ref.digest
         )
+
+    async def text(self, ref: MediaRef, name: str) -> str:
+        """Return the text of a document. Its bytes may be a slice of the referenced medium."""
+        if ref not in self._texts:
+            self._texts[ref] = await _text_of(await self.data(ref), ref.media_type, name)
+        return self._texts[ref]
 
     async def describe_image(self, data: bytes, prefix: str = "") -> AsyncIterator[TextPart]:
         """Yield a description of an image's pixels, then the text in it, which takes longer: both begin at once."""
@@ -103,7 +109,6 @@ class SparkReader:
 
 
 async def _text_of(data: bytes, media_type: str, name: str) -> str:
-    """Return the text of a document. The bytes may be a slice of the referenced medium."""
     media = Media(digest=digest_of(data), media_type=media_type, size_bytes=len(data), name=name)
     return (await asyncio.to_thread(render, data, media, Text())).data.decode()
 

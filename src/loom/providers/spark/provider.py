@@ -11,8 +11,10 @@ from typing import Final, assert_never
 import msgspec
 
 from loom.compile import cost
+from loom.compile.limits import PAGE_TEXT_TOKENS
 from loom.content.blocks import Opaque, TextBlock, ThinkingBlock, ToolCall
 from loom.content.messages import text_of
+from loom.errors import LoomError
 from loom.events import (
     CallDelta,
     CallFinished,
@@ -27,7 +29,7 @@ from loom.events import (
     UsageReported,
 )
 from loom.models import TokenRule, Usage
-from loom.prompt import CONTINUE_ANSWER, MediaRef, Prompt, ShownBlock, ShownMedia, ShownRaw, ShownResult
+from loom.prompt import CONTINUE_ANSWER, Prompt, ShownBlock, ShownMedia, ShownRaw, ShownResult
 from loom.providers.media_body import MediaSource
 from loom.providers.spark.answer import SparkReader, answer
 from loom.providers.spark.answer_parts import AnswerPart, CallPart, CutOffError, ImagePart, TextPart, ThinkingPart
@@ -36,8 +38,6 @@ from loom.providers.spark.directives import pace_of
 
 _PIECES: Final = re.compile(r".{1,24}\S{0,56}\s*", re.DOTALL)
 _WORDS: Final = re.compile(r"\s*\S{0,80}\s*", re.DOTALL)
-_PAGE_TEXT_TOKENS: Final = 500
-"""The tokens of a page that was not read yet, as `prepare` estimates them."""
 
 
 class SparkProvider:
@@ -82,10 +82,10 @@ class SparkProvider:
             return
         for event in deltas.seal():
             yield event
-        tokens = cost.text_tokens(prompt.system, prompt.model.tokens)
+        tokens = cost.message_tokens() + cost.text_tokens(prompt.system, prompt.model.tokens)
         tokens += cost.text_tokens("".join(msgspec.json.encode(t).decode() for t in prompt.tools), prompt.model.tokens)
         for message in prompt.messages:
-            tokens += cost.message_tokens() + _tokens(message.blocks, prompt.model.tokens, reader.texts)
+            tokens += cost.message_tokens() + await _tokens(message.blocks, prompt.model.tokens, reader)
         spent, thinking = deltas.spent.values(), deltas.spent[ThinkingPart]
         usage = Usage(input_tokens=tokens, output_tokens=round(sum(spent)), thinking_tokens=round(thinking))
         yield UsageReported(usage=usage)
@@ -175,19 +175,22 @@ def _fine_tokens(piece: str, rule: TokenRule) -> float:
     return cost.text_tokens(piece * 100, rule) / 100
 
 
-def _tokens(blocks: Sequence[ShownBlock], rule: TokenRule, texts: dict[MediaRef, str]) -> int:
-    """Return the tokens of blocks, as `prepare` estimates them. `texts` holds the texts of documents that were read."""
+async def _tokens(blocks: Sequence[ShownBlock], rule: TokenRule, reader: SparkReader) -> int:
+    """Return the tokens of blocks by the rule with which `prepare` estimates them."""
     total = 0
     for block in blocks:
         match block:
             case ShownResult():
-                total += _tokens(block.blocks, rule, texts)
+                total += await _tokens(block.blocks, rule, reader)
             case ShownMedia(kind="image"):
                 total += cost.image_tokens(block.ref.width or 1, block.ref.height or 1, rule, block.detail)
             case ShownMedia():
-                pages, words = block.ref.pages or 1, texts.get(block.ref)
+                pages = block.ref.pages or 1
                 total += pages * cost.page_tokens(rule)
-                total += pages * _PAGE_TEXT_TOKENS if words is None else cost.text_tokens(words, rule)
+                try:
+                    total += cost.text_tokens(await reader.text(block.ref, block.name), rule)
+                except LoomError:  # the answer says so if it is about this document
+                    total += pages * PAGE_TEXT_TOKENS
             case TextBlock() | ThinkingBlock():
                 total += cost.text_tokens(block.text, rule)
             case ToolCall():
