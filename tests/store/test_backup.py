@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import subprocess
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from cli.loom_command import Loom, Terminal
+from cli.loom_command import COMMAND, Loom, Terminal
+from flow.traced import failing
 from loom.content.blocks import DocumentBlock
 from loom.content.media import Media
 from loom.content.messages import assistant, media_of, user
@@ -278,3 +280,22 @@ async def test_a_store_is_opened_once_it_was_replaced_and_names_only_who_has_it_
         opening = asyncio.create_task(open_database(str(file), busy_seconds=PATIENCE_SECONDS))
         await asyncio.sleep(0)
     await (await opening).close()
+
+
+@pytest.mark.parametrize("error", ["ENOLCK", "EOPNOTSUPP"])
+def test_a_store_on_a_drive_without_locks_opens_but_is_not_replaced(tmp_path: Path, error: str):
+    loom = Loom(tmp_path)
+    assert loom("kept words").code == 0
+    assert loom("backup", "copy").code == 0
+
+    def run_without_locks(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [*failing("flock", error, "1+", tmp_path / "trace"), *COMMAND, *arguments]
+        return subprocess.run(command, cwd=loom.folder, env=loom.environ, capture_output=True, text=True, check=False)
+
+    asked = run_without_locks("more words")
+    assert (asked.returncode, asked.stdout != "") == (0, True), asked.stderr
+    refused = run_without_locks("restore", "copy", "--replace")
+    assert refused.returncode == 2  # a problem of the configuration
+    assert "The data folder cannot be locked" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert len(loom("sessions", "--json").rows) == 2

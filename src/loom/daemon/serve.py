@@ -302,6 +302,11 @@ def _try_lock(descriptor: int) -> str | None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return os.pread(descriptor, 100, 0).decode("ascii", "replace").strip()
+    except OSError as error:
+        raise ConfigError(
+            f"The data folder cannot be locked: {os.strerror(error.errno or 0)}.",
+            hint="Use a folder on a local disk (LOOM_HOME), or a PostgreSQL store.",
+        ) from None
     return None
 
 

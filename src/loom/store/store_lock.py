@@ -22,6 +22,8 @@ _UNNAMED_SECONDS: Final = 5.0
 it runs its program."""
 _POLL_SECONDS: Final = 0.02
 _MAX_BYTES: Final = 1 << 16
+_WITHOUT_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+"""The errors of file systems that have no locks for whole files, like some network drives."""
 
 
 class StoreLock:
@@ -89,18 +91,19 @@ class StoreLock:
 
 def share_store(file: Path, wait_seconds: float) -> StoreLock | None:
     """Return the lock of a store that this process opens; None in a folder that is not writable, where no file can be
-    replaced."""
+    replaced, and on a file system without such locks: the store must open there, too."""
+    lock = None
     try:
         lock = StoreLock(file)
-    except OSError as error:
-        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        lock.share(wait_seconds)
+    except BaseException as error:
+        if lock is not None:
+            lock.close()
+        if not isinstance(error, OSError):
+            raise
+        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, *_WITHOUT_LOCKS):
             return None
         raise _unlockable(file, error) from error
-    try:
-        lock.share(wait_seconds)
-    except BaseException:
-        lock.close()
-        raise
     return lock
 
 
@@ -113,7 +116,10 @@ def exclude_store(file: Path) -> Generator[None]:
     except OSError as error:
         raise _unlockable(file, error) from error
     try:
-        lock.exclude()
+        try:
+            lock.exclude()
+        except OSError as error:
+            raise _unlockable(file, error) from error
         yield
     finally:
         lock.close()
