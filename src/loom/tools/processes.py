@@ -9,7 +9,7 @@ import secrets
 import signal
 import time
 from asyncio.subprocess import DEVNULL
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -30,6 +30,8 @@ _BEGAN: Final = 19
 """The index of the start time in /proc/PID/stat, after the name of the program."""
 _ROUNDS: Final = 20
 _GONE_SECONDS: Final = 2.0
+_DRAIN_SECONDS: Final = 0.5
+_READ_BYTES: Final = 65_536
 
 
 class RunningProgram(msgspec.Struct, frozen=True):
@@ -111,6 +113,24 @@ async def _pipe() -> AsyncGenerator[tuple[asyncio.StreamReader, int]]:
         yield reader, writing
     finally:
         transport.close()
+
+
+@asynccontextmanager
+async def collect_output(running: RunningProgram, add: Callable[[bytes], None]) -> AsyncGenerator[None]:
+    """Pass the output to `add` as it arrives. At the end, what is in the pipe is read, and no more: processes that the
+    program left running may keep the pipe open for ever."""
+
+    async def read() -> None:
+        while chunk := await running.output.read(_READ_BYTES):
+            add(chunk)
+
+    reading = asyncio.create_task(read())
+    try:
+        yield
+    finally:
+        await asyncio.wait([reading], timeout=_DRAIN_SECONDS)
+        reading.cancel()
+        await asyncio.wait([reading])
 
 
 async def _wait_for_exit(running: RunningProgram) -> None:
