@@ -135,7 +135,9 @@ async def test_hooks_run_beside_calls_and_can_refuse_them(tmp_path: Path) -> Non
     assert (seen["tool_name"], seen["tool_input"]["path"]) == ("write_file", "new.txt")
 
 
-@pytest.mark.parametrize("extra", ["", "sleep 3600 & ", "setsid sleep 3600 & ", "head -c 300000 /dev/zero | tr '\\0' x; "])
+@pytest.mark.parametrize(
+    "extra", ["", "sleep 3600 & ", "setsid sleep 3600 & ", "head -c 300000 /dev/zero | tr '\\0' x; "]
+)
 @pytest.mark.parametrize("is_claude", [False, True])
 async def test_a_refusal_counts_whatever_else_a_hook_prints_or_leaves_running(
     tmp_path: Path, extra: str, is_claude: bool

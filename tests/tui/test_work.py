@@ -211,3 +211,46 @@ async def test_the_agents_are_listed_and_one_is_chosen(tmp_path: Path) -> None:
         await screen.wait_for("Agent: none.")
         await screen.say("again", turns=2)
         assert len(screen.model.prompts[-1].tools) > 1
+
+
+async def test_the_permission_shows_the_plan_mode_of_the_session_however_it_began_and_ended(tmp_path: Path) -> None:
+    plan = ToolCall("p1", "present_plan", {"plan": "1. Write a.txt"})
+    write = ToolCall("w1", "write_file", {"path": "a.txt", "content": "done"})
+
+    def is_offered(screen: Driven) -> bool:
+        assert screen.model is not None
+        return "write_file" in {spec.name for spec in screen.model.prompts[-1].tools}
+
+    async with driven(tmp_path, answers=["planned"], permission="plan") as screen:
+        await screen.say("begin")
+        assert not is_offered(screen)
+        assert screen.chat.conversation is not None
+        session = screen.chat.conversation.id
+    async with driven(
+        tmp_path, answers=["still planned", "over", "new", plan, write, "done"], session=session
+    ) as screen:
+        await screen.wait_for("· plan ·")
+        await screen.say("again")
+        assert not is_offered(screen)
+        await screen.press("shift+tab", "shift+tab")
+        await screen.wait_for("· ask ·")
+        await screen.say("work", turns=2)
+        assert is_offered(screen), "what is shown is what is sent"
+        await screen.press("shift+tab", "shift+tab")
+        await screen.wait_for("· plan ·")
+        await screen.type("/new")
+        await screen.press("enter")
+        await screen.wait(lambda: screen.chat.conversation is None)
+        await screen.say("in a new one")
+        assert "· plan ·" in screen.text and not is_offered(screen)
+        await screen.type("now plan")
+        await screen.press("enter")
+        await screen.wait_for_approval()
+        await screen.pilot.pause()
+        other = await screen.runtime.session(screen.chat.conversation.id)  # another interface answers
+        (asked,) = await other.approvals()
+        await other.answer(asked.approval, "once")
+        await screen.wait_for("· ask ·")
+        await screen.approve()
+        await screen.wait_until_idle(turns=2)
+        assert is_offered(screen) and (tmp_path / "a.txt").exists()

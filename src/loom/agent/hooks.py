@@ -140,7 +140,7 @@ async def _run_program(hook: HookProgram, given: Mapping[str, Any]) -> tuple[int
             stderr=stderr.fileno() if hook.is_claude else None,
         ) as running:
             try:
-                async with asyncio.timeout(hook.timeout_seconds), collect_output(running, add):
+                async with asyncio.timeout(hook.timeout_seconds), collect_output(running.output, add):
                     code = await running.process.wait()
             except TimeoutError:
                 return os.EX_TEMPFAIL, f"timed out after {hook.timeout_seconds:g} s", ""

@@ -69,7 +69,7 @@ class BackgroundProcess:
                 stopping = asyncio.create_task(self._stopping.wait())
                 ending = asyncio.create_task(running.process.wait())
                 try:
-                    async with collect_output(running, self._add_output):
+                    async with collect_output(running.output, self._add_output):
                         await asyncio.wait([stopping, ending], return_when=asyncio.FIRST_COMPLETED)
                         if not ending.done():
                             kill_group(running.process, signal.SIGTERM)

@@ -173,7 +173,7 @@ async def _run_until_end(running: RunningProgram, output: Output, seconds: float
 
     reporting = asyncio.create_task(_report_progress(newest, context))
     try:
-        async with collect_output(running, add):
+        async with collect_output(running.output, add):
             return await _wait_for_end(running, seconds)
     finally:
         reporting.cancel()

@@ -99,6 +99,30 @@ async def start_program(
             await _wait_for_exit(running)
 
 
+async def run_typed_command(argv: Sequence[str], folder: Path, add: Callable[[bytes], None]) -> int:
+    """Run a command that the user typed, with the user's whole environment, and return its exit code. Programs that it
+    leaves in the background go on, as in a shell. If cancelled, end the command and its group."""
+    async with _pipe() as (output, writing):
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv, stdin=DEVNULL, stdout=writing, stderr=writing, cwd=folder, start_new_session=True
+            )
+        except OSError as error:
+            raise ToolError(f"{argv[0]} cannot be started: {error.strerror}") from None
+        finally:
+            os.close(writing)
+        ending = asyncio.create_task(process.wait())
+        try:
+            async with collect_output(output, add):
+                return await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            kill_group(process, signal.SIGTERM)
+            await asyncio.wait([ending], timeout=_GONE_SECONDS)
+            kill_group(process, signal.SIGKILL)
+            await asyncio.wait([ending])
+            raise
+
+
 @asynccontextmanager
 async def _pipe() -> AsyncGenerator[tuple[asyncio.StreamReader, int]]:
     """Yield a reader, and the descriptor to write to. The reader is closed even if another process keeps the other
@@ -116,12 +140,12 @@ async def _pipe() -> AsyncGenerator[tuple[asyncio.StreamReader, int]]:
 
 
 @asynccontextmanager
-async def collect_output(running: RunningProgram, add: Callable[[bytes], None]) -> AsyncGenerator[None]:
-    """Pass the output to `add` as it arrives. At the end, what is in the pipe is read, and no more: processes that the
-    program left running may keep the pipe open for ever."""
+async def collect_output(output: asyncio.StreamReader, add: Callable[[bytes], None]) -> AsyncGenerator[None]:
+    """Pass the output of a program to `add` as it arrives. At the end, what is in the pipe is read, and no more:
+    processes that the program left running may keep the pipe open for ever."""
 
     async def read() -> None:
-        while chunk := await running.output.read(_READ_BYTES):
+        while chunk := await output.read(_READ_BYTES):
             add(chunk)
 
     reading = asyncio.create_task(read())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -85,6 +86,8 @@ class ChatTurns(ChatState):
         self.model = self.model or await self.library.default_model()
         self.usage_log = UsageLog()
         self._images = 0
+        self._plans = False
+        self.use_workspace("")
         self.set_state(
             title="",
             model=self.model,
@@ -136,6 +139,7 @@ class ChatTurns(ChatState):
         self.conversation = conversation
         info = await conversation.session.info()
         self.model = info.model
+        self.use_workspace(info.workspace)
         path = await conversation.path(newest=NEWEST)
         self._images, self._has_messages = count_images(path), bool(path)
         self.set_state(
@@ -146,7 +150,10 @@ class ChatTurns(ChatState):
             usage=msgspec.UNSET,
             usd=0.0,
         )
+        self._show_plan_mode(is_planning=info.plan_mode)
         await self.show_transcript(path)
+        if notice := self._workspace_notice(info.workspace):
+            await self.transcript.notice(notice)
         self._follow()
         for request in await conversation.session.approvals():
             await self._ask(request)
@@ -154,6 +161,25 @@ class ChatTurns(ChatState):
         self.refresh_plan()
         self.refresh_work()
         await self.refresh_branches()
+
+    def _show_plan_mode(self, *, is_planning: bool) -> None:
+        """Show that plan mode began or ended elsewhere. What the user chose here is applied with the next message."""
+        if is_planning == self._plans:
+            return
+        self._plans = is_planning
+        if is_planning and self.state.permission == "ask":
+            self.set_state(permission="plan")
+        elif not is_planning and self.state.permission == "plan":
+            self.set_state(permission="ask")
+
+    def _workspace_notice(self, workspace: str) -> str:
+        """Return what to say about the folder of a conversation that was begun in another one."""
+        if not workspace or workspace == str(Path.cwd()):
+            return ""
+        if self.workspace == Path(workspace):
+            return f"The files of this conversation are in {workspace}."
+        is_remote = self.library is not None and self.library.place
+        return "" if is_remote else f"The folder of this conversation no longer exists: {workspace}"
 
     async def _stop_following(self) -> None:
         if self._following is not None:
@@ -220,7 +246,7 @@ class ChatTurns(ChatState):
             case ApprovalRequested():
                 await self._ask(event)
             case ApprovalAnswered():
-                await self._close_approval(event.approval)
+                await self._close_approval(event.approval, event.answer)
             case TurnFinished() | TurnFailed():
                 await self._end_turn(event)
             case _:
@@ -239,8 +265,10 @@ class ChatTurns(ChatState):
         self.refresh_work()
         await self.refresh_branches()
         await self.refresh_queue()
-        if self.conversation is not None and not self.state.title:
-            self.set_state(title=(await self.conversation.session.info()).title)
+        if self.conversation is not None:
+            info = await self.conversation.session.info()
+            self.set_state(title=info.title)
+            self._show_plan_mode(is_planning=info.plan_mode)
         self.app.announce(f"{short_model(self._turn_model)} is done")
 
     async def _ask(self, request: ApprovalRequested) -> None:
@@ -264,9 +292,15 @@ class ChatTurns(ChatState):
         if not self.composer.text.strip() and isinstance(self.focused, MessageEditor | None):
             card.focus()
 
-    async def _close_approval(self, approval: str) -> None:
+    async def _close_approval(self, approval: str, answer: str) -> None:
+        """Remove an approval that was answered, here or in another interface."""
+        from loom.agent.plan_mode import PRESENT_PLAN
+
         for card in self.query_one("#approvals").query(ApprovalCard):
             if card.request.approval == approval:
+                if card.request.call.name == PRESENT_PLAN and answer != "deny":  # its calls need approval from now on
+                    self._plans = False
+                    self.set_state(permission="ask")
                 self._activity = f"running {one_line(card.request.call.name, 40)}"
                 await card.remove()
         following = next(iter(self.query_one("#approvals").query(ApprovalCard)), None)
@@ -275,18 +309,9 @@ class ChatTurns(ChatState):
         (following or self.composer).focus()
 
     async def on_approval_card_answered(self, event: ApprovalCard.Answered) -> None:
-        from loom.agent.plan_mode import PRESENT_PLAN
-
         event.stop()
         assert self.conversation is not None
-        is_plan = any(
-            card.request.approval == event.approval and card.request.call.name == PRESENT_PLAN
-            for card in self.query_one("#approvals").query(ApprovalCard)
-        )
-        if is_plan and event.answer != "deny":  # the plan is approved: its calls need approval from now on
-            self._plans = False
-            self.set_state(permission="ask")
-        await self._close_approval(event.approval)
+        await self._close_approval(event.approval, event.answer)
         try:
             await self.conversation.session.answer(event.approval, event.answer, event.reason)
         except LoomError as error:
