@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
+import pytest
 from tests.tui.pilots import Driven, driven
 
 from loom.content.blocks import ToolCall
 from loom.events import Stopped, TextDelta, ThinkingDelta, UsageReported
 from loom.models import Usage
 from loom.sampling import Sampling
+from loom.session import Session
+from loom.tui.approval_card import ApprovalCard
 from loom.tui.message_widgets import ThinkingFold
 from loom.tui.trust_screen import TrustScreen
 from loom.tui.work_pane import WorkPane, WorkScreen
@@ -254,3 +258,38 @@ async def test_the_permission_shows_the_plan_mode_of_the_session_however_it_bega
         await screen.approve()
         await screen.wait_until_idle(turns=2)
         assert is_offered(screen) and (tmp_path / "a.txt").exists()
+
+
+@pytest.mark.parametrize("steers", [True, False])
+async def test_a_turn_that_another_interface_began_is_interrupted_and_steered_like_an_own_one(
+    tmp_path: Path, steers: bool
+) -> None:
+    waits = ToolCall("w1", "write_file", {"path": "a.txt", "content": "done"})
+    async with driven(tmp_path, answers=[waits, "after the step"]) as screen:
+        other = await screen.runtime.session(model="fake", workspace=str(tmp_path))
+        await other.post("begin")
+        turn = asyncio.create_task(_run_queue(other))
+        while not await other.approvals():
+            await screen.pilot.pause()
+        await screen.chat.open_session(other.id)
+        await screen.wait_for_approval()
+        await screen.wait_for("Esc to interrupt")
+        if steers:
+            screen.chat.composer.focus()
+            await screen.type("use b.txt")
+            await screen.press("enter")
+            await screen.wait_for("next step: use b.txt")
+            screen.chat.query_one(ApprovalCard).focus()
+            await screen.approve()
+            await screen.wait_for("after the step")
+            assert screen.model is not None and "use b.txt" in str(screen.model.prompts[1].messages)
+        else:
+            await screen.press("escape")
+            await screen.wait_for("Interrupted.")
+        await turn
+        await screen.wait(lambda: not screen.chat.is_busy)
+
+
+async def _run_queue(session: Session) -> None:
+    async for _ in session.work():
+        pass

@@ -152,6 +152,8 @@ class ChatTurns(ChatState):
         )
         self._show_plan_mode(is_planning=info.plan_mode)
         await self.show_transcript(path)
+        if conversation.running_model:
+            self._begin_turn(conversation.running_model)
         if notice := self._workspace_notice(info.workspace):
             await self.transcript.notice(notice)
         self._follow()
@@ -219,8 +221,7 @@ class ChatTurns(ChatState):
     async def _apply(self, event: Event) -> None:
         match event:
             case TurnStarted():
-                self._is_running, self._turn_began = True, time.monotonic()
-                self._turn_model, self._activity = event.model, f"waiting for {short_model(event.model)}"
+                self._begin_turn(event.model)
                 self.transcript.thinking = self.state.thinking
             case StepStarted():
                 self._is_running, self._turn_model = True, event.model
@@ -251,6 +252,10 @@ class ChatTurns(ChatState):
                 await self._end_turn(event)
             case _:
                 pass
+
+    def _begin_turn(self, model: str) -> None:
+        self._is_running, self._turn_began = True, time.monotonic()
+        self._turn_model, self._activity = model, f"waiting for {short_model(model)}"
 
     async def _end_turn(self, event: TurnFinished | TurnFailed) -> None:
         self._is_running = False

@@ -43,6 +43,8 @@ class OpenConversation:
         self._seq: int | None = None
         """The number of the last event when the path was read."""
         self._partial: tuple[Event, ...] = ()
+        self.running_model = ""
+        """The model of the turn that was unfinished when the path was read; empty if there was none."""
         self._working: asyncio.Task[None] | None = None
         self._has_work = False
 
@@ -59,6 +61,7 @@ class OpenConversation:
             found = [*page.messages, *found]
         if self._seq is None:
             self._seq, self._partial = first.seq, _partial_events(first)
+            self.running_model = first.running.model if first.running is not None else ""
         return tuple(PathMessage(node=it.node, message=Message(it.role, it.blocks), speaker=it.model) for it in found)
 
     async def tree(self) -> tuple[TreeNode, ...]:
