@@ -263,8 +263,9 @@ class ChatTurns(ChatState):
         assert self.library is not None
         if isinstance(event, TurnFinished):
             usd = self.library.price(self._turn_model, event.usage) if self._turn_model else None
-            self.usage_log.add(self._turn_model, event.usage, usd, time.monotonic() - self._turn_began)
-            await self.transcript.show_footer(event.usage, usd)
+            seconds = time.monotonic() - self._turn_began
+            self.usage_log.add(self._turn_model, event.usage, usd, seconds)
+            await self.transcript.show_footer(event.usage, usd, seconds)
             self.set_state(usage=event.usage)
         self.refresh_plan()
         self.refresh_work()
