@@ -293,3 +293,45 @@ async def test_a_turn_that_another_interface_began_is_interrupted_and_steered_li
 async def _run_queue(session: Session) -> None:
     async for _ in session.work():
         pass
+
+
+async def test_a_turn_goes_on_while_another_conversation_is_shown(tmp_path: Path) -> None:
+    waits = ToolCall("c1", "run_command", {"command": "while ! test -e go; do sleep 0.1; done; echo went > done"})
+    async with driven(tmp_path, answers=[waits, "hello", "first is done"], permission="auto") as screen:
+        await screen.type("work for long")
+        await screen.press("enter")
+        await screen.wait_for("running run_command")
+        assert screen.chat.conversation is not None
+        session = screen.chat.conversation.id
+        await screen.type("/new")
+        await screen.press("enter")
+        await screen.wait_for("continues in the background")
+        await screen.say("another one")
+        await screen.wait_for("hello")
+        (tmp_path / "go").touch()
+        await screen.chat.open_session(session)
+        await screen.wait_for("first is done")
+        await screen.wait(lambda: not screen.chat.is_busy)
+    assert (tmp_path / "done").read_text() == "went\n", "the command was not stopped"
+
+
+@pytest.mark.parametrize(("permission", "answer"), [("auto", "written"), ("deny", "denied"), ("plan", "denied")])
+async def test_an_approval_that_is_pending_when_a_conversation_is_opened_is_answered_by_the_permission(
+    tmp_path: Path, permission: str, answer: str
+) -> None:
+    waits = ToolCall("w1", "write_file", {"path": "a.txt", "content": "done"})
+    async with driven(tmp_path, answers=[waits, answer, "and on"], permission=permission) as screen:
+        other = await screen.runtime.session(model="fake", workspace=str(tmp_path))
+        await other.post("begin")
+        turn = asyncio.create_task(_run_queue(other))
+        while not await other.approvals():
+            await screen.pilot.pause()
+        await screen.chat.open_session(other.id)
+        await screen.wait_for(answer)
+        await turn
+        assert (tmp_path / "a.txt").exists() == (permission == "auto")
+        await screen.wait(lambda: not screen.chat.is_busy)
+        await screen.type("next")
+        await screen.press("enter")
+        await screen.wait_for("and on")
+        assert "no longer pending" not in screen.text

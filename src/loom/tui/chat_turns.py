@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from loom.content.messages import media_blocks
-from loom.errors import LoomError
+from loom.errors import ApprovalGone, LoomError
 from loom.events import (
     ApprovalAnswered,
     ApprovalRequested,
@@ -187,6 +188,9 @@ class ChatTurns(ChatState):
         if self._following is not None:
             self._following.cancel()
             self._following = None
+        if self._is_running:
+            title = one_line(self.state.title, 40) or "The other conversation"
+            self.notify(f"{title} continues in the background. Ctrl+S opens it again.")
         self.conversation = None
         self._is_running = False
         self._queued_chips.clear()
@@ -282,11 +286,13 @@ class ChatTurns(ChatState):
 
         assert self.conversation is not None
         if self.state.permission == "auto":
-            await self.conversation.session.answer(request.approval, "once")
+            with suppress(ApprovalGone):  # it was answered already, here or in another interface
+                await self.conversation.session.answer(request.approval, "once")
             return
         reason = _DENIED.get(self.state.permission)
         if reason is not None and request.call.name != PRESENT_PLAN:
-            await self.conversation.session.answer(request.approval, "deny", reason)
+            with suppress(ApprovalGone):
+                await self.conversation.session.answer(request.approval, "deny", reason)
             return
         place = self.query_one("#approvals")
         if any(card.request.approval == request.approval for card in place.query(ApprovalCard)):

@@ -76,12 +76,9 @@ class OpenConversation:
         for event in self._partial:
             yield event
         self.work()
-        try:
-            async with aclosing(self.session.watch(self._seq)) as events:
-                async for _, event in events:
-                    yield event
-        finally:
-            await self._stop_work()
+        async with aclosing(self.session.watch(self._seq)) as events:
+            async for _, event in events:
+                yield event
 
     def work(self) -> None:
         """Run the queued messages, unless a daemon does."""
@@ -99,7 +96,12 @@ class OpenConversation:
         except LoomError as error:
             self._on_error(error)
 
-    async def _stop_work(self) -> None:
+    @property
+    def is_working(self) -> bool:
+        """Whether a turn may run here, whether or not somebody watches it."""
+        return self._working is not None and not self._working.done()
+
+    async def close(self) -> None:
         """Stop working here; the turn stays open for the next process to continue."""
         await self.session.leave()
         if self._working is not None:
