@@ -72,3 +72,15 @@ def test_a_mistyped_name_is_told_with_the_file_that_is_meant(tmp_path: Path) -> 
     found = missing_mentions(tmp_path, "fix @src/ap.py and @app.py, ask @anna, see @src/app.py and @files:x.txt")
     assert found == {"src/ap.py": "src/app.py", "app.py": "src/app.py"}
     assert missing_files_notice({"a.txt": ""}) == "file not found: a.txt"
+
+
+def test_handles_and_code_are_no_mistyped_files(tmp_path: Path) -> None:
+    """What a user pastes is code more often than a mistyped name: a question about it would stop every such message."""
+    (tmp_path / "src").mkdir()
+    code = """@pytest.fixture, @app.get("/x"), @app.route('/a/b'), @functools.cache(maxsize=None), @click.option("--x")
+    import x from "@angular/core"; npm i @types/node @babel/preset-env@7.1; @Override @org.junit.Test @media
+    @someone @group/name"""
+    assert missing_mentions(tmp_path, code) == {}
+    files = ["src/Makefile", "notes.txt", "lib/a.kt", "a b/c.vue", "shot.png", "./x.py", "report.pdf#3"]
+    typed = " ".join(f'@"{name}"' if " " in name else f"@{name}" for name in files)
+    assert list(missing_mentions(tmp_path, typed)) == files

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loom.agent.approvals import BUILT_IN
-from loom.agent.hooks import HookProgram
+from loom.agent.hooks import HookProgram, ToolHooks
 from loom.config import load_config
 from loom.config.claude_settings import read_hooks
 from loom.content.blocks import ImageBlock, ToolCall
 from loom.content.messages import text_of
+from loom.errors import ToolError
 from loom.events import ApprovalRequested
 from loom.runtime import Runtime
 from loom.runtime.agents import find_agent
@@ -132,6 +133,29 @@ async def test_hooks_run_beside_calls_and_can_refuse_them(tmp_path: Path) -> Non
         assert "two lines too long" in text_of(read)
     seen = json.loads((tmp_path / "seen.json").read_text())
     assert (seen["tool_name"], seen["tool_input"]["path"]) == ("write_file", "new.txt")
+
+
+@pytest.mark.parametrize(
+    "extra", ["", "sleep 3600 & ", "setsid sleep 3600 & ", "head -c 300000 /dev/zero | tr '\\0' x; "]
+)
+@pytest.mark.parametrize("is_claude", [False, True])
+async def test_a_refusal_counts_whatever_else_a_hook_prints_or_leaves_running(
+    tmp_path: Path, extra: str, is_claude: bool
+) -> None:
+    async def unexpected(text: str) -> None:
+        raise AssertionError(text)
+
+    async def refusal_of(command: str) -> str:
+        hook = HookProgram(tool="*", command=command, timeout_seconds=600, is_claude=is_claude)
+        with pytest.raises(ToolError) as refused:
+            await ToolHooks(before=(hook,)).run_before(ToolCall("a", "run_command", {}), tmp_path, "s", unexpected)
+        return refused.value.message
+
+    assert len(await refusal_of(f"{extra}echo not now >&2; exit 2")) < 20_000
+    if is_claude:
+        reason = '$(head -c 300000 /dev/zero | tr "\\0" x)'
+        answer = f"""{extra.partition("head")[0]}echo '{{"decision": "block", "reason": "'"not now {reason}"'"}}'"""
+        assert "not now" in await refusal_of(answer)
 
 
 LOGGED = 'cat >> "$CLAUDE_PROJECT_DIR/log.jsonl"; echo >> "$CLAUDE_PROJECT_DIR/log.jsonl"'

@@ -217,6 +217,21 @@ def test_pages_of_what_is_piped_in_are_chosen_like_those_of_a_file(tmp_path: Pat
     assert "[pages 21-22 of " in loom("context").out
 
 
+def test_a_session_in_plan_mode_says_so_and_another_permission_ends_it(tmp_path: Path):
+    loom = Loom(tmp_path)
+    write = '!tool write_file {"path": "new.txt", "content": "x"}'
+
+    first = loom("-R", "--plan", "how?")
+    planning = loom("-R", "-c", "-T", "all", write)
+    allowed = loom("-R", "-c", "-T", "all", "--permission", "auto", write)
+    after = loom("-R", "-c", "hello")
+
+    assert "Plan mode" not in first.err + allowed.err + after.err
+    assert "[Plan mode: only tools that read are offered." in planning.err
+    assert "Tool 'write_file' not found" in planning.out and "new.txt is new" in allowed.out
+    assert (loom.folder / "new.txt").read_text() == "x"
+
+
 def test_a_run_that_only_plans_changes_nothing_and_the_model_is_told(tmp_path: Path):
     loom = Loom(tmp_path)
     write = {"name": "write_file", "arguments": {"path": "new.txt", "content": "x"}}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from loom.content.blocks import TextBlock, ToolCall, ToolResult
 from loom.content.messages import text_of
 from loom.errors import NotFound
-from loom.events import ApprovalRequested
+from loom.events import ApprovalRequested, ToolProgressed
 from loom.runtime import Runtime
 from loom.testing import ScriptedAnswer, ScriptedProvider, memory_runtime
 
@@ -296,3 +296,24 @@ async def test_undo_reverts_what_sub_agents_changed_together_with_their_step(tmp
         ]
         assert (await session.undo()).steps == (2,)
         assert contents(folder) == {**START, "first.txt": "1"}
+
+
+async def test_what_a_sub_agent_changed_can_be_undone_when_it_is_cut_off(tmp_path: Path) -> None:
+    folder = write_all(tmp_path / "ws", START)
+    async with memory_runtime(ALLOWED, providers={"anthropic": ScriptedProvider([])}, tools="all") as runtime:
+        provider_of(runtime).add(
+            call(1, "ask_agent", tasks=["change a.txt"]),
+            [call(2, "write_file", path="c.txt", content="c"), call(3, "read_file", path="a.txt")],
+            call(4, "edit_file", path="a.txt", old="one", new="1"),
+            call(5, "run_command", command="sleep 3600"),
+        )
+        session = await runtime.session(model=MODEL, workspace=str(folder))
+        async with session.stream("go") as events:
+            async for event in events:
+                if isinstance(event, ToolProgressed) and event.text.endswith("run_command"):
+                    await session.cancel()
+        assert contents(folder) != START
+        (step,) = await session.changes()
+        assert [change.path for change in step.changes] == ["c.txt", "a.txt"]
+        assert (await session.undo()).steps == (1,)
+        assert contents(folder) == START

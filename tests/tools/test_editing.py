@@ -331,3 +331,12 @@ async def test_a_folder_that_cannot_be_written_gives_an_answer(tmp_path: Path) -
     (tmp_path / "full").symlink_to("/dev/full")
     with pytest.raises(LoomError):
         await write_file.run(Context(tmp_path), {"path": "full", "content": "x"})
+
+
+async def test_a_workspace_that_was_deleted_is_named_by_every_tool(tmp_path: Path) -> None:
+    arguments = {"path": "a.txt", "content": "x", "old": "x", "new": "y", "pattern": "x", "command": "pwd"}
+    for name in ("read_file", "list_files", "search_files", "write_file", "edit_file", "run_command"):
+        tool = builtin_tools()[name]
+        given = {key: arguments[key] for key in tool.spec.parameters["required"]}
+        with pytest.raises(LoomError, match=r"workspace no longer exists|not a folder"):
+            await tool.run(Context(tmp_path / "gone", allow=True), given)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 from tests.tui.pilots import Driven, driven
 
 from loom.content.blocks import DocumentBlock, ImageBlock, TextBlock
+from loom.content.media import digest_of
 from loom.testing import sample_pdf, sample_png
 
 
@@ -180,3 +183,66 @@ async def test_what_is_typed_before_the_store_is_open_is_not_lost(tmp_path: Path
         await screen.chat.connect(library, session="", model="fake", notices=())
         await screen.wait_until_idle()
         assert await sent_blocks(screen) == (TextBlock("early"),)
+
+
+async def test_a_shell_command_is_stopped_by_escape_and_what_it_starts_in_the_background_is_not_waited_for(
+    tmp_path: Path,
+) -> None:
+    async with driven(tmp_path, answers=[]) as screen:
+        await screen.type("!echo begun; sleep 3600")
+        await screen.press("enter")
+        await screen.wait_for("running")
+        await screen.type("!echo second")
+        await screen.press("enter")
+        await screen.wait_for("Esc stops it")
+        assert screen.chat.composer.text == "!echo second"
+        await screen.press("escape")
+        await screen.wait_for("stopped")
+        await screen.press("enter")
+        await screen.wait(lambda: screen.chat.composer.text == "[$ echo second] ")
+        await screen.press("ctrl+c")
+        await screen.type("!sleep 3600 & echo $! > pid; echo over")
+        await screen.press("enter")
+        await screen.wait(lambda: screen.chat.composer.text.startswith("[$ sleep"))
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)  # it is still there
+
+
+async def test_an_endless_shell_command_takes_little_memory_and_its_end_is_kept(tmp_path: Path) -> None:
+    async with driven(tmp_path, answers=[]) as screen:
+        await screen.type("!head -c 60000000 /dev/zero | tr '\\0' 'x'; echo; echo the end")
+        await screen.press("enter")
+        await screen.wait_for("the end")
+        (chip,) = screen.chat.composer.chips.values()
+        assert len(chip.text) < 100_000 and "the end" in chip.text
+
+
+async def test_names_of_files_are_those_of_the_conversation_wherever_it_is_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, other = tmp_path / "project", tmp_path / "other"
+    for folder, color in ((project, (200, 0, 0)), (other, (0, 0, 200))):
+        folder.mkdir()
+        (folder / "shot.png").write_bytes(sample_png(colour=color))
+    (project / "app.py").write_text("x = 1\n")
+    monkeypatch.chdir(project)
+    async with driven(tmp_path, answers=["first"]) as screen:
+        await screen.say("hello")
+        assert screen.chat.conversation is not None
+        session = screen.chat.conversation.id
+    monkeypatch.chdir(other)
+    async with driven(tmp_path, answers=["second"], session=session) as screen:
+        await screen.wait_for("The files of this conversation are in")
+        await screen.type("!pwd")
+        await screen.press("enter")
+        await screen.wait(lambda: screen.chat.composer.chips)
+        (chip,) = screen.chat.composer.chips.values()
+        assert chip.text == f"$ pwd\n{project}\n"
+        await screen.press("ctrl+c")
+        await screen.type("@ap")
+        await screen.wait_for("app.py")
+        await screen.press("tab")
+        await screen.say("and @shot.png ")
+        sent = await sent_blocks(screen)
+        images = [block.media.digest for block in sent if isinstance(block, ImageBlock)]
+        assert images == [digest_of((project / "shot.png").read_bytes())]
+        assert "File not found" not in screen.text

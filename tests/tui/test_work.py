@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
+import pytest
 from tests.tui.pilots import Driven, driven
 
 from loom.content.blocks import ToolCall
 from loom.events import Stopped, TextDelta, ThinkingDelta, UsageReported
 from loom.models import Usage
 from loom.sampling import Sampling
+from loom.session import Session
+from loom.tui.approval_card import ApprovalCard
 from loom.tui.message_widgets import ThinkingFold
 from loom.tui.trust_screen import TrustScreen
 from loom.tui.work_pane import WorkPane, WorkScreen
@@ -211,3 +215,123 @@ async def test_the_agents_are_listed_and_one_is_chosen(tmp_path: Path) -> None:
         await screen.wait_for("Agent: none.")
         await screen.say("again", turns=2)
         assert len(screen.model.prompts[-1].tools) > 1
+
+
+async def test_the_permission_shows_the_plan_mode_of_the_session_however_it_began_and_ended(tmp_path: Path) -> None:
+    plan = ToolCall("p1", "present_plan", {"plan": "1. Write a.txt"})
+    write = ToolCall("w1", "write_file", {"path": "a.txt", "content": "done"})
+
+    def is_offered(screen: Driven) -> bool:
+        assert screen.model is not None
+        return "write_file" in {spec.name for spec in screen.model.prompts[-1].tools}
+
+    async with driven(tmp_path, answers=["planned"], permission="plan") as screen:
+        await screen.say("begin")
+        assert not is_offered(screen)
+        assert screen.chat.conversation is not None
+        session = screen.chat.conversation.id
+    async with driven(
+        tmp_path, answers=["still planned", "over", "new", plan, write, "done"], session=session
+    ) as screen:
+        await screen.wait_for("· plan ·")
+        await screen.say("again")
+        assert not is_offered(screen)
+        await screen.press("shift+tab", "shift+tab")
+        await screen.wait_for("· ask ·")
+        await screen.say("work", turns=2)
+        assert is_offered(screen), "what is shown is what is sent"
+        await screen.press("shift+tab", "shift+tab")
+        await screen.wait_for("· plan ·")
+        await screen.type("/new")
+        await screen.press("enter")
+        await screen.wait(lambda: screen.chat.conversation is None)
+        await screen.say("in a new one")
+        assert "· plan ·" in screen.text and not is_offered(screen)
+        await screen.type("now plan")
+        await screen.press("enter")
+        await screen.wait_for_approval()
+        await screen.pilot.pause()
+        other = await screen.runtime.session(screen.chat.conversation.id)  # another interface answers
+        (asked,) = await other.approvals()
+        await other.answer(asked.approval, "once")
+        await screen.wait_for("· ask ·")
+        await screen.approve()
+        await screen.wait_until_idle(turns=2)
+        assert is_offered(screen) and (tmp_path / "a.txt").exists()
+
+
+@pytest.mark.parametrize("steers", [True, False])
+async def test_a_turn_that_another_interface_began_is_interrupted_and_steered_like_an_own_one(
+    tmp_path: Path, steers: bool
+) -> None:
+    waits = ToolCall("w1", "write_file", {"path": "a.txt", "content": "done"})
+    async with driven(tmp_path, answers=[waits, "after the step"]) as screen:
+        other = await screen.runtime.session(model="fake", workspace=str(tmp_path))
+        await other.post("begin")
+        turn = asyncio.create_task(_run_queue(other))
+        while not await other.approvals():
+            await screen.pilot.pause()
+        await screen.chat.open_session(other.id)
+        await screen.wait_for_approval()
+        await screen.wait_for("Esc to interrupt")
+        if steers:
+            screen.chat.composer.focus()
+            await screen.type("use b.txt")
+            await screen.press("enter")
+            await screen.wait_for("next step: use b.txt")
+            screen.chat.query_one(ApprovalCard).focus()
+            await screen.approve()
+            await screen.wait_for("after the step")
+            assert screen.model is not None and "use b.txt" in str(screen.model.prompts[1].messages)
+        else:
+            await screen.press("escape")
+            await screen.wait_for("Interrupted.")
+        await turn
+        await screen.wait(lambda: not screen.chat.is_busy)
+
+
+async def _run_queue(session: Session) -> None:
+    async for _ in session.work():
+        pass
+
+
+async def test_a_turn_goes_on_while_another_conversation_is_shown(tmp_path: Path) -> None:
+    waits = ToolCall("c1", "run_command", {"command": "while ! test -e go; do sleep 0.1; done; echo went > done"})
+    async with driven(tmp_path, answers=[waits, "hello", "first is done"], permission="auto") as screen:
+        await screen.type("work for long")
+        await screen.press("enter")
+        await screen.wait_for("running run_command")
+        assert screen.chat.conversation is not None
+        session = screen.chat.conversation.id
+        await screen.type("/new")
+        await screen.press("enter")
+        await screen.wait_for("continues in the background")
+        await screen.say("another one")
+        await screen.wait_for("hello")
+        (tmp_path / "go").touch()
+        await screen.chat.open_session(session)
+        await screen.wait_for("first is done")
+        await screen.wait(lambda: not screen.chat.is_busy)
+    assert (tmp_path / "done").read_text() == "went\n", "the command was not stopped"
+
+
+@pytest.mark.parametrize(("permission", "answer"), [("auto", "written"), ("deny", "denied"), ("plan", "denied")])
+async def test_an_approval_that_is_pending_when_a_conversation_is_opened_is_answered_by_the_permission(
+    tmp_path: Path, permission: str, answer: str
+) -> None:
+    waits = ToolCall("w1", "write_file", {"path": "a.txt", "content": "done"})
+    async with driven(tmp_path, answers=[waits, answer, "and on"], permission=permission) as screen:
+        other = await screen.runtime.session(model="fake", workspace=str(tmp_path))
+        await other.post("begin")
+        turn = asyncio.create_task(_run_queue(other))
+        while not await other.approvals():
+            await screen.pilot.pause()
+        await screen.chat.open_session(other.id)
+        await screen.wait_for(answer)
+        await turn
+        assert (tmp_path / "a.txt").exists() == (permission == "auto")
+        await screen.wait(lambda: not screen.chat.is_busy)
+        await screen.type("next")
+        await screen.press("enter")
+        await screen.wait_for("and on")
+        assert "no longer pending" not in screen.text

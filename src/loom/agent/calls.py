@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -47,6 +47,7 @@ from loom.tools.base import Tool
 from loom.tools.file_records import FileRecords
 from loom.tools.secret_mask import mask_blocks, mask_result, mask_secrets
 from loom.tools.workspace import OpenFile, open_file, read_whole
+from loom.work_types import FileChange
 
 LOOK: Final = "look"
 """The tool that reads the rest of a truncated text."""
@@ -98,6 +99,8 @@ class CallContext:
         self._root = os.path.realpath(services.workspace)
         self.limits = services.limits
         self.injected: list[ContentBlock] = []
+        self.changes: list[FileChange] = []
+        """Changes of files that the call has reported so far: `undo` finds them also if the call is cut off."""
         self.gate: Action | None = None
         """The action of the user's rules for this call, decided before it ran."""
         self.was_asked = False
@@ -292,6 +295,15 @@ def _interrupted_result(call: ToolCall, text: str) -> ToolResult:
     return ToolResult(call.id, (TextBlock(text),), name=call.name, is_error=True)
 
 
+def _with_changes(result: ToolResult, changes: Sequence[FileChange]) -> ToolResult:
+    """Return the result with the changes of files that its call has reported, as `undo` finds them."""
+    if not changes:
+        return result
+    found: Any = result.data
+    data = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    return msgspec.structs.replace(result, data={**data, "changes": msgspec.to_builtins(changes)})
+
+
 async def _run(call: ToolCall, services: CallServices, context: CallContext, done: dict[str, ToolResult]) -> None:
     started = time.monotonic()
     found = services.tools.get(call.name)
@@ -305,10 +317,13 @@ async def _run(call: ToolCall, services: CallServices, context: CallContext, don
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
+            if context.changes:
+                done[call.id] = _with_changes(_interrupted_result(call, CUT_OFF), context.changes)
             raise
         result = await _failed_result(call, _describe_crash(call, error), services)  # the tool cancelled itself
     except (Exception, SystemExit) as error:  # noqa: BLE001  foreign code: any error is a result for the model
         result = await _failed_result(call, _describe_crash(call, error), services)
+    result = _with_changes(result, context.changes)
     if services.secrets:
         result = mask_result(result, services.secrets)
     done[call.id] = result

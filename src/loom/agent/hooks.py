@@ -4,7 +4,6 @@ Claude Code are spoken to in its words (`claude_hooks`)."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -18,11 +17,14 @@ from loom.agent.claude_hooks import NO_REASON, HookAnswer, claude_input, claude_
 from loom.content.blocks import ToolCall, clean_text
 from loom.errors import ToolError
 from loom.tools.commands import SHELL
-from loom.tools.processes import start_program
+from loom.tools.processes import collect_output, start_program
 
 REFUSES: Final = 2
 """The exit code with which a hook refuses a call, or passes its output to the model."""
-MAX_OUTPUT_BYTES: Final = 10_000
+MAX_OUTPUT_BYTES: Final = 1_000_000
+"""The output that is read: an answer as JSON must not be cut."""
+MAX_SHOWN_CHARS: Final = 10_000
+"""The output of a hook that the model or the user reads."""
 
 HookMoment: TypeAlias = Literal["session_start", "turn_start", "turn_end", "before_compact", "after_compact"]
 HookNotice: TypeAlias = Callable[[str], Awaitable[None]]
@@ -102,15 +104,15 @@ async def _run(hooks: Sequence[HookProgram], matched: str, given: dict[str, Any]
         if code == REFUSES:
             answers.append(HookAnswer(refusal=errors or output or NO_REASON))
         elif code:
-            await notice(f"the hook {hook.command!r} failed ({code}): {errors or output}")
+            await notice(f"the hook {hook.command!r} failed ({code}): {(errors or output)[:MAX_SHOWN_CHARS]}")
         elif hook.is_claude:
             answers.append(read_answer(output, own))
     for answer in answers:
         if answer.message:
-            await notice(answer.message)
+            await notice(answer.message[:MAX_SHOWN_CHARS])
 
     def join(parts: Iterable[str]) -> str:
-        return "\n".join(part for part in parts if part)
+        return "\n".join(part[:MAX_SHOWN_CHARS] for part in parts if part)
 
     return HookAnswer(
         refusal=join(answer.refusal for answer in answers),
@@ -120,7 +122,13 @@ async def _run(hooks: Sequence[HookProgram], matched: str, given: dict[str, Any]
 
 
 async def _run_program(hook: HookProgram, given: Mapping[str, Any]) -> tuple[int, str, str]:
-    """Return the exit code and what was printed: of a hook for Claude Code each stream, of others both in the first."""
+    """Return the exit code and what was printed: of a hook for Claude Code each stream, of others both in the first.
+    The hook has answered when it ends, whatever it leaves running."""
+    printed = bytearray()
+
+    def add(chunk: bytes) -> None:
+        printed.extend(chunk[: MAX_OUTPUT_BYTES - len(printed)])
+
     with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr:
         stdin.write(msgspec.json.encode(given))
         stdin.seek(0)
@@ -132,22 +140,13 @@ async def _run_program(hook: HookProgram, given: Mapping[str, Any]) -> tuple[int
             stderr=stderr.fileno() if hook.is_claude else None,
         ) as running:
             try:
-                async with asyncio.timeout(hook.timeout_seconds):
-                    printed = await _read(running.output)
+                async with asyncio.timeout(hook.timeout_seconds), collect_output(running.output, add):
                     code = await running.process.wait()
             except TimeoutError:
                 return os.EX_TEMPFAIL, f"timed out after {hook.timeout_seconds:g} s", ""
         stderr.seek(0)
-        return code, _text(printed), _text(stderr.read(MAX_OUTPUT_BYTES))
+        return code, _text(bytes(printed)), _text(stderr.read(MAX_OUTPUT_BYTES))
 
 
 def _text(data: bytes) -> str:
     return clean_text(data.decode("utf-8", "replace")).strip()
-
-
-async def _read(output: asyncio.StreamReader) -> bytes:
-    kept = b""
-    with contextlib.suppress(asyncio.IncompleteReadError):
-        while chunk := await output.read(65_536):
-            kept = (kept + chunk)[:MAX_OUTPUT_BYTES]
-    return kept

@@ -21,10 +21,12 @@ from loom.compile.ports import MediaAccess
 from loom.content.blocks import ToolCall, ToolResult, clean_text, page_range
 from loom.content.media import size_label
 from loom.errors import ContentError, Corrupt, MediaError, NotFound
+from loom.formats.sniff.kinds import type_of_name
 from loom.formats.text import decode_text, encoding_of, line_count
 from loom.tools.diff import unified_diff
 from loom.tools.file_read import LINES_PER_READ
 from loom.tools.file_records import FileRecords
+from loom.tools.file_search import FILE_TYPES
 from loom.tools.file_walk import Walk
 from loom.tools.ignore import glob_pattern
 from loom.tools.workspace import is_folder, open_file, open_folder, visible_name
@@ -42,6 +44,7 @@ IN_ROOT: Final = ""
 
 _MENTION: Final = re.compile(r'(?:^|(?<=[\s(\[{,;]))@(?:"([^"\n]+)"|([^\s"]+))')
 PUNCTUATION: Final = ".,;:!?)]}'"
+_CODE_EXTENSIONS: Final = tuple(end for ends in FILE_TYPES.values() for end in ends if end.startswith("."))
 _READS: Final = frozenset({"read_file"})
 _WRITES: Final = frozenset({"write_file", "edit_file", "multi_edit"})
 _NUMBER_CHARS: Final = 8
@@ -86,10 +89,15 @@ def mentions(text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def looks_like_file(name: str) -> bool:
-    """Return whether a mention is probably a file: it has a folder or an extension. `@someone` has neither."""
+def looks_like_file(workspace: Path, name: str) -> bool:
+    """Return whether a mention is probably a file: it has the extension of one, or its folder exists. Handles and code
+    have neither: `@someone`, `@types/node`, `@pytest.fixture`, `@app.get("/")`."""
     plain = name.rstrip(PUNCTUATION)
-    return "://" not in plain and ":" not in plain and ("/" in plain or "." in plain.strip("."))
+    if ":" in plain or "(" in plain:
+        return False
+    folder, slash, last = plain.partition("#")[0].rpartition("/")
+    has_extension = type_of_name(last) is not None or last.casefold().endswith(_CODE_EXTENSIONS)
+    return has_extension or (slash != "" and is_folder(workspace, folder or slash))
 
 
 # Files ---------------------------------------------------------------------------------------------------------------
@@ -131,7 +139,7 @@ def split_pages(asked: str) -> tuple[str, str]:
 
 def missing_file(workspace: Path, asked: str) -> str:
     """Return why a mention that looks like a file is sent as text only, or an empty string."""
-    if not looks_like_file(asked) or tracked_name(workspace, asked) is not None:
+    if not looks_like_file(workspace, asked) or tracked_name(workspace, asked) is not None:
         return ""
     name = asked.rstrip(PUNCTUATION)
     if tracked_name(workspace, name.rpartition("#")[0]) is None:

@@ -36,6 +36,7 @@ from loom.cli.shared.renderers import (
     usage_line,
 )
 from loom.cli.shared.session_options import (
+    PLANNING,
     OutputFormat,
     apply_template,
     choose_tools,
@@ -248,13 +249,18 @@ async def _turns(runtime: Runtime, asked: AskOptions, said: MessageInput, progre
     session = await open_target(
         runtime, asked.place, model=model, system=asked.system, title=said.title, tools=tools, agent=asked.agent
     )
-    use_key(runtime, asked, key, (await session.info()).model)
+    view = await session.info()
+    use_key(runtime, asked, key, view.model)
     print_warnings(runtime)
+    if view.plan_mode and asked.plan_mode is None:
+        notices = [*notices, PLANNING]
     if asked.form == "text":
         print_notices(notices)
         if preview:
             click.echo(preview, err=True)
     async with open_session(runtime, asked, session, tools) as speaker:
+        if asked.plan_mode not in (None, view.plan_mode):
+            await speaker.change(plan_mode=asked.plan_mode)
         outcome = await _answer(runtime, asked, speaker, blocks, notices=notices, progress=progress)
         for number in range(2, asked.answers + 1):
             if outcome.error is not None:
@@ -276,8 +282,6 @@ async def _answer(
     number: int = 1,
 ) -> TurnOutcome:
     """Run a turn for one answer; without `blocks`, for another answer to the last message."""
-    if asked.permission == "plan":
-        await session.change(plan_mode=True)
     has_schema = asked.sampling.output_schema is not None
     is_shown = asked.form == "text" and sys.stdout.isatty() and not asked.extracts and not has_schema
     outcome = await run_turn(

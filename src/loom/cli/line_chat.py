@@ -39,6 +39,7 @@ from loom.cli.shared.renderers import (
     switch_preview,
 )
 from loom.cli.shared.session_options import (
+    PLANNING,
     apply_template,
     attached_session,
     choose_tools,
@@ -366,7 +367,7 @@ class LocalChat(Chat):
         self._model_name = options.model
         self._key = stored_key(runtime, options)
         self._tools: Sequence[str] | None = None
-        self._wants_plan: bool | None = True if options.permission == "plan" else None
+        self._wants_plan: bool | None = options.plan_mode
         """Plan mode of the next message; None leaves it unchanged."""
 
     def _more_commands(self) -> dict[str, SlashCommand]:
@@ -425,6 +426,8 @@ class LocalChat(Chat):
             agent=options.agent,
         )
         view = await self._session.info()
+        if view.plan_mode and options.plan_mode is None:
+            print_line(PLANNING)
         return f"{self._runtime.models.resolve(view.model).reference}, {one_line(view.title or view.id, 50)}"
 
     async def _send(self, message: MessageInput) -> None:

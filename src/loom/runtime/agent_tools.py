@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
-
-import msgspec
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from loom.agent.approvals import GivenAnswer
 from loom.content.blocks import ThinkingBlock, ToolResult, UnknownBlock
@@ -54,6 +52,11 @@ class SessionContext(Protocol):
     @property
     def tool_names(self) -> Collection[str]:
         """The names of the tools that the turn may call."""
+        ...
+
+    @property
+    def changes(self) -> list[FileChange]:
+        """The changes of files that the call has reported so far, for `undo`."""
         ...
 
     async def forward_approval(
@@ -130,22 +133,18 @@ def ask_agent_tool(runtime: Runtime) -> Tool:
             raise ToolError(f"{len(tasks)} tasks; 1 to {MAX_TASKS} can be given to agents at once")
         if session and len(tasks) > 1:
             raise ToolError("a session runs one task at a time")
-        _session_of(context)
+        changes = _session_of(context).changes
         try:
             sessions = [await _open(runtime, context, agent, session, task) for task in tasks]
         except LoomError as error:
             raise ToolError(error.message, hint=error.hint) from None
-        changes: list[FileChange] = []
         async with asyncio.TaskGroup() as group:
             jobs = [
                 group.create_task(_run_task(context, opened, task, changes))
                 for opened, task in zip(sessions, tasks, strict=True)
             ]
         parts = [f"[session {opened.id}]\n{job.result()}" for opened, job in zip(sessions, jobs, strict=True)]
-        data: dict[str, Any] = {"kind": "agents", "sessions": [opened.id for opened in sessions]}
-        if changes:  # as `undo` finds them
-            data["changes"] = msgspec.to_builtins(changes)
-        return text_result("\n\n".join(parts), data=data)
+        return text_result("\n\n".join(parts), data={"kind": "agents", "sessions": [opened.id for opened in sessions]})
 
     return Tool(ask_agent)
 

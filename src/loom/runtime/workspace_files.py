@@ -38,7 +38,7 @@ def missing_mentions(workspace: Path, text: str) -> dict[str, str]:
     missing = [
         name
         for name in mentions(text)
-        if looks_like_file(name)
+        if looks_like_file(workspace, name)
         # pages of a file count as the file, even if they are invalid: `report.pdf#3`
         and all(tracked_name(workspace, file) is None for file in (name, name.rpartition("#")[0]))
     ]

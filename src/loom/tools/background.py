@@ -23,14 +23,13 @@ from loom.content.blocks import ToolResult
 from loom.errors import ToolError
 from loom.tools.base import Tool, ToolContext, text_result
 from loom.tools.commands import SHELL, Output, check_command, quiet_variables
-from loom.tools.processes import RunningProgram, end_all, kill_group, members, start_program
+from loom.tools.processes import RunningProgram, collect_output, end_all, kill_group, members, start_program
 from loom.tools.sandbox import Sandbox, SandboxedCommand
 
 MAX_PROCESSES: Final = 16
 START_SECONDS: Final = 3.0
 MAX_WAIT_SECONDS: Final = 60
 _POLL_SECONDS: Final = 0.1
-_READ_BYTES: Final = 65_536
 _LISTENING: Final = "0A"
 _INODE: Final = re.compile(r"socket:\[(\d+)\]")
 
@@ -67,18 +66,17 @@ class BackgroundProcess:
             ) as running:
                 self._running = running
                 fenced.close()
-                reading = asyncio.create_task(self._read(running))
                 stopping = asyncio.create_task(self._stopping.wait())
                 ending = asyncio.create_task(running.process.wait())
                 try:
-                    await asyncio.wait([stopping, ending], return_when=asyncio.FIRST_COMPLETED)
-                    if not ending.done():
-                        kill_group(running.process, signal.SIGTERM)
-                        await asyncio.wait([ending], timeout=2.0)
-                    end_all(running)
-                    await asyncio.wait([reading], timeout=0.5)
+                    async with collect_output(running.output, self._add_output):
+                        await asyncio.wait([stopping, ending], return_when=asyncio.FIRST_COMPLETED)
+                        if not ending.done():
+                            kill_group(running.process, signal.SIGTERM)
+                            await asyncio.wait([ending], timeout=2.0)
+                        end_all(running)
                 finally:
-                    for task in (reading, stopping, ending):
+                    for task in (stopping, ending):
                         task.cancel()
             self.exit_code = running.process.returncode
         except ToolError as error:
@@ -87,10 +85,9 @@ class BackgroundProcess:
             self._running = None
             self.changed.set()
 
-    async def _read(self, running: RunningProgram) -> None:
-        while chunk := await running.output.read(_READ_BYTES):
-            self._unread.add(chunk)
-            self.changed.set()
+    def _add_output(self, chunk: bytes) -> None:
+        self._unread.add(chunk)
+        self.changed.set()
 
     def look(self) -> None:
         """Update the ports that the process listens on."""

@@ -19,7 +19,7 @@ from loom.content.blocks import ToolResult, clean_text
 from loom.errors import ToolError
 from loom.tools.base import Tool, ToolContext, text_result
 from loom.tools.number_text import count_text
-from loom.tools.processes import RunningProgram, end_all, kill_group, start_program
+from loom.tools.processes import RunningProgram, collect_output, end_all, kill_group, start_program
 from loom.tools.sandbox import Sandbox
 
 DEFAULT_SECONDS: Final = 120
@@ -29,8 +29,7 @@ GRACE_SECONDS: Final = 2.0
 SHELL: Final = shutil.which("bash") or "/bin/sh"
 """The shell that models write commands for."""
 _PROGRESS_SECONDS: Final = 1.0
-_DRAIN_SECONDS: Final = 0.5
-_READ_BYTES: Final = 65_536
+_SHOWN_BYTES: Final = 1_024
 _QUIET: Final = {"TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 _ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -100,7 +99,7 @@ def command_tool(sandbox: Sandbox, variables: Sequence[str] = ()) -> Tool:
                 extra={**quiet_variables(variables), **fenced.environment},
                 descriptors=(*fenced.descriptors, *left.descriptors),
             ) as running:
-                ended = await _collect_output(running, output, timeout, context)
+                ended = await _run_until_end(running, output, timeout, context)
                 behind = end_all(running) if ended else 0
             behind = max(behind, left.count()) if ended else 0
         finally:
@@ -164,11 +163,25 @@ def check_command(command: str) -> None:
         raise ToolError("command contains characters that cannot be passed to a program (NUL, or a lone surrogate)")
 
 
-async def _collect_output(running: RunningProgram, output: Output, seconds: float, context: ToolContext) -> bool:
+async def _run_until_end(running: RunningProgram, output: Output, seconds: float, context: ToolContext) -> bool:
     """Collect the output until the program ends. Return False if it had to be ended."""
     newest = _NewestLine()
-    reading = asyncio.create_task(_read(running, output, newest))
+
+    def add(chunk: bytes) -> None:
+        output.add(chunk)
+        newest.tail = chunk[-_SHOWN_BYTES:]
+
     reporting = asyncio.create_task(_report_progress(newest, context))
+    try:
+        async with collect_output(running.output, add):
+            return await _wait_for_end(running, seconds)
+    finally:
+        reporting.cancel()
+        await asyncio.wait([reporting])
+
+
+async def _wait_for_end(running: RunningProgram, seconds: float) -> bool:
+    """Return whether the program ended by itself; after `seconds` it is ended."""
     try:
         async with asyncio.timeout(seconds):
             await running.process.wait()
@@ -182,12 +195,6 @@ async def _collect_output(running: RunningProgram, output: Output, seconds: floa
     except asyncio.CancelledError:
         kill_group(running.process, signal.SIGKILL)
         raise
-    finally:
-        # the output is in the pipe; processes that are still running may keep the pipe open for ever
-        await asyncio.wait([reading], timeout=_DRAIN_SECONDS)
-        reading.cancel()
-        reporting.cancel()
-        await asyncio.wait([reading, reporting])
 
 
 class _NewestLine:
@@ -197,12 +204,6 @@ class _NewestLine:
 
     def text(self) -> str:
         return _plain_output(self.tail).rstrip().rpartition("\n")[2][:200]
-
-
-async def _read(running: RunningProgram, output: Output, newest: _NewestLine) -> None:
-    while chunk := await running.output.read(_READ_BYTES):
-        output.add(chunk)
-        newest.tail = chunk[-_READ_BYTES // 64 :]
 
 
 async def _report_progress(newest: _NewestLine, context: ToolContext) -> None:

@@ -119,7 +119,7 @@ def original_bytes(workspace: Path, asked: str) -> FileBefore | None:
             facts = os.fstat(opened.file.fileno())
             data = opened.file.read(MAX_EDITED_BYTES + 1)
     except Unreadable:
-        if os.path.lexists(_resolve_path(workspace, asked)):
+        if os.path.lexists(_resolve_path(workspace, asked)) or not workspace.is_dir():
             raise
         return None
     return FileBefore(opened.path, data, (facts.st_dev, facts.st_ino))

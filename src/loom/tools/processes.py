@@ -9,7 +9,7 @@ import secrets
 import signal
 import time
 from asyncio.subprocess import DEVNULL
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -30,6 +30,8 @@ _BEGAN: Final = 19
 """The index of the start time in /proc/PID/stat, after the name of the program."""
 _ROUNDS: Final = 20
 _GONE_SECONDS: Final = 2.0
+_DRAIN_SECONDS: Final = 0.5
+_READ_BYTES: Final = 65_536
 
 
 class RunningProgram(msgspec.Struct, frozen=True):
@@ -97,6 +99,30 @@ async def start_program(
             await _wait_for_exit(running)
 
 
+async def run_typed_command(argv: Sequence[str], folder: Path, add: Callable[[bytes], None]) -> int:
+    """Run a command that the user typed, with the user's whole environment, and return its exit code. Programs that it
+    leaves in the background go on, as in a shell. If cancelled, end the command and its group."""
+    async with _pipe() as (output, writing):
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv, stdin=DEVNULL, stdout=writing, stderr=writing, cwd=folder, start_new_session=True
+            )
+        except OSError as error:
+            raise ToolError(f"{argv[0]} cannot be started: {error.strerror}") from None
+        finally:
+            os.close(writing)
+        ending = asyncio.create_task(process.wait())
+        try:
+            async with collect_output(output, add):
+                return await asyncio.shield(ending)
+        except asyncio.CancelledError:
+            kill_group(process, signal.SIGTERM)
+            await asyncio.wait([ending], timeout=_GONE_SECONDS)
+            kill_group(process, signal.SIGKILL)
+            await asyncio.wait([ending])
+            raise
+
+
 @asynccontextmanager
 async def _pipe() -> AsyncGenerator[tuple[asyncio.StreamReader, int]]:
     """Yield a reader, and the descriptor to write to. The reader is closed even if another process keeps the other
@@ -111,6 +137,24 @@ async def _pipe() -> AsyncGenerator[tuple[asyncio.StreamReader, int]]:
         yield reader, writing
     finally:
         transport.close()
+
+
+@asynccontextmanager
+async def collect_output(output: asyncio.StreamReader, add: Callable[[bytes], None]) -> AsyncGenerator[None]:
+    """Pass the output of a program to `add` as it arrives. At the end, what is in the pipe is read, and no more:
+    processes that the program left running may keep the pipe open for ever."""
+
+    async def read() -> None:
+        while chunk := await output.read(_READ_BYTES):
+            add(chunk)
+
+    reading = asyncio.create_task(read())
+    try:
+        yield
+    finally:
+        await asyncio.wait([reading], timeout=_DRAIN_SECONDS)
+        reading.cancel()
+        await asyncio.wait([reading])
 
 
 async def _wait_for_exit(running: RunningProgram) -> None:

@@ -172,6 +172,8 @@ def _open(workspace: Path, asked: str, name: str) -> tuple[int, Path]:
         wanted = workspace / Path(asked).expanduser()
         return os.open(wanted, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), wanted
     except FileNotFoundError:
+        if not workspace.is_dir():
+            raise Unreadable(f"The workspace no longer exists: {workspace}", name=name) from None
         raise Unreadable(f"File not found: {asked}", name=name, hint="Check the path.") from None
     except PermissionError:
         raise Unreadable(f"{asked} is not readable", name=name, hint="Check its permissions.") from None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import shlex
 import subprocess
 import tempfile
@@ -31,11 +30,9 @@ from loom.tui.text_content import one_line
 if TYPE_CHECKING:
     from loom.api_types import CommandView
 
-_MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
-_PUNCTUATION: Final = ",.;:!?)"
 _SENDING: Final = "sending"
 """The group of workers that store messages; the application waits for them before it exits."""
-_SHELL_BYTES: Final = 30_000
+_SHELL_CHARS: Final = 30_000
 
 
 class ChatComposing(ChatTurns):
@@ -66,7 +63,11 @@ class ChatComposing(ChatTurns):
         if text.startswith("/") and "\n" not in text and await self._run_command(event):
             return
         if text.startswith("!") and len(text) > 1 and "\n" not in text:
-            self.run_worker(self.run_shell(text[1:].strip()))
+            if self._shell is not None and not self._shell.is_finished:
+                self.notify("A command is still running. Esc stops it.", severity="warning")
+                self.composer.put_back(event.text + self.composer.text, {**event.chips, **self.composer.chips})
+                return
+            self._shell = self.run_worker(self.run_shell(text[1:].strip()))
             return
         if self.library is None:
             self._unsent.append((event.text, event.chips))
@@ -92,7 +93,7 @@ class ChatComposing(ChatTurns):
             await asyncio.gather(*self._readers)
             blocks = [block for chip in chips.values() for block in chip.blocks]
             words = expand(text, chips)
-            if self._asks_about_mentions(words):
+            if self._asks_about_mentions(text):
                 self.composer.put_back(text, chips)
                 return
             mentioned, notices = await self.mentioned_files(words)
@@ -123,16 +124,16 @@ class ChatComposing(ChatTurns):
         self._images += sum("[Image #" in token for token in chips)
         await self.guard(self.refresh_queue())
 
-    def _asks_about_mentions(self, words: str) -> bool:
+    def _asks_about_mentions(self, typed: str) -> bool:
         """Return whether to hold the message back because it mentions files that do not exist, and notify the user.
-        Sending it again sends the mentions as text."""
+        Sending it again sends the mentions as text. What a pasted chip contains was not typed as a mention."""
         from loom.runtime.workspace_files import missing_files_notice, missing_mentions
 
-        missing = missing_mentions(Path.cwd(), words)
-        if not missing or self._asked_about == words:
+        missing = missing_mentions(self.workspace, typed)
+        if not missing or self._asked_about == typed:
             self._asked_about = ""
             return False
-        self._asked_about = words
+        self._asked_about = typed
         said = missing_files_notice(missing)
         self.notify(f"{said[0].upper()}{said[1:]}. Enter sends it as text.", severity="warning")
         return True
@@ -230,15 +231,16 @@ class ChatComposing(ChatTurns):
     async def mentioned_files(self, words: str) -> tuple[list[Any], list[str]]:
         """Return blocks for the media that `@file` mentions in the text, and notices. Mentions of text files stay text:
         the session informs the agent of these files."""
+        from loom.agent.tracked_files import PUNCTUATION, mentions
         from loom.formats.sniff.kinds import type_of_name
         from loom.runtime.attachments import existing_file
 
         assert self.library is not None
         found: list[Any] = []
         notices: list[str] = []
-        for match in _MENTION.finditer(words):
-            name = match[1] or match[2]
-            item = existing_file(name) or existing_file(name.rstrip(_PUNCTUATION))
+        for name in mentions(words):
+            files = (existing_file(str(self.workspace / it)) for it in (name, name.rstrip(PUNCTUATION)))
+            item = next((it for it in files if it is not None), None)
             if item is None:
                 continue
             media_type = type_of_name(str(item.source)) or "text/plain"
@@ -251,22 +253,28 @@ class ChatComposing(ChatTurns):
     # The shell and the editor ----------------------------------------------------------------------------------------
 
     async def run_shell(self, command: str) -> None:
-        """Run `!command`, show it, and add its output to the message as a chip."""
+        """Run `!command`, show it, and add its output to the message as a chip. Esc cancels it."""
+        from loom.compile.measure import elide_middle
+        from loom.tools.commands import SHELL, Output
+        from loom.tools.processes import run_typed_command
         from loom.tui.shell_card import ShellCard
 
         card = ShellCard(self.glyphs, command)
         await self.transcript.mount(card)
-        process = await asyncio.create_subprocess_shell(
-            command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        output, _ = await process.communicate()
-        text = output.decode(errors="replace")
-        card.finish(text, process.returncode or 0)
-        shown = text if len(text) <= _SHELL_BYTES else f"{text[:_SHELL_BYTES]}\n[cut at {_SHELL_BYTES} characters]"
-        self.composer.add_chip(Chip(token=f"[$ {one_line(command, 24)}]", text=f"$ {command}\n{shown.rstrip()}\n"))
+        output = Output()
+        try:
+            code = await run_typed_command((SHELL, "-c", command), self.workspace, output.add)
+        except LoomError as error:
+            await self.report(error)
+            return
+        except asyncio.CancelledError:
+            if self.is_attached:  # otherwise the program is exiting
+                card.finish(output.text(), None)
+            raise
+        text = output.text()
+        card.finish(text, code)
+        shown = elide_middle(text.rstrip(), _SHELL_CHARS)
+        self.composer.add_chip(Chip(token=f"[$ {one_line(command, 24)}]", text=f"$ {command}\n{shown}\n"))
 
     def on_message_editor_editor_wanted(self) -> None:
         text = self.edit_outside(self.composer.text)
@@ -352,4 +360,4 @@ class ChatComposing(ChatTurns):
             self.composer.complete_word(f"{value} ")
             return
         self.composer.complete_word("")
-        self.attach(Attachment(source=Path(name).expanduser()))
+        self.attach(Attachment(source=self.workspace / Path(name).expanduser()))

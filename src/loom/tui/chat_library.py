@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # not imported before the first paint
     from loom.config import Config
     from loom.library import Library
     from loom.models import Usage
+    from loom.session import Session
 
 
 class ChatLibrary:
@@ -41,6 +42,8 @@ class ChatLibrary:
         self._workspace = workspace
         self._tools = tools
         self._close = close
+        self._opened: list[OpenConversation] = []
+        """Conversations whose turns may run in this process: they go on while another one is shown."""
         self.on_error: Callable[[LoomError], None] = _ignore
 
     async def create(self, *, title: str = "", model: str = "", system: str = "") -> OpenConversation:
@@ -52,10 +55,15 @@ class ChatLibrary:
             workspace=self._workspace,
             tools=self._tools,
         )
-        return OpenConversation(session, self._report)
+        return self._remember(session)
 
     async def open(self, session_id: str) -> OpenConversation:
-        return OpenConversation(await self.library.open(session_id, tools=self._tools), self._report)
+        return self._remember(await self.library.open(session_id, tools=self._tools))
+
+    def _remember(self, session: Session) -> OpenConversation:
+        opened = OpenConversation(session, self._report)
+        self._opened = [*(it for it in self._opened if it.is_working), opened]
+        return opened
 
     def _report(self, error: LoomError) -> None:
         self.on_error(error)
@@ -106,6 +114,8 @@ class ChatLibrary:
             return None
 
     async def close(self) -> None:
+        for opened in self._opened:
+            await opened.close()
         if self._close is not None:
             await self._close()
 

@@ -57,6 +57,9 @@ class ChatScreen(ChatCommands):
         self.composer._forward_event(copy)  # noqa: SLF001  a posted event would be handled by the app again
 
     async def action_escape(self) -> None:
+        if self._shell is not None and not self._shell.is_finished:
+            self._shell.cancel()
+            return
         if self._is_running and self.conversation is not None:
             self._activity = "interrupting"
             await self.guard(self.conversation.session.cancel())
@@ -82,7 +85,7 @@ class ChatScreen(ChatCommands):
             self.run_worker(self.copy_text(selected))
         elif self.composer.text:
             self.composer.clear_all()
-        elif self._is_running:
+        elif self._is_running or (self._shell is not None and not self._shell.is_finished):
             self.run_worker(self.action_escape())
         elif time.monotonic() - self._quit_at < 2:
             self.leave()

@@ -103,7 +103,10 @@ class ChatState(Screen[None]):
         self.conversation: OpenConversation | None = None
         self.model = ""
         self.usage_log = UsageLog()
-        self.files = FileIndex(Path.cwd())
+        self.workspace = Path.cwd()
+        """The folder in which names of files and shell commands are meant: that of the conversation, if it is on this
+        machine."""
+        self.files = FileIndex(self.workspace)
         self.state = StatusValues()
         self.sampling = Sampling()
         """Options for the messages of this screen, in addition to those of the session."""
@@ -112,7 +115,9 @@ class ChatState(Screen[None]):
         self._asked_about = ""
         """The message that was held back because it mentions a file that does not exist."""
         self._plans = False
-        """Whether this screen has put the session into plan mode."""
+        """Whether the session is in plan mode, as far as this screen knows."""
+        self._shell: Worker[None] | None = None
+        """The shell command of the user that runs."""
         self._more_commands: tuple[CommandView, ...] | None = None
         self._following: Worker[None] | None = None
         self._is_running = False
@@ -203,6 +208,11 @@ class ChatState(Screen[None]):
             self.notify("Copied through the terminal, which may truncate long text. Use /export to write a file.")
         else:
             self.notify("Copied through the terminal. If nothing arrives, allow OSC 52 in its settings.")
+
+    def use_workspace(self, written: str) -> None:
+        """Use the folder of a conversation; the current one if it has none on this machine."""
+        folder = Path(written) if written and Path(written).is_dir() else Path.cwd()
+        self.workspace, self.files = folder, FileIndex(folder)
 
     # The transcript --------------------------------------------------------------------------------------------------
 

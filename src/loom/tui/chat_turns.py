@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from loom.content.messages import media_blocks
-from loom.errors import LoomError
+from loom.errors import ApprovalGone, LoomError
 from loom.events import (
     ApprovalAnswered,
     ApprovalRequested,
@@ -85,6 +87,8 @@ class ChatTurns(ChatState):
         self.model = self.model or await self.library.default_model()
         self.usage_log = UsageLog()
         self._images = 0
+        self._plans = False
+        self.use_workspace("")
         self.set_state(
             title="",
             model=self.model,
@@ -136,6 +140,7 @@ class ChatTurns(ChatState):
         self.conversation = conversation
         info = await conversation.session.info()
         self.model = info.model
+        self.use_workspace(info.workspace)
         path = await conversation.path(newest=NEWEST)
         self._images, self._has_messages = count_images(path), bool(path)
         self.set_state(
@@ -146,7 +151,12 @@ class ChatTurns(ChatState):
             usage=msgspec.UNSET,
             usd=0.0,
         )
+        self._show_plan_mode(is_planning=info.plan_mode)
         await self.show_transcript(path)
+        if conversation.running_model:
+            self._begin_turn(conversation.running_model)
+        if notice := self._workspace_notice(info.workspace):
+            await self.transcript.notice(notice)
         self._follow()
         for request in await conversation.session.approvals():
             await self._ask(request)
@@ -155,10 +165,32 @@ class ChatTurns(ChatState):
         self.refresh_work()
         await self.refresh_branches()
 
+    def _show_plan_mode(self, *, is_planning: bool) -> None:
+        """Show that plan mode began or ended elsewhere. What the user chose here is applied with the next message."""
+        if is_planning == self._plans:
+            return
+        self._plans = is_planning
+        if is_planning and self.state.permission == "ask":
+            self.set_state(permission="plan")
+        elif not is_planning and self.state.permission == "plan":
+            self.set_state(permission="ask")
+
+    def _workspace_notice(self, workspace: str) -> str:
+        """Return what to say about the folder of a conversation that was begun in another one."""
+        if not workspace or workspace == str(Path.cwd()):
+            return ""
+        if self.workspace == Path(workspace):
+            return f"The files of this conversation are in {workspace}."
+        is_remote = self.library is not None and self.library.place
+        return "" if is_remote else f"The folder of this conversation no longer exists: {workspace}"
+
     async def _stop_following(self) -> None:
         if self._following is not None:
             self._following.cancel()
             self._following = None
+        if self._is_running:
+            title = one_line(self.state.title, 40) or "The other conversation"
+            self.notify(f"{title} continues in the background. Ctrl+S opens it again.")
         self.conversation = None
         self._is_running = False
         self._queued_chips.clear()
@@ -193,8 +225,7 @@ class ChatTurns(ChatState):
     async def _apply(self, event: Event) -> None:
         match event:
             case TurnStarted():
-                self._is_running, self._turn_began = True, time.monotonic()
-                self._turn_model, self._activity = event.model, f"waiting for {short_model(event.model)}"
+                self._begin_turn(event.model)
                 self.transcript.thinking = self.state.thinking
             case StepStarted():
                 self._is_running, self._turn_model = True, event.model
@@ -220,11 +251,15 @@ class ChatTurns(ChatState):
             case ApprovalRequested():
                 await self._ask(event)
             case ApprovalAnswered():
-                await self._close_approval(event.approval)
+                await self._close_approval(event.approval, event.answer)
             case TurnFinished() | TurnFailed():
                 await self._end_turn(event)
             case _:
                 pass
+
+    def _begin_turn(self, model: str) -> None:
+        self._is_running, self._turn_began = True, time.monotonic()
+        self._turn_model, self._activity = model, f"waiting for {short_model(model)}"
 
     async def _end_turn(self, event: TurnFinished | TurnFailed) -> None:
         self._is_running = False
@@ -232,15 +267,18 @@ class ChatTurns(ChatState):
         assert self.library is not None
         if isinstance(event, TurnFinished):
             usd = self.library.price(self._turn_model, event.usage) if self._turn_model else None
-            self.usage_log.add(self._turn_model, event.usage, usd, time.monotonic() - self._turn_began)
-            await self.transcript.show_footer(event.usage, usd)
+            seconds = time.monotonic() - self._turn_began
+            self.usage_log.add(self._turn_model, event.usage, usd, seconds)
+            await self.transcript.show_footer(event.usage, usd, seconds)
             self.set_state(usage=event.usage)
         self.refresh_plan()
         self.refresh_work()
         await self.refresh_branches()
         await self.refresh_queue()
-        if self.conversation is not None and not self.state.title:
-            self.set_state(title=(await self.conversation.session.info()).title)
+        if self.conversation is not None:
+            info = await self.conversation.session.info()
+            self.set_state(title=info.title)
+            self._show_plan_mode(is_planning=info.plan_mode)
         self.app.announce(f"{short_model(self._turn_model)} is done")
 
     async def _ask(self, request: ApprovalRequested) -> None:
@@ -248,11 +286,13 @@ class ChatTurns(ChatState):
 
         assert self.conversation is not None
         if self.state.permission == "auto":
-            await self.conversation.session.answer(request.approval, "once")
+            with suppress(ApprovalGone):  # it was answered already, here or in another interface
+                await self.conversation.session.answer(request.approval, "once")
             return
         reason = _DENIED.get(self.state.permission)
         if reason is not None and request.call.name != PRESENT_PLAN:
-            await self.conversation.session.answer(request.approval, "deny", reason)
+            with suppress(ApprovalGone):
+                await self.conversation.session.answer(request.approval, "deny", reason)
             return
         place = self.query_one("#approvals")
         if any(card.request.approval == request.approval for card in place.query(ApprovalCard)):
@@ -264,9 +304,15 @@ class ChatTurns(ChatState):
         if not self.composer.text.strip() and isinstance(self.focused, MessageEditor | None):
             card.focus()
 
-    async def _close_approval(self, approval: str) -> None:
+    async def _close_approval(self, approval: str, answer: str) -> None:
+        """Remove an approval that was answered, here or in another interface."""
+        from loom.agent.plan_mode import PRESENT_PLAN
+
         for card in self.query_one("#approvals").query(ApprovalCard):
             if card.request.approval == approval:
+                if card.request.call.name == PRESENT_PLAN and answer != "deny":  # its calls need approval from now on
+                    self._plans = False
+                    self.set_state(permission="ask")
                 self._activity = f"running {one_line(card.request.call.name, 40)}"
                 await card.remove()
         following = next(iter(self.query_one("#approvals").query(ApprovalCard)), None)
@@ -275,18 +321,9 @@ class ChatTurns(ChatState):
         (following or self.composer).focus()
 
     async def on_approval_card_answered(self, event: ApprovalCard.Answered) -> None:
-        from loom.agent.plan_mode import PRESENT_PLAN
-
         event.stop()
         assert self.conversation is not None
-        is_plan = any(
-            card.request.approval == event.approval and card.request.call.name == PRESENT_PLAN
-            for card in self.query_one("#approvals").query(ApprovalCard)
-        )
-        if is_plan and event.answer != "deny":  # the plan is approved: its calls need approval from now on
-            self._plans = False
-            self.set_state(permission="ask")
-        await self._close_approval(event.approval)
+        await self._close_approval(event.approval, event.answer)
         try:
             await self.conversation.session.answer(event.approval, event.answer, event.reason)
         except LoomError as error:

@@ -43,6 +43,8 @@ class OpenConversation:
         self._seq: int | None = None
         """The number of the last event when the path was read."""
         self._partial: tuple[Event, ...] = ()
+        self.running_model = ""
+        """The model of the turn that was unfinished when the path was read; empty if there was none."""
         self._working: asyncio.Task[None] | None = None
         self._has_work = False
 
@@ -59,6 +61,7 @@ class OpenConversation:
             found = [*page.messages, *found]
         if self._seq is None:
             self._seq, self._partial = first.seq, _partial_events(first)
+            self.running_model = first.running.model if first.running is not None else ""
         return tuple(PathMessage(node=it.node, message=Message(it.role, it.blocks), speaker=it.model) for it in found)
 
     async def tree(self) -> tuple[TreeNode, ...]:
@@ -73,12 +76,9 @@ class OpenConversation:
         for event in self._partial:
             yield event
         self.work()
-        try:
-            async with aclosing(self.session.watch(self._seq)) as events:
-                async for _, event in events:
-                    yield event
-        finally:
-            await self._stop_work()
+        async with aclosing(self.session.watch(self._seq)) as events:
+            async for _, event in events:
+                yield event
 
     def work(self) -> None:
         """Run the queued messages, unless a daemon does."""
@@ -96,7 +96,12 @@ class OpenConversation:
         except LoomError as error:
             self._on_error(error)
 
-    async def _stop_work(self) -> None:
+    @property
+    def is_working(self) -> bool:
+        """Whether a turn may run here, whether or not somebody watches it."""
+        return self._working is not None and not self._working.done()
+
+    async def close(self) -> None:
         """Stop working here; the turn stays open for the next process to continue."""
         await self.session.leave()
         if self._working is not None:

@@ -13,6 +13,7 @@ from loom.tui.glyphs import Glyphs
 from loom.tui.text_content import one_line, plain_text
 
 _MAX_LINES: Final = 200
+_MAX_LINE_CHARS: Final = 2_000
 
 
 class ShellCard(Foldable):
@@ -22,19 +23,21 @@ class ShellCard(Foldable):
         super().__init__(glyphs, is_open=True)
         self._command = command
         self._output: str | None = None
-        self._code = 0
+        self._code: int | None = 0
 
-    def finish(self, output: str, code: int) -> None:
+    def finish(self, output: str, code: int | None) -> None:
+        """Show the output; `code` is None if the user stopped the command."""
         self._output, self._code = output, code
         self.refresh_title()
         self.refresh_body()
 
     def title(self) -> Content:
-        code = f"  exit {self._code}" if self._code else ""
+        code = "  stopped" if self._code is None else f"  exit {self._code}" if self._code else ""
         running = "  running" if self._output is None else ""
         return Content.styled("$ ", "bold $primary") + plain_text(one_line(self._command, 80) + code + running)
 
     def body(self) -> list[Widget]:
-        lines = (self._output or "").rstrip().split("\n")
-        cut = [f"… {len(lines) - _MAX_LINES} lines"] if len(lines) > _MAX_LINES else []
-        return [Static(plain_text("\n".join([*lines[:_MAX_LINES], *cut])), classes="output")]
+        lines = [line[:_MAX_LINE_CHARS] for line in (self._output or "").rstrip().split("\n")]
+        if (left_out := len(lines) - _MAX_LINES) > 0:
+            lines[_MAX_LINES // 2 : -_MAX_LINES // 2] = [f"… {left_out} lines …"]
+        return [Static(plain_text("\n".join(lines)), classes="output")]

@@ -6,7 +6,6 @@ thousands of messages opens at once.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar, Final, TypeAlias
 
@@ -116,7 +115,6 @@ class TranscriptView(VerticalScroll, can_focus=False):
         """The thinking level of this turn; empty leaves it to the model."""
         self._speaker = ""
         self._has_step = False
-        self._began = 0.0
         self._is_loading_earlier = False
 
     def on_mount(self) -> None:
@@ -301,7 +299,7 @@ class TranscriptView(VerticalScroll, can_focus=False):
     async def _apply_turn_event(self, event: Event) -> None:
         match event:
             case TurnStarted():
-                self._began, self._has_step = time.monotonic(), False
+                self._has_step = False
             case StepStarted():
                 await self._start_step(event.model)
             case ToolStarted():
@@ -412,14 +410,14 @@ class TranscriptView(VerticalScroll, can_focus=False):
             card.interrupt()
         self._parts = {}
 
-    async def show_footer(self, usage: Usage, usd: float | None) -> None:
+    async def show_footer(self, usage: Usage, usd: float | None, seconds: float) -> None:
         """Show tokens, cost and duration below an answer."""
         parts = [short_model(self._speaker or "model")]
         if usage.input_tokens or usage.output_tokens:
             cached = f" ({tokens_label(usage.cache_read_tokens)} cached)" if usage.cache_read_tokens else ""
             parts.append(f"{tokens_label(usage.input_tokens)} in{cached}")
             parts.append(f"{tokens_label(usage.output_tokens)} out")
-        parts += [money_label(usd), f"{time.monotonic() - self._began:.1f} s"]
+        parts += [money_label(usd), f"{seconds:.1f} s"]
         await self.mount(AnswerFooter(plain_text(f" {self.glyphs.separator} ".join(parts))))
 
     async def notice(self, text: str, *, kind: str = "") -> None:

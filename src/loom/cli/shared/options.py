@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import click
 import msgspec
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from loom.cli.shared.terminal import PLAIN, is_plain
@@ -60,6 +61,8 @@ class MessageOptions(msgspec.Struct, frozen=True, kw_only=True):
     agent: str = ""
     tools: tuple[str, ...] = ()
     permission: ApprovalMode = "ask"
+    plan_mode: bool | None = None
+    """Whether to turn plan mode on or off; None leaves it as it is in a session that is continued."""
     plain: bool = False
     shows_reasoning: bool = True
     key: str = ""
@@ -241,6 +244,9 @@ def message_options_from(given: dict[str, Any]) -> dict[str, Any]:
         from loom.config.templates import read_template
 
         template = read_template(given["template"])
+    permission: ApprovalMode = "plan" if given.pop("plans", False) else given["permission"]
+    source = click.get_current_context().get_parameter_source("permission")
+    is_chosen = permission == "plan" or source is not ParameterSource.DEFAULT
     place = MessageTarget(
         last_here=given["last_here"],
         resume=given["resume"] or given["cid"],
@@ -254,7 +260,8 @@ def message_options_from(given: dict[str, Any]) -> dict[str, Any]:
         "system": given["system"],
         "agent": given["agent"],
         "tools": given["tools"] or (template.tools if template is not None else ()),
-        "permission": "plan" if given.pop("plans", False) else given["permission"],
+        "permission": permission,
+        "plan_mode": permission == "plan" if is_chosen else None,
         "plain": is_plain(),
         "shows_reasoning": not given["hide_reasoning"],
         "key": given["key"],
