@@ -13,7 +13,16 @@ import pytest
 from loom.content.blocks import ImageBlock
 from loom.content.messages import Message, user
 from loom.errors import ApprovalGone, ConfigError, Conflict, ContentError, NotFound, Stale
-from loom.events import ApprovalRequested, Event, MessageStored, NoticeRaised, TextDelta, TurnFailed, TurnFinished, TurnStarted
+from loom.events import (
+    ApprovalRequested,
+    Event,
+    MessageStored,
+    NoticeRaised,
+    TextDelta,
+    TurnFailed,
+    TurnFinished,
+    TurnStarted,
+)
 from loom.library import Library
 from loom.session import Session
 from loom.testing import sample_pdf, sample_png

@@ -147,6 +147,8 @@ class ChatTurns(ChatState):
             usd=0.0,
         )
         await self.show_transcript(path)
+        if conversation.failure is not None:
+            await self.transcript.show_failure(conversation.failure)
         self._follow()
         for request in await conversation.session.approvals():
             await self._ask(request)
