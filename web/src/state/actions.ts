@@ -22,8 +22,7 @@ async function createSession(outgoing: Outgoing): Promise<string> {
 }
 
 /** Return true once the server has stored the message. While it is offline the message is sent again under the same key. */
-export async function send(outgoing: Outgoing): Promise<boolean> {
-  let id = sessionId.value;
+export async function send(outgoing: Outgoing, id = sessionId.value): Promise<boolean> {
   keepUndelivered({ id, outgoing, at: Date.now() });
   try {
     // What is sent while the session is being created belongs to it.

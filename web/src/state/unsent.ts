@@ -1,25 +1,25 @@
 // Messages that an earlier page did not deliver, and messages that go back to a draft. Loaded when there are any.
 import { view } from "./app";
 import { deliver } from "./actions";
-import { type Attachment, attachmentOf, draftOf, loadedFor, restore, saveDraft, type StoredDraft, storedAttachment } from "./composer";
+import { type Attachment, attachmentOf, type ComposedMessage, draftOf, loadedFor, restore, saveDraft, storedAttachment, storedDraft } from "./composer";
 import { randomKey } from "../api/http";
 import { moveHeldMessages } from "./old_drafts";
 import { forgetUndelivered, keepUndelivered, OUTBOX, type Undelivered, undelivered, withReopened, withUndelivered } from "./outbox";
 
 /** Put something that was not sent in front of a draft, whether or not it is shown. */
 export function addToDraft(place: string, words: string, attachments: Attachment[]): void {
-  const stored = JSON.parse(localStorage.getItem(place) ?? "null") as StoredDraft | null;
+  const stored = storedDraft(place);
   const text = [words, stored?.text].filter(Boolean).join("\n\n");
-  saveDraft(place, { text, key: randomKey(), attachments: [...attachments.map(storedAttachment), ...(stored?.attachments ?? [])] });
+  saveDraft(place, { text, key: stored?.key ?? randomKey(), attachments: [...attachments.map(storedAttachment), ...(stored?.attachments ?? [])] });
   if (place === loadedFor) restore(place);
 }
 
 /** A message that was refused while the user wrote another one: its session shows it; without a session it becomes part of the draft. */
-export function giveBack(key: string, place: string, attachments: Attachment[]): void {
+export function giveBack({ key, session, attachments }: ComposedMessage): void {
   const found = undelivered.get(key);
   if (found?.id === "") {
     forgetUndelivered(key);
-    addToDraft(place, found.outgoing.text, attachments);
+    addToDraft(draftOf(session), found.outgoing.text, attachments);
   } else if (view.value) view.value = withUndelivered(view.value);
 }
 
