@@ -6,6 +6,7 @@ import type { MessageView, Problem } from "../api/types";
 import { announce, askedModels, comparesAnswers, createdSession, sessionId } from "./app";
 import { forgetUndelivered } from "./outbox";
 import { saveItem } from "./storage";
+import { tab } from "./tab";
 import { send } from "./actions";
 
 export interface Attachment {
@@ -233,21 +234,22 @@ export function sendComposed({ key, session, text, attachments, mentioned, steer
 export interface StoredDraft {
   text: string;
   key: string;
-  /** Drafts of older versions have no keys. */
+  /** When it was saved; drafts of older versions have no time, and no keys. */
+  at?: number;
   attachments: (Pick<Attachment, "name" | "bytes" | "block" | "pages"> & { key?: string })[];
 }
 
 export let loadedFor: string | null = null;
 export const DRAFTS = "loom.draft.";
+/** Where the drafts for new sessions are, one for each tab. */
+export const NEW_DRAFTS = `${DRAFTS}new`;
 
 export function storedAttachment({ key, name, bytes, block, pages }: StoredDraft["attachments"][number]): StoredDraft["attachments"][number] {
   return { key, name, bytes, block: block && storableAttachment(block), pages };
 }
 
-const NEW = draftOf("");
-
 export function draftOf(session: string): string {
-  return `${DRAFTS}${session || "new"}`;
+  return session ? DRAFTS + session : `${NEW_DRAFTS}.${tab}`;
 }
 
 export function keepDrafts(): void {
@@ -255,8 +257,8 @@ export function keepDrafts(): void {
     const place = draftOf(sessionId.value);
     const list = attachments.value;
     const [words, isEdit] = [text.value, editing.value !== null];
-    if (loadedFor === NEW && sessionId.value && sessionId.value === createdSession.peek()) {
-      localStorage.removeItem(NEW);
+    if (loadedFor === draftOf("") && sessionId.value && sessionId.value === createdSession.peek()) {
+      localStorage.removeItem(loadedFor);
       createdSession.value = "";
       loadedFor = place;
       scheduledMessages.value = scheduledMessages.peek().map((one) => (one.session ? one : { ...one, session: sessionId.value }));
@@ -273,7 +275,7 @@ export function keepDrafts(): void {
 }
 
 export function saveDraft(place: string, draft: StoredDraft): void {
-  saveItem(place, JSON.stringify(draft));
+  saveItem(place, JSON.stringify({ ...draft, at: Date.now() }));
 }
 
 export function storedDraft(place: string): StoredDraft | null {
