@@ -11,7 +11,7 @@ from loom.api_types import OLDER_NAME, Caption, Key, Name, OverrideChoice, Probl
 from loom.content.blocks import AudioBlock, Block, DocumentBlock, ImageBlock, TextBlock, UnknownBlock, VideoBlock
 from loom.content.messages import Role
 from loom.estimates import Estimate
-from loom.events import ApprovalRequested
+from loom.events import ApprovalRequested, TurnFailed
 from loom.models import ThinkingLevel, Usage
 from loom.prompt import Reason, Rendition
 
@@ -252,6 +252,14 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
     """The events since the last stored message."""
 
 
+class NoticeView(msgspec.Struct, frozen=True, kw_only=True):
+    """A notice of a turn. `after`: the node of the message that was the last one then."""
+
+    text: str
+    code: str
+    after: str
+
+
 class History(msgspec.Struct, frozen=True, kw_only=True):
     """A page of the path to a node, oldest first, and the state of the session. `watch(after=seq)` continues it without
     a gap. `more`: whether there are older messages; pass the node of the first one as `before`."""
@@ -266,6 +274,11 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     running: Running | None
     branches: int = 1
     """The number of branches of the session."""
+    failure: TurnFailed | None = None
+    """How the last turn ended if it did not finish: with an error, cancelled or interrupted. Null once another turn has
+    started."""
+    notices: tuple[NoticeView, ...] = ()
+    """The notices of the last turn, which may be running."""
 
 
 # Plans ----------------------------------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ def test_a_file_that_was_not_uploaded_yet_survives_a_reload(client: Client, kind
         case _:
             client.paste_files(file_payload("broken.png", b"\x89PNG\r\n\x1a\nnot an image"))
     expect(client.attachments.get_by_role("progressbar")).to_have_count(1)
-    client.page.wait_for_function("() => JSON.parse(localStorage.getItem('loom.draft.new')).attachments.length === 1")
+    client.page.wait_for_function("""() => Object.values(localStorage).some((one) => one.includes('"attachments":[{'))""")
     client.page.reload()
     expect(client.attachments.get_by_role("progressbar")).to_have_count(1)
     release()
@@ -175,7 +175,7 @@ def _schedule(client: Client, *names: str, text: str = "!echo it arrived") -> Ca
         client.paste_files(file_payload(name, draw_image(name)))
     client.message_box.fill(text)
     client.message_box.press("Enter")
-    expect(client.page.locator(".editing")).to_contain_text("Sends when")
+    expect(client.page.locator(".editing").filter(has_text="Sends when")).to_be_visible()
     return release
 
 
@@ -231,6 +231,96 @@ def test_a_scheduled_message_can_be_canceled_and_keeps_its_files(
     assert client.user_messages.count() == 0
     client.send_button.click()
     expect(client.user_messages.last.locator("img")).to_have_count(1)
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_scheduled_message_is_sent_to_its_own_session_while_another_one_is_open(client: Client, is_new: bool) -> None:
+    client.send_and_wait("!echo the other one")
+    other = client.session
+    client.page.evaluate("location.hash = '#/'")
+    expect(client.page.locator("button.sample")).to_have_count(4)
+    if not is_new:
+        client.send_and_wait("!echo its own")
+    release = _schedule(client, f"away {is_new}.png")
+    client.page.evaluate(f"location.hash = '#/s/{other}'")
+    expect(client.answers.last).to_contain_text("the other one")
+    expect(client.page.locator(".editing")).to_have_count(0)
+    client.message_box.fill("a draft of the other one")
+    release()
+    row = client.page.locator(".session").filter(has_text="!echo it arrived" if is_new else "!echo its own").first
+    if is_new:
+        expect(row).to_be_visible()
+    else:
+        client.page.wait_for_function("() => !Object.values(localStorage).some((one) => one.includes('it arrived'))")
+    assert client.session == other
+    expect(client.message_box).to_have_value("a draft of the other one")
+    expect(client.user_messages).to_have_count(1)
+    row.locator("a, button").first.click()
+    expect(client.answers.last).to_contain_text("it arrived")
+    expect(client.user_messages).to_have_count(1 if is_new else 2)
+    expect(client.user_messages.last.locator("img")).to_have_count(1)
+    expect(client.message_box).to_have_value("")
+    expect(client.attachments).to_have_count(0)
+
+
+def test_a_scheduled_message_stays_scheduled_when_its_session_is_opened_again(client: Client) -> None:
+    client.send_and_wait("!echo hello")
+    release = _schedule(client, "back.png")
+    client.page.evaluate("location.hash = '#/'")
+    expect(client.page.locator("button.sample")).to_have_count(4)
+    client.page.go_back()
+    expect(client.page.locator(".editing")).to_contain_text("Sends when")
+    expect(client.message_box).to_have_value("!echo it arrived")
+    release()
+    expect(client.answers.last).to_contain_text("it arrived")
+    expect(client.user_messages).to_have_count(2)
+    expect(client.message_box).to_have_value("")
+
+
+def test_a_scheduled_message_is_sent_while_an_earlier_one_is_edited(client: Client) -> None:
+    client.send_and_wait("!echo hello")
+    release = _schedule(client, "beside.png")
+    client.user_messages.last.hover()
+    client.user_messages.last.get_by_role("button", name="Edit and resend").click()
+    expect(client.page.locator(".editing")).to_contain_text("creates a new branch")
+    release()
+    expect(client.answers.last).to_contain_text("it arrived")
+    expect(client.message_box).to_have_value("!echo hello")
+    client.page.get_by_role("button", name="Cancel editing").click()
+    expect(client.message_box).to_have_value("")
+    expect(client.attachments).to_have_count(0)
+
+
+def test_a_scheduled_edit_is_sent_while_another_session_is_open(client: Client) -> None:
+    client.send_and_wait("!echo hello")
+    client.user_messages.last.hover()
+    client.user_messages.last.get_by_role("button", name="Edit and resend").click()
+    release = _schedule(client, "edited.png")
+    client.page.evaluate("location.hash = '#/'")
+    expect(client.page.locator("button.sample")).to_have_count(4)
+    release()
+    client.page.wait_for_function("() => !Object.values(localStorage).some((one) => one.includes('it arrived'))")
+    client.page.go_back()
+    expect(client.answers.last).to_contain_text("it arrived")
+    expect(client.user_messages).to_have_count(1)
+    expect(client.user_messages.last.locator("img")).to_have_count(1)
+
+
+def test_a_scheduled_message_whose_upload_fails_elsewhere_says_so_and_is_a_draft(client: Client) -> None:
+    client.send_and_wait("!echo hello")
+    release = client.hold("**/v1/media*")
+    client.paste_files(file_payload("broken.png", b"\x89PNG\r\n\x1a\nnot an image, and away"))
+    client.message_box.fill("!echo look")
+    client.message_box.press("Enter")
+    expect(client.page.locator(".editing")).to_contain_text("Sends when")
+    client.page.evaluate("location.hash = '#/'")
+    expect(client.page.locator("button.sample")).to_have_count(4)
+    release()
+    expect(client.page.locator(".bar.refused")).to_contain_text("broken.png could not be attached")
+    client.page.go_back()
+    expect(client.message_box).to_have_value("!echo look")
+    expect(client.attachments).to_have_text([re.compile("broken.png.*Not attached")])
+    expect(client.user_messages).to_have_count(1)
 
 
 def test_a_failed_upload_cancels_the_scheduled_message_and_loses_nothing(client: Client) -> None:

@@ -108,7 +108,8 @@ def test_several_marked_models_answer_the_last_message_as_siblings(client: Clien
     dialog.get_by_role("searchbox").fill("llama")
     dialog.get_by_role("searchbox").press("Space")
     dialog.get_by_role("button", name="Send the last message to 2 models").click()
-    expect(client.page.get_by_role("status").first).to_contain_text(re.compile("llama3.2 is answering|failed"))
+    expect(client.page.get_by_role("alert", name="Answer failed")).to_be_visible()
+    expect(client.page.get_by_role("alert", name="Answer failed")).to_contain_text(re.compile("ollama"))
     tree = client.daemon.ask(f"/v1/sessions/{client.session}")
     assert tree["model"] == "loom/spark", "the model of the session stays the same"
 

@@ -233,6 +233,52 @@ def test_another_user_of_the_browser_finds_and_sends_nothing_of_the_first(
     assert page.evaluate(kept) == 0
 
 
+def _open_tab(client: Client) -> Client:
+    """Open another tab of the same browser."""
+    return Client(client.page.context.new_page(), client.daemon).enter()
+
+
+def _copy_tab(client: Client) -> Client:
+    """Open a tab that begins with the session storage of the first, as a duplicated one does."""
+    with client.page.expect_popup() as opened:
+        client.page.evaluate("void window.open(location.href)")
+    return Client(opened.value, client.daemon)
+
+
+@pytest.mark.parametrize("open_tab", [_open_tab, _copy_tab])
+def test_each_tab_has_its_own_draft_for_a_new_session(client: Client, open_tab: Callable[[Client], Client]) -> None:
+    client.message_box.fill("of the first tab")
+    second = open_tab(client)
+    expect(second.message_box).to_have_value("")
+    second.message_box.fill("of the second tab")
+    for one, words in ((client, "of the first tab"), (second, "of the second tab")):
+        one.page.reload()
+        expect(one.page.locator("button.sample")).to_have_count(4)
+        expect(one.message_box).to_have_value(words)
+    second.message_box.fill("!echo sent from the second tab")
+    second.send_button.click()
+    expect(second.answers.last).to_contain_text("sent from the second tab")
+    expect(client.message_box).to_have_value("of the first tab")
+    client.page.reload()
+    expect(client.message_box).to_have_value("of the first tab")
+
+
+def test_the_draft_of_a_closed_tab_is_in_the_next_tab_that_opens(client: Client) -> None:
+    client.message_box.fill("of a tab that was closed")
+    second = _open_tab(client)
+    second.message_box.fill("of a tab that stays open")
+    client.page.close()
+    third = _open_tab(second)
+    expect(third.message_box).to_have_value("of a tab that was closed")
+    expect(second.message_box).to_have_value("of a tab that stays open")
+    third.page.reload()
+    expect(third.message_box).to_have_value("of a tab that was closed")
+    second.page.close()
+    third.message_box.fill("")
+    fourth = _open_tab(third)
+    expect(fourth.message_box).to_have_value("of a tab that stays open")
+
+
 def test_the_drafts_of_a_user_are_there_after_their_login_has_expired(client: Client) -> None:
     client.message_box.fill("not sent yet")
     client.page.context.clear_cookies()

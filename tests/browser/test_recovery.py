@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
 from playwright.sync_api import expect
 
 from browser.client import Client, Daemon, OpenClient
@@ -104,6 +107,55 @@ def test_two_pages_on_one_session_show_the_same(open_client: OpenClient) -> None
     first.wait_idle()
     second.wait_idle()
     expect(second.answers.last.locator(".prose")).to_have_text(first.answers.last.locator(".prose").inner_text())
+
+
+_ENDS = {
+    "finished": "!echo hello",
+    "continued": "!echo half of it\n!fail cut",
+    "failed": "!fail 400 the provider's own words",
+    "cancelled": "!slow 5tps\n!tokens 400",
+    "cancelled early": "!think 60s",
+    "interrupted": "!slow 5tps\n!tokens 400",
+    "interrupted early": "!think 60s",
+}
+
+
+@pytest.mark.parametrize("end", _ENDS)
+def test_a_page_that_loads_at_any_time_shows_how_the_last_turn_ended(
+    open_client: OpenClient, own_daemon: Daemon, end: str
+) -> None:
+    (own_daemon.home / "loom.toml").write_text('[turn]\nafter_crash = "stop"\n')
+    before = open_client(on=own_daemon)
+    before.send_and_wait("!echo before")
+    at = f"/#/s/{before.session}"
+    before.send(_ENDS[end])
+    during = open_client(on=own_daemon, path=at)
+    if end.startswith(("cancelled", "interrupted")):
+        expect(before.page.locator(".answer[aria-busy=true]")).to_be_visible()
+        if not end.endswith("early"):
+            expect(before.page.locator(".answer[aria-busy=true] .prose")).to_be_visible()
+        if end.startswith("cancelled"):
+            before.page.keyboard.press("Escape")
+        else:
+            own_daemon.kill()
+            own_daemon.start()
+    note = before.page.get_by_role("note", name="Answer status")
+    card = before.page.get_by_role("alert", name="Answer failed")
+    expect(note).to_have_count(1 if end.startswith(("cancelled", "interrupted")) else 0)
+    expect(card).to_have_count(1 if end in ("continued", "failed") else 0)
+    before.wait_idle()
+    shown = before.page.locator(".chat").inner_text()
+    # How long a model thought is measured by each page.
+    alike = re.compile(re.sub("Thought[^\n]*", r"Thought[^\n]*", re.escape(shown)))
+    after = open_client(on=own_daemon, path=at)
+    for client in (during, after):
+        expect(client.page.locator(".chat")).to_have_text(alike, use_inner_text=True)
+    before.page.reload()
+    expect(before.page.locator(".chat")).to_have_text(alike, use_inner_text=True)
+    before.edit_last("the next turn")
+    for client in (before, during, after):
+        expect(client.answers.last).to_contain_text("the next turn")
+        expect(client.page.get_by_role("alert", name="Answer failed")).to_have_count(0)
 
 
 def test_without_the_cookie_the_page_says_how_to_get_in(open_client: OpenClient) -> None:

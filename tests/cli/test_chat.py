@@ -247,6 +247,20 @@ def test_lines_from_a_pipe_are_a_conversation_too(tmp_path: Path):
     assert len(loom("log", "--json").rows) == 4
 
 
+def test_the_error_of_the_last_turn_is_shown_when_its_conversation_is_opened(tmp_path: Path):
+    loom = Loom(tmp_path)
+    assert loom("!fail 400 the words of the provider").code != 0
+    failed = "The last turn did not finish: loom/spark: the words of the provider. `loom wire`"
+
+    assert failed in loom("chat", "--plain", "-c", stdin=b"/quit\n").err
+    shown = loom("log")
+    assert failed in shown.err and "!fail 400" in shown.out
+    with serving(loom):
+        assert failed in loom.process("attach", "--plain", "-c", stdin=b"/quit\n").err
+    assert loom("!echo hello").code == 0
+    assert "did not finish" not in loom("log").err
+
+
 def test_files_come_along_by_mention_and_by_drop(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("login.png", "my notes.txt"):

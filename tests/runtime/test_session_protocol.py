@@ -13,7 +13,16 @@ import pytest
 from loom.content.blocks import ImageBlock
 from loom.content.messages import Message, user
 from loom.errors import ApprovalGone, ConfigError, Conflict, ContentError, NotFound, Stale
-from loom.events import ApprovalRequested, Event, MessageStored, TextDelta, TurnFailed, TurnFinished, TurnStarted
+from loom.events import (
+    ApprovalRequested,
+    Event,
+    MessageStored,
+    NoticeRaised,
+    TextDelta,
+    TurnFailed,
+    TurnFinished,
+    TurnStarted,
+)
 from loom.library import Library
 from loom.session import Session
 from loom.testing import sample_pdf, sample_png
@@ -213,6 +222,66 @@ async def test_a_running_turn_is_cancelled_by_its_name(library: Library) -> None
                     await other.go(head)
                 await other.cancel(event.turn)
     assert isinstance(last, TurnFailed) and (await session.info()).state == "idle"
+
+
+async def _run_turn(session: Session, text: str, *, cancels: bool = False) -> list[Event]:
+    """Return the events of a turn; cancel it once it has said something."""
+    found: list[Event] = []
+    async with aclosing(session.stream(text)) as events:
+        async for event in events:
+            found.append(event)
+            if cancels and isinstance(event, TextDelta):
+                cancels = False
+                await session.cancel()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        ("!echo hello", ""),
+        ("!fail 400 the provider's own words", "provider.refused"),
+        ("!slow 2tps\n!tokens 500", "turn.cancelled"),
+    ],
+)
+async def test_a_history_tells_how_the_last_turn_ended_until_the_next_one_starts(
+    library: Library, said: str, code: str
+) -> None:
+    session = await begun(library, "!echo before")
+    assert (await session.history()).failure is None
+    answered = await session.head()
+    events = await _run_turn(session, said, cancels=code == "turn.cancelled")
+    ended = [event for event in events if isinstance(event, TurnFailed)]
+    assert [event.code for event in ended] == ([code] if code else [])
+    again = await library.open(session.id)
+    history = await again.history(limit=1)
+    assert history.failure == (ended[0] if ended else None)
+    assert history.seq == (await session.info()).last_seq
+    async with aclosing(session.stream("!slow 2tps\n!tokens 500")) as running:
+        async for event in running:
+            if isinstance(event, TextDelta):
+                assert (await again.history()).failure is None
+                break
+    assert (await again.history()).failure is not None, "a turn that was left is cancelled"
+    await session.send("!echo after", parent=answered)
+    assert (await again.history()).failure is None
+
+
+async def test_a_history_has_the_notices_of_the_last_turn(library: Library) -> None:
+    session = await begun(library)
+    events = await _run_turn(session, "!fail cut")
+    seen: list[tuple[str, str, str]] = []
+    node = ""
+    for event in events:
+        if isinstance(event, MessageStored):
+            node = event.node
+        if isinstance(event, NoticeRaised):
+            seen.append((event.text, event.code, node))
+    assert seen
+    history = await session.history()
+    assert [(notice.text, notice.code, notice.after) for notice in history.notices] == seen
+    await session.send("!echo after", parent=history.messages[0].parent)
+    assert (await session.history()).notices == ()
 
 
 async def test_what_is_queued_can_be_removed(library: Library) -> None:

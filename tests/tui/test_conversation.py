@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from tests.tui.pilots import Driven, driven
 from textual.widgets import Static
 
 from loom.content.blocks import TextBlock, ToolCall
-from loom.events import Stopped, TextDelta, ThinkingDelta, UsageReported
+from loom.events import Stopped, TextDelta, ThinkingDelta, TurnFailed, UsageReported
 from loom.models import Usage
 from loom.testing import sample_pdf, sample_png
 from loom.tui.approval_card import ApprovalCard
@@ -265,6 +266,16 @@ async def test_a_failed_turn_says_what_to_do(tmp_path: Path) -> None:
         await screen.press("enter")
         await screen.wait_for("bad key")
         await screen.wait(lambda: not screen.chat.is_busy)
+
+
+async def test_a_session_is_opened_with_the_error_of_its_last_turn(tmp_path: Path) -> None:
+    async with driven(tmp_path) as screen:
+        failed = await screen.library.create(title="failed")
+        async with aclosing(failed.session.stream("go\n!fail 401 bad key")) as events:
+            assert [event.code for event in [event async for event in events] if isinstance(event, TurnFailed)]
+        await screen.chat.open_session(failed.id)
+        await screen.wait_for("!fail 401 bad key")
+        await screen.wait_for("Check the key")
 
 
 async def test_a_conversation_of_many_messages_opens_at_its_end_and_scrolls_back(tmp_path: Path) -> None:

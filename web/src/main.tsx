@@ -10,6 +10,7 @@ import { watchFolderTrust, watchTitle } from "./state/page_effects";
 import { hasUnsent } from "./state/outbox";
 import { checkOwner } from "./state/owner";
 import { watchPlan } from "./state/plan";
+import { keepTab } from "./state/tab";
 import { loadSessions, onEnvelope, onSessionChange, prefetchHistory, refresh, report, route, sessionInAddress } from "./state/sessions";
 
 async function loadSettings(): Promise<void> {
@@ -47,6 +48,7 @@ async function begin(): Promise<void> {
 // The draft is restored before the server has answered, so that typing can start at once.
 document.documentElement.style.colorScheme = localStorage.getItem(THEME_CHOICE) ?? "";
 sessionId.value = sessionInAddress();
+keepTab();
 keepDrafts();
 watchPlan();
 watchTitle();

@@ -66,7 +66,7 @@ from loom.cli.shared.terminal import (
     sentence,
     width,
 )
-from loom.cli.shared.turns import RuntimeHost, TurnHost, answer_pending, approval_line, run_turn
+from loom.cli.shared.turns import RuntimeHost, TurnHost, answer_pending, approval_line, print_last_failure, run_turn
 from loom.cli.shared.typed_lines import SentLine, TypedLines, follow_turn
 from loom.client import RemoteLibrary, RemoteSession
 from loom.config import load_config
@@ -178,6 +178,8 @@ class Chat(ABC):
         header = self._runner.run(self._open())
         sys.stdout.write(self._ink.dim(f"loom · {header} · /help, Ctrl+D to exit") + "\n")
         sys.stdout.flush()
+        if self._session is not None:
+            self._runner.run(print_last_failure(self._session))
         use_line_editing()
         while (line := self._next_line()) is not None:
             if is_quit(line):

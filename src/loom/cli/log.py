@@ -14,6 +14,7 @@ from loom.cli.shared.exit_codes import FAILED, OK
 from loom.cli.shared.options import complete_sessions
 from loom.cli.shared.session_options import find_or_last
 from loom.cli.shared.terminal import Colors, clip, one_line, print_line, safe_text, width
+from loom.cli.shared.turns import print_last_failure
 from loom.content.blocks import (
     AudioBlock,
     DocumentBlock,
@@ -53,7 +54,9 @@ def log_command(session: str, graph: bool, count: int | None, hide_reasoning: bo
 async def _log(wanted: str, count: int | None, as_json: bool, *, shows_reasoning: bool) -> None:
     async with Runtime.open() as runtime:
         found = await find_or_last(runtime.library, wanted)
-        nodes = await (await runtime.library.open(found.id)).read_path()
+        session = await runtime.library.open(found.id)
+        nodes = await session.read_path()
+        await print_last_failure(session)
     for node in nodes[-count:] if count else nodes:
         assert node.message is not None
         if as_json:

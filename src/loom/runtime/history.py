@@ -2,7 +2,7 @@
 
 A message is stored before its event, and the row of a session holds both its head and the number of its last event. So
 the nodes that are read afterwards include every message that the events up to that number report. What the running turn
-has streamed since its last stored message is taken from the events.
+has streamed since its last stored message is taken from the events, and so is what ended the last turn.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from loom.events import (
     ApprovalAnswered,
     ApprovalRequested,
     MessageStored,
+    NoticeRaised,
     TurnFailed,
     TurnFinished,
     TurnStarted,
     decode_event,
 )
-from loom.message_types import EventEnvelope, History, MessageQuery, QueuedView, Running
+from loom.message_types import EventEnvelope, History, MessageQuery, NoticeView, QueuedView, Running
 from loom.runtime.record import SessionStores
 from loom.runtime.session_settings import system_prompt_of
 from loom.runtime.views import Views, running_turn
@@ -32,6 +33,7 @@ from loom.store.session_rows import StoredSession
 _FIRST_LOOK: Final = 200
 _PAGE: Final = 1_000
 _MARKS: Final = frozenset(("message_stored", "turn_started", "turn_finished", "turn_failed"))
+_TURN_FACTS: Final = ("notice", "message_stored", "turn_finished", "turn_failed")
 
 
 class LiveState(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +52,7 @@ async def read_history(stores: SessionStores, views: Views, session_id: str, que
     head = query.head or stored.head_id
     page = await stores.forest.page(session_id, head, before=query.before, limit=query.limit)
     live = await live_state_of(stores, stored, head)
+    failure, notices = await _last_turn(stores, stored)
     queue = await stores.queue.list(session_id)
     return History(
         messages=await views.messages(page.nodes, page.siblings),
@@ -61,7 +64,32 @@ async def read_history(stores: SessionStores, views: Views, session_id: str, que
         approvals=live.approvals,
         running=_running(session_id, live),
         branches=len(await stores.sessions.tips(session_id)),
+        failure=failure,
+        notices=notices,
     )
+
+
+async def _last_turn(stores: SessionStores, stored: StoredSession) -> tuple[TurnFailed | None, tuple[NoticeView, ...]]:
+    """Return how the last turn failed, if it did, and its notices. A failure before the start of a turn counts, too."""
+    failure: TurnFailed | None = None
+    notices: list[NoticeView] = []
+    first = last = ""
+    for event in await stores.events.since_last(stored.id, "turn_started", _TURN_FACTS, until=stored.last_seq):
+        match _decode_event(event):
+            case NoticeRaised() as notice:
+                notices.append(NoticeView(text=notice.text, code=notice.code, after=last))
+            case MessageStored(node=last):
+                first = first or last
+            case TurnFailed() as failed:
+                failure = failed
+            case TurnFinished():
+                failure = None
+            case _:
+                pass
+    if any(not notice.after for notice in notices):
+        begin = ((await stores.forest.node(first)).parent_id or "") if first else stored.head_id
+        notices = [msgspec.structs.replace(notice, after=notice.after or begin) for notice in notices]
+    return failure, tuple(notices)
 
 
 def queued_view(queued: Queued) -> QueuedView:
@@ -118,7 +146,7 @@ async def live_state_of(stores: SessionStores, stored: StoredSession, head_id: s
 
 
 def _decode_event(event: StoredEvent) -> object:
-    if event.type not in _MARKS and not event.type.startswith("approval_"):
+    if event.type not in _MARKS and event.type != "notice" and not event.type.startswith("approval_"):
         return None
     try:
         return decode_event(event.data)

@@ -45,6 +45,14 @@ _SELECT_LAST: Final = (
     "SELECT e.seq, e.type, e.data FROM event e WHERE e.session_key = :key"
     " AND e.type IN (:first, :second) ORDER BY e.seq DESC LIMIT 1"
 )
+_SELECT_START: Final = (
+    "SELECT e.seq FROM event e WHERE e.session_key = :key AND e.seq <= :until AND e.type = :start"
+    " ORDER BY e.seq DESC LIMIT 1"
+)
+_SELECT_SINCE: Final = (
+    "SELECT e.seq, e.type, e.data FROM event e WHERE e.session_key = :key AND e.seq > :seq AND e.seq <= :until"
+    " AND e.type IN ({}) ORDER BY e.seq"
+)
 _RECORD: Final = "The record of this session"
 _SELECT_HEAD: Final = "SELECT key, last_seq FROM session WHERE id = :id"
 _SELECT_HEADS: Final = "SELECT id, last_seq FROM session WHERE id"
@@ -165,6 +173,24 @@ class Events:
             return _event_of(rows[0]) if rows else None
 
         return await self._database.read(work)
+
+    async def since_last(
+        self, session_id: str, start: str, types: Sequence[str], *, until: int
+    ) -> tuple[StoredEvent, ...]:
+        """Return the events of `types` after the newest event of type `start`, in order; from the first on if there is
+        no such event. Only events up to number `until` count."""
+        check_session_id(session_id)
+        names = {f"type_{at}": name for at, name in enumerate(types)}
+        select = _SELECT_SINCE.format(", ".join(f":{name}" for name in names))
+
+        def work(tx: Transaction) -> tuple[StoredEvent, ...]:
+            key, _ = _head(tx, session_id)
+            found = tx.execute(_SELECT_START, {"key": key, "until": until, "start": start})
+            seq = row_as(found[0], tuple[int], _RECORD)[0] if found else 0
+            rows = tx.execute(select, {"key": key, "seq": seq, "until": until, **names})
+            return tuple(_event_of(row) for row in rows)
+
+        return await self._database.read(work) if names else ()
 
     async def head(self, session_id: str) -> int:
         """Return the number of the last event; 0 if there is none yet."""

@@ -157,6 +157,8 @@ class ChatTurns(ChatState):
             self._begin_turn(conversation.running_model)
         if notice := self._workspace_notice(info.workspace):
             await self.transcript.notice(notice)
+        if conversation.failure is not None:
+            await self.transcript.show_failure(conversation.failure)
         self._follow()
         for request in await conversation.session.approvals():
             await self._ask(request)

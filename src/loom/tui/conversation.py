@@ -11,7 +11,7 @@ import msgspec
 
 from loom.content.messages import Message
 from loom.errors import LoomError
-from loom.events import Event
+from loom.events import Event, TurnFailed
 
 if TYPE_CHECKING:  # not imported before the first paint
     from loom.api_types import OverrideChoice, TreeNode
@@ -45,6 +45,8 @@ class OpenConversation:
         self._partial: tuple[Event, ...] = ()
         self.running_model = ""
         """The model of the turn that was unfinished when the path was read; empty if there was none."""
+        self.failure: TurnFailed | None = None
+        """How the last turn had ended when the path was read, unless it finished."""
         self._working: asyncio.Task[None] | None = None
         self._has_work = False
 
@@ -60,7 +62,7 @@ class OpenConversation:
             page = await self.session.history(before=page.messages[0].node, limit=PAGE)
             found = [*page.messages, *found]
         if self._seq is None:
-            self._seq, self._partial = first.seq, _partial_events(first)
+            self._seq, self._partial, self.failure = first.seq, _partial_events(first), first.failure
             self.running_model = first.running.model if first.running is not None else ""
         return tuple(PathMessage(node=it.node, message=Message(it.role, it.blocks), speaker=it.model) for it in found)
 

@@ -321,13 +321,18 @@ class TranscriptView(VerticalScroll, can_focus=False):
                 await self.mount(NoticeLine(event.text))
             case TurnFailed():
                 await self._end_turn()
-                is_cancelled = event.code == "turn.cancelled"
-                text = "Interrupted. The text so far is kept." if is_cancelled else sentence_of(event.text, event.hint)
-                await self.mount(NoticeLine(text) if is_cancelled else NoticeLine(text, kind="error"))
+                await self.show_failure(event)
             case TurnFinished():
                 await self._end_turn()
             case _:
                 pass
+
+    async def show_failure(self, failure: TurnFailed) -> None:
+        """Show how the last turn ended."""
+        if failure.code == "turn.cancelled":
+            await self.mount(NoticeLine("Interrupted. The text so far is kept."))
+        else:
+            await self.mount(NoticeLine(sentence_of(failure.text, failure.hint), kind="error"))
 
     async def _start_step(self, model: str) -> None:
         await self._flush()

@@ -337,6 +337,8 @@ export interface History {
   approvals: ApprovalRequested[];
   running: Running | null;
   branches?: number;
+  failure?: TurnFailed | null;
+  notices?: NoticeView[];
 }
 
 export interface ImageAdded {
@@ -745,6 +747,13 @@ export interface NoticeRaised {
   type: "notice";
   text: string;
   code?: string;
+}
+
+/** A notice of a turn. `after`: the node of the message that was the last one then. */
+export interface NoticeView {
+  text: string;
+  code: string;
+  after: string;
 }
 
 /** Provider data that is sent back unchanged, and only to the model that produced it. */

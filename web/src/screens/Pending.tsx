@@ -1,7 +1,7 @@
 // Messages on their way and notices: not part of the stored conversation.
 import { deferred } from "../parts/components";
 import { MessageContent } from "../parts/MediaFigure";
-import type { Notice, Sent } from "../state/view";
+import type { Sent } from "../state/view";
 
 const Refused = deferred((found) => found.Refused);
 
@@ -19,12 +19,12 @@ export function SentMessages({ sent }: { sent: Sent[] }) {
   );
 }
 
-export function Notices({ notices }: { notices: Notice[] }) {
+export function Notices({ notices }: { notices: string[] }) {
   if (!notices.length) return null;
   return (
     <div class="notices">
-      {notices.map((one) => (
-        <p key={one.id} class="notice">{one.text}</p>
+      {notices.map((text) => (
+        <p key={text} class="notice">{text}</p>
       ))}
     </div>
   );

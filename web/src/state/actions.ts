@@ -1,5 +1,4 @@
 // User actions on a session: send, edit, regenerate, approve, stop, switch branches.
-import { effect } from "@preact/signals";
 import { request, randomKey, ApiError, wait } from "../api/http";
 import type { Posted, SessionView } from "../api/types";
 import { announce, chosenModel, createdSession, model, sessionDraft, sessionId, view } from "./app";
@@ -18,24 +17,12 @@ async function createSession(outgoing: Outgoing): Promise<string> {
   if (!sessionId.value) {
     createdSession.value = made.id;
     go(made.id);
-    // A view that is open before the turn begins shows all of it, also an error that nothing stores.
-    await waitForView(made.id);
   }
   return made.id;
 }
 
-/** Wait until the session is shown, or another one is opened instead. */
-function waitForView(id: string): Promise<void> {
-  return new Promise((resolve) => {
-    const stop = effect(() => {
-      if (view.value?.session === id || (sessionId.value && sessionId.value !== id)) queueMicrotask(() => (stop(), resolve()));
-    });
-  });
-}
-
 /** Return true once the server has stored the message. While it is offline the message is sent again under the same key. */
-export async function send(outgoing: Outgoing): Promise<boolean> {
-  let id = sessionId.value;
+export async function send(outgoing: Outgoing, id = sessionId.value): Promise<boolean> {
   keepUndelivered({ id, outgoing, at: Date.now() });
   try {
     // What is sent while the session is being created belongs to it.

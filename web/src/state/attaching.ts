@@ -3,10 +3,11 @@ import { effect, untracked } from "@preact/signals";
 import { ApiError } from "../api/http";
 import { type Attachable, asTextFile, isMedia } from "../api/blocks";
 import type { MediaView } from "../api/types";
-import { announce, config } from "./app";
-import { type Attachment, attachmentKeys, attachments, failed, focusComposer, isUploading, notUploaded, scheduled, submit, text, update, uploads } from "./composer";
+import { announce, config, problem, sessions } from "./app";
+import { type Attachment, attachments, type ComposedMessage, draftKey, draftOf, focusComposer, forgetDraft, notUploaded, scheduledMessages, sendComposed, submit, text, unschedule, update, uploads } from "./composer";
 import { formatBytes } from "./format";
 import { dropFile, keepFile, keptFile } from "./pending_files";
+import { addToDraft, giveBack } from "./unsent";
 import { upload } from "./uploads";
 
 async function uploadAttachment(at: string, file: File, name: string, password = ""): Promise<void> {
@@ -86,15 +87,39 @@ effect(() => {
   for (const { key, block } of attachments.value) if (block && uploads.delete(key)) void dropFile(key);
 });
 
-/** Send a scheduled message when its uploads have ended. A failed upload cancels that, and so does a change by the user: it would be sent half written. */
+/** Send scheduled messages when their uploads have ended. A failed upload cancels that, and so does a change by the user: it would be sent half written. */
 effect(() => {
-  const wanted = scheduled.value;
-  if (!wanted) return;
-  const isChanged = wanted.text !== text.value || wanted.attachments !== attachmentKeys();
-  if (!isChanged && !failed.value.length && isUploading.value) return;
-  untracked(() => {
-    scheduled.value = null;
-    if (!isChanged && !failed.value.length) void submit(wanted.steer);
-    else announce(isChanged ? "Sending cancelled: the message was changed" : "The message was not sent. Retry or remove the failed attachment");
-  });
+  for (const message of scheduledMessages.value) {
+    const isShown = message.key === draftKey.value;
+    const isChanged = isShown && (message.text !== text.value || keysOf(message.attachments) !== keysOf(attachments.value));
+    const failed = message.attachments.find((one) => one.problem);
+    if (!isChanged && !failed && message.attachments.some((one) => one.fraction !== null)) continue;
+    untracked(() => {
+      unschedule(message.key);
+      if (isChanged) announce("Sending cancelled: the message was changed");
+      else if (failed) reportFailed(message, failed, isShown);
+      else if (isShown) void submit(message.steer);
+      else void sendElsewhere(message);
+    });
+  }
 });
+
+function keysOf(list: Attachment[]): string {
+  return list.map((one) => one.key).join();
+}
+
+/** Send a message whose draft is not shown. */
+async function sendElsewhere(message: ComposedMessage): Promise<void> {
+  const sending = sendComposed(message);
+  forgetDraft(message.key, draftOf(message.session));
+  for (const { key } of message.attachments) if (uploads.delete(key)) void dropFile(key);
+  if (!(await sending)) giveBack(message);
+}
+
+/** The draft that holds the message shows what failed; an edit has no draft elsewhere, and becomes one. */
+function reportFailed(message: ComposedMessage, failed: Attachment, isShown: boolean): void {
+  if (isShown) return announce("The message was not sent. Retry or remove the failed attachment");
+  if (message.edited) addToDraft(draftOf(message.session), message.text, message.attachments);
+  const title = sessions.value.find((one) => one.id === message.session)?.title;
+  problem.value = { message: `A message was not sent: ${failed.name} could not be attached.`, hint: `To retry or remove it, open ${title ? `“${title}”` : "its draft"}.` };
+}

@@ -6,6 +6,7 @@ import type { MessageView, Problem } from "../api/types";
 import { announce, askedModels, comparesAnswers, createdSession, sessionId } from "./app";
 import { forgetUndelivered } from "./outbox";
 import { saveItem } from "./storage";
+import { tab } from "./tab";
 import { send } from "./actions";
 
 export interface Attachment {
@@ -34,31 +35,37 @@ export const editing = signal<MessageView | null>(null);
 export const isUploading = computed(() => attachments.value.some((one) => one.fraction !== null));
 /** Attachments that failed: they stay until the user retries or removes them, and nothing is sent without them. */
 export const failed = computed(() => attachments.value.filter((one) => one.problem !== null));
-export const blocks = computed<Attachable[]>(() => attachments.value.flatMap((one) => (one.block ? [withPages(one, one.block)] : [])));
+export const blocks = computed(() => blocksOf(attachments.value));
 /** Whether Send does something: while files are uploaded, it schedules the message. */
 export const canSend = computed(() => !failed.value.length && (isUploading.value || text.value.trim() !== "" || blocks.value.length > 0));
 
-/** The message as it was when the user sent it, until its uploads have ended. */
-interface ScheduledSend {
-  text: string;
-  attachments: string;
-  steer: boolean;
-}
-
-export const scheduled = signal<ScheduledSend | null>(null);
-
 interface Draft {
+  /** The idempotency key of the message. */
+  key: string;
   text: string;
   attachments: Attachment[];
   mentioned: string[];
 }
 
-const EMPTY: Draft = { text: "", attachments: [], mentioned: [] };
+/** A message that the user has sent. */
+export interface ComposedMessage extends Draft {
+  session: string;
+  steer: boolean;
+  /** The models that answer it, if there are several. */
+  models: string[];
+  edited: MessageView | null;
+}
+
+/** Messages that wait for their uploads, whether or not their draft is shown. */
+export const scheduledMessages = signal<ComposedMessage[]>([]);
+export const draftKey = signal(randomKey());
+/** The one of them that is shown. */
+export const scheduled = computed(() => scheduledMessages.value.find((one) => one.key === draftKey.value) ?? null);
+
 /** Attachments whose draft does not have their block yet. The draft need not be shown meanwhile: their uploads go on. */
 export const uploads = new Map<string, Attachment>();
 /** The draft that was there before a message was edited; it comes back afterwards. */
 let suspended: Draft | null = null;
-let key = randomKey();
 const focusers: (() => void)[] = [];
 
 export function onFocusWanted(focus: () => void): () => void {
@@ -68,6 +75,10 @@ export function onFocusWanted(focus: () => void): () => void {
 
 export function focusComposer(): void {
   for (const focus of focusers) focus();
+}
+
+function blocksOf(list: Attachment[]): Attachable[] {
+  return list.flatMap((one) => (one.block ? [withPages(one, one.block)] : []));
 }
 
 function withPages(one: Attachment, block: Attachable): Attachable {
@@ -106,7 +117,7 @@ export function attach(files: File[]): void {
 /** Load the code of uploads for these attachments; without it they are marked as not uploaded. */
 function uploadWith(listed: Attachment[], begin: (code: typeof import("../screens/deferred")) => void): void {
   import("../screens/deferred").then(begin, () => {
-    scheduled.value = null;
+    for (const { key } of listed) for (const { key: message } of scheduledMessages.value.filter((one) => one.attachments.some((file) => file.key === key))) unschedule(message);
     for (const { key, name } of listed) update(key, { fraction: null, problem: notUploaded(name) });
   });
 }
@@ -116,6 +127,7 @@ export function update(at: string, change: Partial<Attachment>): void {
   const kept = uploads.get(at);
   if (kept) uploads.set(at, changed(kept));
   attachments.value = attachments.value.map(changed);
+  scheduledMessages.value = scheduledMessages.value.map((one) => ({ ...one, attachments: one.attachments.map(changed) }));
 }
 
 const PASTED = /^pasted(-\d+)?\.txt$/;
@@ -128,51 +140,56 @@ export function attachPaste(words: string): void {
 
 export function edit(message: MessageView): void {
   suspended ??= currentDraft();
-  editing.value = message;
-  fillComposer(message.blocks);
+  fillComposer(message.blocks, message);
+}
+
+function emptyDraft(): Draft {
+  return { key: randomKey(), text: "", attachments: [], mentioned: [] };
 }
 
 function currentDraft(): Draft {
-  return { text: text.value, attachments: attachments.value, mentioned: mentioned.value };
+  return { key: draftKey.value, text: text.value, attachments: attachments.value, mentioned: mentioned.value };
 }
 
-function showDraft(draft: Draft): void {
-  text.value = draft.text;
-  attachments.value = draft.attachments.map((one) => uploads.get(one.key) ?? one);
-  mentioned.value = draft.mentioned;
-  key = randomKey();
-  focusComposer();
+/** All at once: a scheduled message that seems to change is not sent. */
+function showDraft(draft: Draft, edited: MessageView | null = null): void {
+  batch(() => {
+    editing.value = edited;
+    text.value = draft.text;
+    attachments.value = draft.attachments.map((one) => uploads.get(one.key) ?? one);
+    mentioned.value = draft.mentioned;
+    draftKey.value = draft.key;
+  });
 }
 
 /** End the edit, or clear what was sent; the draft from before the edit comes back. */
 function resumeDraft(): void {
-  batch(() => {
-    editing.value = null;
-    showDraft(suspended ?? EMPTY);
-  });
+  showDraft(suspended ?? emptyDraft());
   suspended = null;
-}
-
-/** Put the blocks of a message back into the composer. */
-export function fillComposer(message: Block[]): void {
-  const parts = splitBlocks(message);
-  text.value = parts.text;
-  attachments.value = parts.attachments.map(attachmentOf);
-  key = randomKey();
   focusComposer();
 }
 
-export const stopEditing = resumeDraft;
+/** Put the blocks of a message back into the composer. */
+export function fillComposer(message: Block[], edited: MessageView | null = null): void {
+  const parts = splitBlocks(message);
+  showDraft({ ...emptyDraft(), text: parts.text, attachments: parts.attachments.map(attachmentOf) }, edited);
+  focusComposer();
+}
+
+export function stopEditing(): void {
+  unschedule(draftKey.value);
+  resumeDraft();
+}
 
 /** The name of a command, and nothing else. */
 export const COMMAND = /^\/([\w:.-]*)$/;
 
-export function attachmentKeys(): string {
-  return attachments.value.map((one) => one.key).join();
+export function unschedule(key: string): void {
+  scheduledMessages.value = scheduledMessages.value.filter((one) => one.key !== key);
 }
 
 export function cancelScheduled(): void {
-  scheduled.value = null;
+  unschedule(draftKey.value);
   announce("Sending cancelled");
   focusComposer();
 }
@@ -181,32 +198,35 @@ export function cancelScheduled(): void {
 export async function submit(steer = false): Promise<void> {
   if (failed.value.length) announce("Retry or remove the failed attachment to send");
   if (!canSend.value) return;
+  const before = currentDraft();
+  const message = { ...before, session: sessionId.value, steer, models: askedModels.value, edited: editing.value };
+  unschedule(message.key);
   if (isUploading.value) {
-    scheduled.value = { text: text.value, attachments: attachmentKeys(), steer };
+    scheduledMessages.value = [...scheduledMessages.value, message];
     announce("The message is sent when the upload has finished");
     return;
   }
-  const files = mentioned.value.filter((path) => text.value.includes(`@${path}`));
-  const models = askedModels.value.length > 1 ? { models: askedModels.value } : {};
-  const outgoing = { text: text.value.trim(), blocks: blocks.value, files, key, steer, ...models, ...(editing.value ? { parent: editing.value.parent } : {}) };
-  const [before, edited, place] = [currentDraft(), editing.value, draftOf(sessionId.value)];
   resumeDraft();
   const shown = currentDraft();
-  const isTaken = await send(outgoing);
-  if (isTaken && models.models) {
+  const isTaken = await sendComposed(message);
+  if (isTaken && message.models.length > 1) {
     askedModels.value = [];
     comparesAnswers.value = sessionId.value;
   }
   if (isTaken) return;
   // A refused message comes back, unless the user has started another one; an edit is still an edit.
   if (text.value === shown.text && attachments.value === shown.attachments) {
-    forgetUndelivered(outgoing.key);
-    batch(() => {
-      if (edited) suspended = shown;
-      editing.value = edited;
-      showDraft(before);
-    });
-  } else import("../screens/deferred").then(({ giveBack }) => giveBack(outgoing.key, place, before.attachments), () => undefined);
+    forgetUndelivered(message.key);
+    if (message.edited) suspended = shown;
+    showDraft({ ...before, key: randomKey() }, message.edited);
+    focusComposer();
+  } else import("../screens/deferred").then(({ giveBack }) => giveBack(message), () => undefined);
+}
+
+/** Return true once the server has stored the message. */
+export function sendComposed({ key, session, text, attachments, mentioned, steer, models, edited }: ComposedMessage): Promise<boolean> {
+  const files = mentioned.filter((path) => text.includes(`@${path}`));
+  return send({ text: text.trim(), blocks: blocksOf(attachments), files, key, steer, ...(models.length > 1 ? { models } : {}), ...(edited ? { parent: edited.parent } : {}) }, session);
 }
 
 // Drafts ---------------------------------------------------------------------------------------------------------------
@@ -214,21 +234,22 @@ export async function submit(steer = false): Promise<void> {
 export interface StoredDraft {
   text: string;
   key: string;
-  /** Drafts of older versions have no keys. */
+  /** When it was saved; drafts of older versions have no time, and no keys. */
+  at?: number;
   attachments: (Pick<Attachment, "name" | "bytes" | "block" | "pages"> & { key?: string })[];
 }
 
 export let loadedFor: string | null = null;
 export const DRAFTS = "loom.draft.";
+/** Where the drafts for new sessions are, one for each tab. */
+export const NEW_DRAFTS = `${DRAFTS}new`;
 
 export function storedAttachment({ key, name, bytes, block, pages }: StoredDraft["attachments"][number]): StoredDraft["attachments"][number] {
   return { key, name, bytes, block: block && storableAttachment(block), pages };
 }
 
-const NEW = draftOf("");
-
 export function draftOf(session: string): string {
-  return `${DRAFTS}${session || "new"}`;
+  return session ? DRAFTS + session : `${NEW_DRAFTS}.${tab}`;
 }
 
 export function keepDrafts(): void {
@@ -236,10 +257,11 @@ export function keepDrafts(): void {
     const place = draftOf(sessionId.value);
     const list = attachments.value;
     const [words, isEdit] = [text.value, editing.value !== null];
-    if (loadedFor === NEW && sessionId.value && sessionId.value === createdSession.peek()) {
-      localStorage.removeItem(NEW);
+    if (loadedFor === draftOf("") && sessionId.value && sessionId.value === createdSession.peek()) {
+      localStorage.removeItem(loadedFor);
       createdSession.value = "";
       loadedFor = place;
+      scheduledMessages.value = scheduledMessages.peek().map((one) => (one.session ? one : { ...one, session: sessionId.value }));
     }
     if (loadedFor !== place) {
       loadedFor = place;
@@ -248,25 +270,33 @@ export function keepDrafts(): void {
     }
     if (isEdit) return;
     if (!words && !list.length) localStorage.removeItem(place);
-    else saveDraft(place, { text: words, key, attachments: list.map(storedAttachment) });
+    else saveDraft(place, { text: words, key: draftKey.value, attachments: list.map(storedAttachment) });
   });
 }
 
 export function saveDraft(place: string, draft: StoredDraft): void {
-  saveItem(place, JSON.stringify(draft));
+  saveItem(place, JSON.stringify({ ...draft, at: Date.now() }));
+}
+
+export function storedDraft(place: string): StoredDraft | null {
+  return JSON.parse(localStorage.getItem(place) ?? "null") as StoredDraft | null;
+}
+
+/** A message that was sent is no draft any more, wherever its draft is kept. */
+export function forgetDraft(key: string, place: string): void {
+  if (suspended?.key === key) suspended = emptyDraft();
+  if (storedDraft(place)?.key === key) localStorage.removeItem(place);
 }
 
 export function restore(place: string): void {
-  const raw = localStorage.getItem(place);
-  const draft = raw ? (JSON.parse(raw) as StoredDraft) : null;
-  editing.value = suspended = null;
-  text.value = draft?.text ?? "";
-  key = draft?.key ?? randomKey();
-  attachments.value = (draft?.attachments ?? []).map((one) => {
-    const listed = newAttachment(one.name, one.bytes);
-    return (one.key && uploads.get(one.key)) || { ...listed, key: one.key ?? listed.key, block: one.block, pages: one.pages, fraction: one.block ? null : 0 };
+  const draft = storedDraft(place);
+  const listed = (draft?.attachments ?? []).map((one) => {
+    const fresh = newAttachment(one.name, one.bytes);
+    return { ...fresh, key: one.key ?? fresh.key, block: one.block, pages: one.pages, fraction: one.block ? null : 0 };
   });
-  const interrupted = attachments.value.filter((one) => !one.block && !uploads.has(one.key));
+  suspended = null;
+  showDraft({ key: draft?.key ?? randomKey(), text: draft?.text ?? "", attachments: listed, mentioned: [] });
+  const interrupted = listed.filter((one) => !one.block && !uploads.has(one.key));
   for (const one of interrupted) uploads.set(one.key, one);
   if (interrupted.length) uploadWith(interrupted, ({ resumeUploads }) => void resumeUploads(interrupted));
 }

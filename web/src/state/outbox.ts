@@ -45,9 +45,9 @@ export function forgetUndelivered(key: string): boolean {
   return reopened.delete(key);
 }
 
-/** Whether an earlier page, or an earlier version, left messages in the browser. */
+/** Whether an earlier page, or an earlier version, left messages in the browser, or another tab the draft of one. */
 export function hasUnsent(): boolean {
-  return Object.keys(localStorage).some((one) => /^loom\.(out|held)\./.test(one));
+  return Object.keys(localStorage).some((one) => /^loom\.(out\.|held\.|draft\.new)/.test(one));
 }
 
 /** Add the undelivered messages of a session to its view. An edit is shown only if it was refused: it would replace what is shown. */

@@ -45,14 +45,13 @@ export interface Sent {
   problem: Problem | null;
 }
 
-export interface Notice {
-  id: number;
-  text: string;
-  code: string;
-}
-
 /** Shown between stored messages: words that streamed in and were not stored, or a notice that belongs to its place. */
-export type Aside = { id: number; after: string | null } & ({ kind: "partial"; text: string } | { kind: "notice"; text: string });
+export interface Aside {
+  id: number;
+  kind: "partial" | "notice";
+  after: string | null;
+  text: string;
+}
 
 /** Notices that say something about a place in the conversation, not about the turn as a whole. */
 const PLACED_NOTICES = new Set(["turn.continued"]);
@@ -70,8 +69,10 @@ export interface View {
   live: Live | null;
   runs: Record<string, Run>;
   thought: Record<string, number>;
-  failure: (Problem & { turn: string }) | null;
-  notices: Notice[];
+  /** How the last turn ended, unless it finished. */
+  failure: Problem | null;
+  /** The notices of the last turn, without repetitions. */
+  notices: string[];
   asides: Aside[];
   sent: Sent[];
   /** The head moved to a message that is not loaded: a new snapshot is needed. */
@@ -94,13 +95,14 @@ export function openView(session: string, history: History, now: number): View {
     live: null,
     runs: {},
     thought: {},
-    failure: null,
+    failure: history.failure ? problemOf(history.failure) : null,
     notices: [],
     asides: [],
     sent: [],
     isStale: false,
     refreshes: 0,
   };
+  for (const notice of history.notices ?? []) view = addNotice(view, notice, notice.after);
   if (history.running) {
     const { turn, model, partial } = history.running;
     view = { ...view, live: { turn, model, began: now, drafts: {} } };
@@ -115,7 +117,7 @@ export function openView(session: string, history: History, now: number): View {
 
 export function applyEnvelope(view: View, envelope: Envelope, now: number): View {
   if (envelope.session !== view.session || envelope.seq <= view.seq) return view;
-  return { ...applyEvent(view, envelope, now, envelope.seq), seq: envelope.seq };
+  return { ...applyEvent(view, envelope, now), seq: envelope.seq };
 }
 
 export function mergeHistory(view: View, history: History, now: number): View {
@@ -129,11 +131,9 @@ export function mergeHistory(view: View, history: History, now: number): View {
   const [messages, more] = withOlder(view, page, history.more);
   const live = after.live && view.live?.turn === after.live.turn ? { ...after.live, began: view.live.began } : after.live;
   const sent = view.sent.filter((one) => one.state !== "accepted");
-  const kept = after.live && view.live?.turn === after.live.turn ? [] : partialOf(view);
-  const known = [...view.asides, ...kept];
-  const fresh = after.asides.filter((one) => !known.some((old) => old.kind === one.kind && old.after === one.after && old.text === one.text));
-  const asides = [...known, ...fresh].filter((one) => !isStored(one, messages) && !isStreaming(one, live));
-  return { ...after, messages, more, live, sent, asides, runs: view.runs, thought: view.thought, failure: view.failure, notices: view.notices };
+  const kept = after.live && view.live?.turn === after.live.turn ? view : keepPartial(view);
+  const asides = after.asides.reduce(addAside, kept).asides.filter((one) => !isStored(one, messages) && !isStreaming(one, live));
+  return { ...after, messages, more, live, sent, asides, runs: view.runs, thought: view.thought };
 }
 
 /** Keep older messages that were already loaded if the new page continues them. */
@@ -159,7 +159,22 @@ function reuseMessage(old: MessageView | undefined, fresh: MessageView): Message
   return facts(old) === facts(fresh) ? old : { ...fresh, blocks: old.blocks };
 }
 
-function applyEvent(view: View, event: SessionEvent, now: number, id = 0): View {
+function problemOf({ code, text, hint }: EventsByType["turn_failed"]): Problem {
+  return { code, message: text, hint: hint ?? "" };
+}
+
+/** Show a notice once, however often a turn repeats it: at its place if it belongs to one. */
+function addNotice(view: View, { code, text }: EventsByType["notice"], after: string | null): View {
+  if (PLACED_NOTICES.has(code ?? "")) return addAside(view, { kind: "notice", after, text });
+  return view.notices.includes(text) ? view : { ...view, notices: [...view.notices, text] };
+}
+
+function addAside(view: View, aside: Omit<Aside, "id">): View {
+  const isKnown = view.asides.some((one) => one.kind === aside.kind && one.after === aside.after && one.text === aside.text);
+  return isKnown ? view : { ...view, asides: [...view.asides, { ...aside, id: view.asides.length + 1 }] };
+}
+
+function applyEvent(view: View, event: SessionEvent, now: number): View {
   switch (event.type) {
     case "text":
     case "thinking":
@@ -206,17 +221,13 @@ function applyEvent(view: View, event: SessionEvent, now: number, id = 0): View 
     case "approval_answered":
       return { ...view, approvals: view.approvals.filter((one) => one.approval !== event.data.approval) };
     case "notice":
-      if (PLACED_NOTICES.has(event.data.code ?? "")) return { ...keepPartial(view), asides: [...keepPartial(view).asides, { id: view.asides.length + 1, after: view.head, kind: "notice", text: event.data.text }], live: view.live && { ...view.live, drafts: {} } };
-      // A turn that continues after a restart repeats the notices of its first request.
-      if (view.notices.some((one) => one.text === event.data.text)) return view;
-      return { ...view, notices: [...view.notices, { id, text: event.data.text, code: event.data.code ?? "" }] };
+      if (PLACED_NOTICES.has(event.data.code ?? "")) view = { ...keepPartial(view), live: view.live && { ...view.live, drafts: {} } };
+      return addNotice(view, event.data, view.head);
     case "message_queued":
       return addQueued(view, event.data, now);
     case "turn_finished":
-      return { ...keepPartial(view), live: null, approvals: [], refreshes: view.refreshes + 1 };
     case "turn_failed": {
-      const { turn, code, text, hint } = event.data;
-      const failure = { turn, code, message: text, hint: hint ?? "" };
+      const failure = event.type === "turn_failed" ? problemOf(event.data) : null;
       return { ...keepPartial(view), live: null, approvals: [], failure, refreshes: view.refreshes + 1 };
     }
     default:
@@ -224,16 +235,10 @@ function applyEvent(view: View, event: SessionEvent, now: number, id = 0): View 
   }
 }
 
-/** Words of the live answer that are not stored, as an aside after the last stored message. */
-function partialOf(view: View): Aside[] {
-  const texts = Object.values(view.live?.drafts ?? {}).flatMap((draft) => (draft.kind === "text" && draft.text.trim() ? [draft.text] : []));
-  return texts.length ? [{ id: view.asides.length + 1, after: view.head, kind: "partial", text: texts.join("\n\n") }] : [];
-}
-
-/** Nothing that was seen disappears: keep streamed words before the drafts are cleared. */
+/** Nothing that was seen disappears: keep streamed words, which are not stored, before the drafts are cleared. */
 function keepPartial(view: View): View {
-  const partial = partialOf(view);
-  return partial.length ? { ...view, asides: [...view.asides, ...partial] } : view;
+  const texts = Object.values(view.live?.drafts ?? {}).flatMap((draft) => (draft.kind === "text" && draft.text.trim() ? [draft.text] : []));
+  return texts.length ? addAside(view, { kind: "partial", after: view.head, text: texts.join("\n\n") }) : view;
 }
 
 /** A partial answer is stored once a later message holds its words. */

@@ -270,6 +270,14 @@ async def continue_turn(
         )
 
 
+async def print_last_failure(session: Session) -> None:
+    """Print how the last turn ended, unless it finished."""
+    failure = (await session.history(limit=1)).failure
+    if failure is not None:
+        ended = TurnError(failure.code, failure.text, hint=failure.hint)
+        print_line(f"The last turn did not finish: {sentence(ended)}")
+
+
 def approval_line(asked: ApprovalRequested) -> str:
     """Return `3f2a91c0 run_command: rm -rf build`."""
     action, _, _ = asked.action.partition("\n\n(")  # without the note of the sandbox
