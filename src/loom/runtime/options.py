@@ -95,6 +95,10 @@ def choose_tools(choice: ToolChoice, built_in: Callable[[], Mapping[str, Tool]])
                     hint=f"Available: {', '.join(sorted(known))}; tools of MCP servers are called SERVER__TOOL.",
                 )
         else:
+            if not (isinstance(item, Tool) or callable(item)):
+                raise ConfigError(
+                    f"Not a tool: {item!r}.", hint="A tool is a function, a Tool, or the name of a built-in tool."
+                )
             made = item if isinstance(item, Tool) else tool(item)
             chosen[made.name] = made
     return ChosenTools(chosen, frozenset(of_servers) or None)
@@ -121,6 +125,17 @@ def split_providers(choice: ProviderChoice) -> tuple[dict[str, Provider], dict[s
         else:
             own[name] = Answering(provider)
     return known, own
+
+
+def model_name(model: str | CustomProvider) -> str:
+    """Return the name of a model; raise `ConfigError` for anything that is neither a name nor a provider."""
+    name = model if isinstance(model, str) else getattr(model, "name", None)
+    if not isinstance(name, str):
+        raise ConfigError(
+            f"model={model!r} is neither a name nor a custom provider.",
+            hint='Write model="platform/name", or leave it out for the default model.',
+        )
+    return name
 
 
 def _is_custom(provider: Provider | CustomProvider) -> TypeIs[CustomProvider]:
