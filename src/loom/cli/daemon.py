@@ -22,6 +22,7 @@ import msgspec
 import segno
 
 from loom.cli.shared.attachments import read_password
+from loom.cli.shared.command_group import CommandGroup
 from loom.cli.shared.daemon_lookup import no_daemon, running_daemon
 from loom.cli.shared.exit_codes import FAILED, OK
 from loom.cli.shared.terminal import print_line
@@ -100,7 +101,7 @@ def status_command(as_json: bool) -> int:
     if as_json:
         click.echo(msgspec.json.encode(found))
     elif found.pid and not found.running:
-        click.echo(f"✗ the daemon (pid {found.pid}) does not respond  → loom stop")
+        click.echo(f"✖ the daemon (pid {found.pid}) does not respond  → loom stop")
     elif found.running:
         click.echo(f"✔ daemon running at {found.url} (pid {found.pid}, version {found.version})")
     else:
@@ -114,7 +115,7 @@ def stop_command() -> None:
     config = load_config()
     found = asyncio.run(_daemon_status(config))
     if not found.pid:
-        raise no_daemon(config)
+        raise NotFound("No daemon is running for this data folder.")
     try:
         os.kill(found.pid, signal.SIGTERM)
         if not _wait_for_end(found.pid):
@@ -296,7 +297,7 @@ WantedBy=default.target
 """
 
 
-@click.group("service")
+@click.group("service", cls=CommandGroup)
 def service_command() -> None:
     """Run the daemon as a systemd user service."""
 

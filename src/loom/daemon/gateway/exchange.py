@@ -127,7 +127,7 @@ class Exchange:
         try:
             found = await self._conversations.read(self._raw, self._protocol.name, self._inline)
         except ContentError as error:
-            raise GatewayFault(make_fault(400, error.message)) from None
+            raise GatewayFault(make_fault(400, str(error))) from None
         own = await restore_conversation(found, self._find_thinking)
         if not own.messages and not before:
             raise GatewayFault(make_fault(400, "The conversation contains no message."))
@@ -208,7 +208,7 @@ class Exchange:
             try:
                 model = await self._runtime.models.resolve_live(name)
             except LoomError as error:
-                raise GatewayFault(unknown_model(f"{error.message} {error.hint}".strip())) from None
+                raise GatewayFault(unknown_model(str(error))) from None
             found.append((model, self._input(placed, model)))
         lacking = [self._lacks_capability(model) for model, _ in found]
         return found[lacking.index(False) :] if False in lacking else found
