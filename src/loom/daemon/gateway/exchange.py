@@ -22,7 +22,7 @@ from loom.content.json_values import get_object, get_text, parse_json
 from loom.content.messages import Message
 from loom.daemon.gateway.body import GatewayFault
 from loom.daemon.gateway.clients import GatewayClient
-from loom.daemon.gateway.conversation import FORGED, RestoredConversation, restore_conversation, thinking_at
+from loom.daemon.gateway.restored_thinking import FORGED, RestoredConversation, restore_thinking, thinking_at
 from loom.daemon.gateway.handles import ThinkingHandle, make_handle, read_handle
 from loom.daemon.gateway.protocol import GatewayProtocol, own_fields
 from loom.daemon.gateway.targets import RequestFacts, request_facts, target_models
@@ -128,7 +128,7 @@ class Exchange:
             found = await self._conversations.read(self._raw, self._protocol.name, self._inline)
         except ContentError as error:
             raise GatewayFault(make_fault(400, str(error))) from None
-        own = await restore_conversation(found, self._find_thinking)
+        own = await restore_thinking(found, self._find_thinking)
         if not own.messages and not before:
             raise GatewayFault(make_fault(400, "The conversation contains no message."))
         return PlacedConversation(
