@@ -55,11 +55,11 @@ def serve_command(*, host: str, port: int | None, password_file: str, lan: bool,
 
     Without a password it listens on localhost only. Programs use the token that `loom token` prints.
     """
-    from loom.daemon.serve import Listening, run_daemon
+    from loom.daemon.serve import ListeningAddress, run_daemon
 
     config, made_up = served_config(password_file, lan=lan, tls=(tls_cert, tls_key))
 
-    def listening(found: Listening) -> None:
+    def listening(found: ListeningAddress) -> None:
         click.echo(f"loom listens on {found.url}\nopen it with {found.link}")
         if made_up:
             click.echo(f"password for this run: {made_up}")
@@ -184,9 +184,9 @@ def web_command(lan: bool, port: int | None, password_file: str, no_browser: boo
 
 
 def _serve(config: Config, *, lan: bool, port: int | None, made_up: str, opens: bool) -> None:
-    from loom.daemon.serve import Listening, run_daemon
+    from loom.daemon.serve import ListeningAddress, run_daemon
 
-    def listening(found: Listening) -> None:
+    def listening(found: ListeningAddress) -> None:
         _show(in_network(found.link) if lan else found.link, opens=opens, with_code=lan)
         if made_up:
             click.echo(f"  password for this run: {made_up}")

@@ -25,7 +25,7 @@ from loom.formats.worker import WorkerPool, shared_pool
 from loom.models import Model, Usage
 from loom.runtime.agent_tools import ask_agent_tool, ask_for_server, recall_tool
 from loom.runtime.conversations import ClientConversations
-from loom.runtime.custom_provider import Answering, CustomProvider
+from loom.runtime.custom_provider import CustomProvider, CustomProviderAdapter
 from loom.runtime.describers import Describers
 from loom.runtime.dispatch import Dispatch
 from loom.runtime.expansion import expand_message
@@ -110,7 +110,7 @@ class Runtime:
         """The processes that decode files; they end with the last open runtime."""
         given, own = split_providers(options.providers)
         if not isinstance(options.model, str):
-            own[options.model.name] = Answering(options.model)
+            own[options.model.name] = CustomProviderAdapter(options.model)
         self.models: Final = ModelAccess(
             self._current_config,
             given=given,

@@ -15,7 +15,7 @@ from loom.compile.ports import Provider
 from loom.config import Config
 from loom.errors import ConfigError
 from loom.providers import catalog
-from loom.runtime.custom_provider import Answering, CustomProvider
+from loom.runtime.custom_provider import CustomProvider, CustomProviderAdapter
 from loom.runtime.servers import approval_rule
 from loom.tools.base import Tool, tool
 from loom.tools.mcp import McpServers
@@ -113,17 +113,17 @@ def approval_of(approve: Approve | StringRule | None, config: Config) -> tuple[R
     return lambda _tool, _subject: None, cast("Approve", approve)
 
 
-def split_providers(choice: ProviderChoice) -> tuple[dict[str, Provider], dict[str, Answering]]:
+def split_providers(choice: ProviderChoice) -> tuple[dict[str, Provider], dict[str, CustomProviderAdapter]]:
     """Split providers into those of known platforms, by `Model.provider`, and those of new platforms."""
     known: dict[str, Provider] = {}
-    own: dict[str, Answering] = {}
+    own: dict[str, CustomProviderAdapter] = {}
     for name, provider in choice.items():
         if not _is_custom(provider):
             known[catalog.provider_name(name)] = provider
         elif name in catalog.platforms() or name in catalog.ALIASES:
-            known[catalog.provider_name(name)] = Answering(provider)
+            known[catalog.provider_name(name)] = CustomProviderAdapter(provider)
         else:
-            own[name] = Answering(provider)
+            own[name] = CustomProviderAdapter(provider)
     return known, own
 
 

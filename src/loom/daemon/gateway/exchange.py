@@ -22,9 +22,9 @@ from loom.content.json_values import get_object, get_text, parse_json
 from loom.content.messages import Message
 from loom.daemon.gateway.body import GatewayFault
 from loom.daemon.gateway.clients import GatewayClient
-from loom.daemon.gateway.restored_thinking import FORGED, RestoredConversation, restore_thinking, thinking_at
 from loom.daemon.gateway.handles import ThinkingHandle, make_handle, read_handle
 from loom.daemon.gateway.protocol import GatewayProtocol, own_fields
+from loom.daemon.gateway.restored_thinking import FORGED, RestoredConversation, restore_thinking, thinking_at
 from loom.daemon.gateway.targets import RequestFacts, request_facts, target_models
 from loom.errors import ContentError, LoomError, ProviderError
 from loom.events import Event, Folded, MessageStored, TextDelta, is_model_event
