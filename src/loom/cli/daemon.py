@@ -211,7 +211,7 @@ def _show(link: str, *, opens: bool, with_code: bool = False) -> None:
     if with_code and sys.stdout.isatty():
         click.echo(draw_qr(link))
     if opens and not _open(link):
-        print_line("Cannot open a browser: open the link yourself")
+        print_line("No browser could be opened. Open the link yourself.")
 
 
 def draw_qr(link: str) -> str:
