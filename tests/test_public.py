@@ -22,6 +22,13 @@ def test_every_public_name_is_sorted_and_there() -> None:
     assert all(getattr(loom, name) is not None for name in loom.__all__)
 
 
+def test_every_public_name_describes_itself() -> None:
+    """Without a docstring of its own, a class has that of its base, and the reference would print it."""
+    public = {name: getattr(loom, name) for name in loom.__all__}
+    described = {name: value.__doc__ for name, value in public.items() if inspect.isclass(value) or callable(value)}
+    assert [name for name, text in described.items() if not text] == []
+
+
 def test_the_signatures_of_the_library_are_these() -> None:
     """Changed on purpose? LOOM_WRITE_GOLDEN=1 writes them anew, and the change belongs into the change log."""
     text = "\n".join(signature_lines()) + "\n"

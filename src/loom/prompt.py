@@ -108,6 +108,8 @@ class ShownMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    """Exactly what a model receives: a request before it is written in the protocol of a provider."""
+
     model: Model
     messages: tuple[ShownMessage, ...]
     system: str = ""

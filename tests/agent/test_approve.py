@@ -97,6 +97,21 @@ async def test_one_that_fails_or_decides_nothing_runs_nothing() -> None:
     assert "approve returned NoneType" in found[0]
 
 
+@pytest.mark.parametrize("answer", ["no", "allow", "", None, True])
+async def test_an_answer_that_is_none_of_the_three_is_refused_and_the_approval_stays_pending(answer: Any) -> None:
+    provider = ScriptedProvider([ToolCall("a", "add", {"one": 1, "two": 2}), "Done."])
+    providers = {"anthropic": provider}
+    async with memory_runtime(providers=providers, tools=[add], approve=lambda _: loom.Ask()) as runtime:
+        session = await runtime.session(model=MODEL)
+        async for event in session.stream("go"):
+            if isinstance(event, ApprovalRequested):
+                with pytest.raises(loom.errors.ContentError, match='Answer with "once", "always" or "deny"'):
+                    await session.answer(event.approval, answer)
+                await session.answer(event.approval, "deny", "not today")
+        found = [text_of(result) for message in await session.path() for result in message.results]
+    assert found == ["the user denied it: not today"]
+
+
 async def test_the_old_form_still_works_and_says_what_to_write() -> None:
     with pytest.warns(DeprecationWarning, match="ApprovalRequest"):
         found, _ = await results(lambda _tool, _action: "deny", ToolCall("a", "add", {"one": 1, "two": 2}))

@@ -59,7 +59,7 @@ async def test_mentioned_pages_are_attached_and_pages_that_are_none_are_named(tm
         blocks = [block for message in await session.path() for block in message.blocks]
         assert [block.pages for block in blocks if isinstance(block, DocumentBlock)] == ["2"]
     assert notices == [
-        'Pages look like "3" or "21-40", counted from one, not \'0\'; sent as text',
+        "Not a range of pages: '0'; sent as text",
         "notes.txt#1 is not attached: only documents of the workspace have pages; sent as text",
         "file not found: gone.pdf#1; sent as text",
     ]

@@ -35,6 +35,22 @@ from providers.far_side import Reply, far_side
 MODEL = "anthropic/claude-opus-5"
 
 
+@pytest.mark.parametrize("fails", [False, True])
+async def test_no_task_of_a_turn_is_left_when_the_turn_has_ended(fails: bool) -> None:
+    """A program whose event loop stops after the answer reads no “Task was destroyed but it is pending”."""
+    provider = ScriptedProvider([LoomError("refused") if fails else "answer"] * 3)
+    async with memory_runtime(providers={"anthropic": provider}) as runtime:
+        session = await runtime.session(model=MODEL)
+        for _ in range(3):  # at some moments a write is due at once
+            stream = session.stream("a question")
+            try:
+                await stream.finish()
+            except LoomError:
+                assert fails
+            writers = [task for task in asyncio.all_tasks() if "EventSink" in repr(task.get_coro())]
+            assert writers == []
+
+
 async def test_two_holders_of_one_session_take_turns() -> None:
     """F16, in one process: both are kept, in one order."""
     begun, release = asyncio.Event(), asyncio.Event()

@@ -220,3 +220,14 @@ def test_only_an_option_that_is_near_is_proposed(used: Loom, option: str, meant:
 
     assert ran.code == 2 and option in ran.err
     assert ("Did you mean" in ran.err) == bool(meant) and meant in ran.err
+
+
+def test_wrong_values_of_options_are_errors_in_the_words_of_the_option(tmp_path: Path) -> None:
+    loom = world(tmp_path)
+    for words, says in [
+        (("serve", "--port", "abc"), "Invalid value for '--port': 'abc' is not a whole number. See"),
+        (("hi", "-m", "x", "--base-url", "foo"), "Not a URL: foo. Write --base-url http://HOST:PORT/v1"),
+        (("stop",), "No daemon is running for this data folder."),
+    ]:
+        ran = loom(*words)
+        assert ran.code in (1, 2) and says in " ".join(ran.err.split()), (words, ran.err)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -49,6 +50,14 @@ def test_help_shows_every_command_and_each_has_a_page(tmp_path: Path):
         assert f"\n  {name} " in listed
         page = loom(name, "--help")
         assert page.code == 0 and page.out.startswith(f"Usage: loom {name}")
+
+
+def test_no_sentence_in_the_help_is_cut(tmp_path: Path):
+    loom = Loom(tmp_path)
+
+    listed = {name: loom(name, "--help").out.partition("\nCommands:\n")[2] for name in COMMANDS}
+    assert any(listed.values())
+    assert [name for name, commands in listed.items() if re.search(r"\.\.\.$", commands, re.MULTILINE)] == []
 
 
 def test_every_exit_code_is_documented():

@@ -73,8 +73,8 @@ def test_impossible_recipes_are_refused() -> None:
         (lambda: Crop((-1, 0, 5, 9)), "left, top, right, bottom with an area"),
         (lambda: Page(0), "Pages count from one"),
         (lambda: EmbeddedImage(0), "Images count from one"),
-        (lambda: Slice(""), "Pages look like"),
-        (lambda: Text("0"), "Pages look like"),
+        (lambda: Slice(""), "Not a range of pages"),
+        (lambda: Text("0"), "Not a range of pages"),
     ):
         with pytest.raises(ContentError, match=sentence):
             build()

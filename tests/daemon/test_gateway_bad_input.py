@@ -87,6 +87,7 @@ async def test_unknown_models_keys_and_routes_and_huge_bodies(protocol: str) -> 
         assert (chunked.status_code, is_error(protocol, chunked)) == (413, True)
         stranger = await door.http.post(PATHS[protocol], json=GOOD[protocol], headers={"Authorization": "Bearer no"})
         assert (stranger.status_code, is_error(protocol, stranger)) == (401, True)
+        assert stranger.json()["error"]["message"].startswith("The token is not valid. Send `Authorization: Bearer")
         for path in ("/v1/nothing", "/v1/messages/nothing", "/v1/responses/x/y", "/v1/embeddings"):
             answer = await door.http.post(path, json={})
             assert answer.status_code in (404, 405)

@@ -92,7 +92,7 @@ def test_a_length_by_the_fraunhofer_encoder_is_read() -> None:
     "data", [wav(FORMAT), wav(SECOND), wav(FORMAT, (b"data", b"")), b"RIFF\4\0\0\0WAVE", b"fLaC", b"OggS" + bytes(90)]
 )
 def test_a_file_without_sound_is_unreadable(data: bytes) -> None:
-    with pytest.raises(Unreadable, match=r"quiet\.bin is damaged .*: it contains no audio\."):
+    with pytest.raises(Unreadable, match=r"quiet\.bin is damaged: it contains no audio\."):
         inspect(data, "quiet.bin")
 
 

@@ -189,7 +189,7 @@ def test_a_jpeg_xl_image_is_measured_by_its_header_and_decoded(size: tuple[int, 
 
 
 def test_a_jpeg_xl_image_that_is_cut_off_or_huge_is_refused() -> None:
-    with pytest.raises(Unreadable, match="damaged JPEG XL"):
+    with pytest.raises(Unreadable, match=r"cut\.jxl is damaged: "):
         inspect(jxl(333, 217)[:300], "cut.jxl")
     size = (3 << 1) | ((2**30 - 1) << 3) | (1 << 33)
     with pytest.raises(TooLarge, match="pixels"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from loom.errors import TooLarge, ToolError, Unreadable, Unsupported
 from loom.formats.facts import IntakeLimits
 from loom.formats.page_text import page_text
 from loom.testing import sample_pdf, sample_png, sample_wav
+from loom.tools.download import download
 from loom.tools.egress import Egress
 from loom.tools.fetch import fetch_tool
 from tools.server import page, redirect, serving
@@ -115,6 +117,30 @@ async def test_a_redirect_to_another_host_needs_the_users_word_before_anything_i
         hosts = [f"near.example:{near.port}", f"far.example:{far.port}"]
         assert context.asked == [f"fetch from {host}: the address is sent to that host" for host in hosts]
         assert far.connections == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (None, "cannot be reached (no address answers)"),
+        (b"", "does not answer in HTTP"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "does not answer in HTTP"),
+    ],
+)
+async def test_a_server_that_cannot_be_used_is_described_in_words(answer: bytes | None, says: str) -> None:
+    async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer or b"")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(reply, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        if answer is None:
+            server.close()
+        with pytest.raises(Unreadable) as caught:
+            await download(f"http://127.0.0.1:{port}/", Egress(allow=("127.0.0.0/8",)))
+    assert str(caught.value) == f"127.0.0.1:{port} {says}. Check the address, or try again later."
 
 
 async def test_a_redirect_within_a_host_asks_nobody_again(tmp_path: Path) -> None:

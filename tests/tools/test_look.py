@@ -245,7 +245,7 @@ async def test_files_outside_and_secrets_need_approval_here_as_well(tmp_path: Pa
         ({"image": 1}, "no images inside"),
         ({"image": 0}, "count from 1"),
         ({"offset": 0}, "count from 1"),
-        ({"pages": "b"}, "Pages look like"),
+        ({"pages": "b"}, "Not a range of pages"),
     ],
 )
 async def test_what_makes_no_sense_gets_an_explanation(tmp_path: Path, arguments: dict[str, Any], words: str) -> None:

@@ -156,7 +156,7 @@ async def test_mistakes_are_answers_and_the_server_goes_on(tmp_path: Path) -> No
         for tool, arguments, said in (
             ("read_file", {"path": "nowhere.png"}, "File not found: nowhere.png"),
             ("read_file", {"path": 3, "color": "red"}, "read_file does not accept these arguments"),
-            ("read_file", {"path": "a.txt", "pages": "x"}, "Pages look like"),
+            ("read_file", {"path": "a.txt", "pages": "x"}, "Not a range of pages"),
             ("look", {"media": "nowhere.png"}, "No image, document or file"),
             ("write_file", {}, "available: read_file, look"),
         ):

@@ -34,6 +34,7 @@ from loom.providers.catalog import model as resolve
 from loom.wire import anthropic as anthropic_wire
 from loom.wire import openai_chat, openai_responses
 from loom.wire.answer import AnswerHead, AnswerWriter, ForeignTool
+from loom.wire.answer_errors import fault_of
 from loom.wire.anthropic_answer import MessagesWriter
 from loom.wire.chat_answer import ChatWriter
 from loom.wire.responses_answer import ResponsesWriter
@@ -229,6 +230,11 @@ def test_a_failure_in_the_middle_ends_the_stream_in_the_protocols_own_shape(
         assert error.message in str(raised.value), protocol
         assert code in data.decode() or protocol == "anthropic"
     assert status in (413, 429)
+
+
+def test_a_failure_is_one_text_of_sentences() -> None:
+    """A message without a full stop and its hint do not run into each other."""
+    assert fault_of(LoomError("No API key for openai", hint="Set one.")).text == "No API key for openai. Set one."
 
 
 @given(number=st.integers())

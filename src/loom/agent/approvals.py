@@ -13,13 +13,13 @@ import unicodedata
 from collections.abc import Awaitable, Callable, Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 import msgspec
 
 from loom.agent.gate import ApprovalRequest, Approve, Verdict, call_gate
 from loom.content.blocks import ToolCall
-from loom.errors import LoomError, ToolError
+from loom.errors import ContentError, LoomError, ToolError
 from loom.events import ApprovalAnswered, ApprovalRequested, Event, NoticeRaised
 from loom.tools.command_subjects import CommandSubjects, command_subjects
 from loom.tools.egress import is_address
@@ -277,7 +277,12 @@ class Approvals:
                 self.deadline.reschedule(asyncio.get_running_loop().time() + self._left_seconds)
 
     def answer(self, approval: str, answer: ApprovalVerdict, reason: str = "", by: str = "") -> bool:
-        """Answer a pending request; return False if it is no longer pending."""
+        """Answer a pending request; return False if it is no longer pending. Raise `ContentError` for an unknown
+        answer."""
+        if answer not in get_args(ApprovalVerdict):  # from an untyped program: "no" must not run the call
+            raise ContentError(
+                f"{answer!r} is not an answer to an approval.", hint='Answer with "once", "always" or "deny".'
+            )
         waiting = self._waiting.get(approval)
         if waiting is None or waiting.done():
             return False

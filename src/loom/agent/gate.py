@@ -64,6 +64,8 @@ call."""
 
 def is_string_rule(approve: Approve | StringRule) -> bool:
     """Return whether `approve` has the deprecated form, and warn if so. Raise `ConfigError` if it has neither form."""
+    if not callable(approve):
+        raise ConfigError(f"approve is not a function: {approve!r}.", hint="def approve(request): return loom.Allow()")
     try:
         signature = inspect.signature(approve)
     except (TypeError, ValueError):  # a callable without a signature: the new form

@@ -8,13 +8,14 @@ from pathlib import Path
 import click
 import msgspec
 
+from loom.cli.shared.command_group import CommandGroup
 from loom.config import config_schema, load_config, user_folder
 
 _COLUMN = 42
 """The column of the origins; nearly every value is shorter."""
 
 
-@click.group("config")
+@click.group("config", cls=CommandGroup)
 def config_command() -> None:
     """Show the configuration and where each value comes from."""
 

@@ -356,21 +356,21 @@ async def show_request(runtime: Runtime, asked: AskOptions, said: MessageInput) 
             await print_table(now, [model], as_json=asked.form == "json")
 
 
-class _Before(msgspec.Struct, frozen=True):
+class _PlannedSession(msgspec.Struct, frozen=True):
     title: str
     model: str
     snapshot: Snapshot
 
 
-async def _state_before(runtime: Runtime, asked: AskOptions, tools: Sequence[str] | None) -> _Before:
+async def _state_before(runtime: Runtime, asked: AskOptions, tools: Sequence[str] | None) -> _PlannedSession:
     """Return the state before the message: the session's history, or only the system prompt of a new session."""
     if not asked.place.is_new:
         view = await target_session(runtime.library, asked.place)
         head = (await runtime.library.find_message(asked.place.node)).node if asked.place.node else ""
         found = await compile_session(runtime, view, head=head, tools=tools)
-        return _Before(found.title, found.model, found.snapshot)
+        return _PlannedSession(found.title, found.model, found.snapshot)
     system = await runtime.sessions.system_for(asked.system, Path.cwd(), tools=tools, agent=asked.agent)
-    return _Before("", "", Snapshot(system=system))
+    return _PlannedSession("", "", Snapshot(system=system))
 
 
 @click.command("prompt")

@@ -22,6 +22,7 @@ import msgspec
 import segno
 
 from loom.cli.shared.attachments import read_password
+from loom.cli.shared.command_group import CommandGroup
 from loom.cli.shared.daemon_lookup import no_daemon, running_daemon
 from loom.cli.shared.exit_codes import FAILED, OK
 from loom.cli.shared.terminal import print_line
@@ -54,11 +55,11 @@ def serve_command(*, host: str, port: int | None, password_file: str, lan: bool,
 
     Without a password it listens on localhost only. Programs use the token that `loom token` prints.
     """
-    from loom.daemon.serve import Listening, run_daemon
+    from loom.daemon.serve import ListeningAddress, run_daemon
 
     config, made_up = served_config(password_file, lan=lan, tls=(tls_cert, tls_key))
 
-    def listening(found: Listening) -> None:
+    def listening(found: ListeningAddress) -> None:
         click.echo(f"loom listens on {found.url}\nopen it with {found.link}")
         if made_up:
             click.echo(f"password for this run: {made_up}")
@@ -100,7 +101,7 @@ def status_command(as_json: bool) -> int:
     if as_json:
         click.echo(msgspec.json.encode(found))
     elif found.pid and not found.running:
-        click.echo(f"✗ the daemon (pid {found.pid}) does not respond  → loom stop")
+        click.echo(f"✖ the daemon (pid {found.pid}) does not respond  → loom stop")
     elif found.running:
         click.echo(f"✔ daemon running at {found.url} (pid {found.pid}, version {found.version})")
     else:
@@ -114,7 +115,7 @@ def stop_command() -> None:
     config = load_config()
     found = asyncio.run(_daemon_status(config))
     if not found.pid:
-        raise no_daemon(config)
+        raise NotFound("No daemon is running for this data folder.")
     try:
         os.kill(found.pid, signal.SIGTERM)
         if not _wait_for_end(found.pid):
@@ -183,9 +184,9 @@ def web_command(lan: bool, port: int | None, password_file: str, no_browser: boo
 
 
 def _serve(config: Config, *, lan: bool, port: int | None, made_up: str, opens: bool) -> None:
-    from loom.daemon.serve import Listening, run_daemon
+    from loom.daemon.serve import ListeningAddress, run_daemon
 
-    def listening(found: Listening) -> None:
+    def listening(found: ListeningAddress) -> None:
         _show(in_network(found.link) if lan else found.link, opens=opens, with_code=lan)
         if made_up:
             click.echo(f"  password for this run: {made_up}")
@@ -210,7 +211,7 @@ def _show(link: str, *, opens: bool, with_code: bool = False) -> None:
     if with_code and sys.stdout.isatty():
         click.echo(draw_qr(link))
     if opens and not _open(link):
-        print_line("Cannot open a browser: open the link yourself")
+        print_line("No browser could be opened. Open the link yourself.")
 
 
 def draw_qr(link: str) -> str:
@@ -296,7 +297,7 @@ WantedBy=default.target
 """
 
 
-@click.group("service")
+@click.group("service", cls=CommandGroup)
 def service_command() -> None:
     """Run the daemon as a systemd user service."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from loom.cli.shared.command_group import CommandGroup
 from loom.cli.shared.terminal import safe_text
 from loom.config import load_config
 from loom.config.files import display_path
@@ -21,7 +22,7 @@ from loom.providers.key_check import KeyCheck, check_key
 from loom.runtime import key_names
 
 
-@click.group("keys")
+@click.group("keys", cls=CommandGroup)
 def keys_command() -> None:
     """Manage API keys. Environment variables work too."""
 

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 import click
 import msgspec
 
+from loom.cli.shared.command_group import CommandGroup
 from loom.cli.shared.exit_codes import FAILED, OK
 from loom.cli.shared.terminal import one_line, print_line, safe_text
 from loom.config import Config, load_config
@@ -37,7 +38,7 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _PATH: Final = ("mcp", "servers")
 
 
-@click.group("mcp")
+@click.group("mcp", cls=CommandGroup)
 def mcp_command() -> None:
     """Manage MCP servers: programs that Loom starts, or URLs."""
 

@@ -226,6 +226,7 @@ def _print_usage_error(error: click.ClickException) -> int:
         near = _similar_options(error.option_name, error.possibilities or ())
         error = click.NoSuchOption(error.option_name, error.message, near, error.ctx)
     sentence = " ".join(error.format_message().split())
+    sentence = sentence.replace("a valid integer range", "a whole number")  # what click calls its own type
     context = error.ctx if isinstance(error, click.UsageError) else None
     stop = "" if sentence.endswith((".", "?", "?)")) else "."
     print_line(f"{sentence}{stop} See `{context.command_path} --help`." if context else sentence)

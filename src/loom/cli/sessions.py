@@ -14,6 +14,7 @@ import msgspec
 
 from loom.api_types import SearchResult, SessionView
 from loom.atomic_file import write_file_whole
+from loom.cli.shared.command_group import CommandGroup
 from loom.cli.shared.exit_codes import FAILED, OK
 from loom.cli.shared.options import complete_sessions
 from loom.cli.shared.questions import confirm
@@ -36,7 +37,7 @@ _PASSING_SECONDS: Final = 5.0
 _MARKS: Final = {"text": " ", "document": "▤", "picture": "▣"}
 
 
-@click.group("sessions", invoke_without_command=True)
+@click.group("sessions", cls=CommandGroup, invoke_without_command=True)
 @click.option(
     "-n", "--number", "count", type=click.IntRange(min=1), default=20, show_default=True, help="How many to list."
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from loom.api_types import FolderTrustView
+from loom.cli.shared.command_group import CommandGroup
 from loom.cli.shared.questions import confirm
 from loom.cli.shared.terminal import safe_text
 from loom.config import load_config
@@ -20,7 +21,7 @@ _MOST_LINES = 12
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
-@click.group("trust", invoke_without_command=True)
+@click.group("trust", cls=CommandGroup, invoke_without_command=True)
 @click.pass_context
 def trust_command(ctx: click.Context) -> None:
     """Decide which folders may instruct the model and configure Loom. Without a command, list the decisions.

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import click
 
+from loom.cli.shared.command_group import CommandGroup
 from loom.cli.shared.terminal import safe_text
 from loom.config.templates import remove_templates
 from loom.errors import NotFound
@@ -23,7 +24,7 @@ T = TypeVar("T")
 _ROLES = click.Choice(("admin", "user", "viewer"))
 
 
-@click.group("users")
+@click.group("users", cls=CommandGroup)
 def users_command() -> None:
     """Manage who may use the daemon, and which browsers are signed in.
 

@@ -141,7 +141,7 @@ class DaemonConnection:
         async with self._client().stream("GET", path, params=place, timeout=patient) as response:
             if not response.is_success:
                 error = _error(await response.aread(), response.status_code)
-                raise _Later(error) if error.code in _COMES_BACK else error
+                raise _RetryLater(error) if error.code in _COMES_BACK else error
             yield response
 
     def _client(self) -> httpx2.AsyncClient:
@@ -161,17 +161,17 @@ class DaemonConnection:
     def _connection_errors(self) -> tuple[type[Exception], ...]:
         import httpx2
 
-        return (httpx2.TransportError, httpx2.StreamError, _Later)
+        return (httpx2.TransportError, httpx2.StreamError, _RetryLater)
 
     def _unreachable_error(self, error: Exception | None) -> LoomError:
-        if isinstance(error, _Later):
+        if isinstance(error, _RetryLater):
             return error.error
         return Unreachable(
             f"The daemon at {self.url} does not respond.", hint="Start it with `loom serve`, or check the URL."
         )
 
 
-class _Later(Exception):
+class _RetryLater(Exception):
     """Raised if the daemon asks to retry shortly."""
 
     def __init__(self, error: LoomError) -> None:

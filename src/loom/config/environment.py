@@ -9,7 +9,7 @@ from typing import Final, cast
 
 import msgspec
 
-from loom.config.layer_values import Findings, LayerSource, suggest, walk_data
+from loom.config.layer_values import ConfigFindings, LayerSource, suggest, walk_data
 from loom.config.schema_tree import KeyPath, NamedTables, Shape, TableShape, ValueShape, shape
 
 PREFIX: Final = "LOOM_"
@@ -20,7 +20,7 @@ NOT_SETTINGS: Final = frozenset(
 """Variables that interfaces and the build read, and the mark of programs that Loom starts; they are not settings."""
 
 
-def walk_environment(environ: Mapping[str, str], folder: Path, found: Findings) -> None:
+def walk_environment(environ: Mapping[str, str], folder: Path, found: ConfigFindings) -> None:
     """Read all variables that begin with `LOOM_`. An empty one counts as unset, because compose files set unset ones to
     an empty text."""
     known = [entry.path for entry in found.entries]
@@ -38,7 +38,9 @@ def walk_environment(environ: Mapping[str, str], folder: Path, found: Findings) 
             walk_data(cast("dict[str, object]", data), source, found)
 
 
-def _path_of(variable: str, known: list[tuple[str, ...]], source: LayerSource, found: Findings) -> tuple[str, ...]:
+def _path_of(
+    variable: str, known: list[tuple[str, ...]], source: LayerSource, found: ConfigFindings
+) -> tuple[str, ...]:
     """Return the key that a variable sets; empty if there is none, which is recorded as unknown."""
     parts = variable.removeprefix(PREFIX).split("__")
     at: Shape = shape()

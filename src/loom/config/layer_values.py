@@ -86,7 +86,7 @@ class LayerValue(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Findings(msgspec.Struct):
+class ConfigFindings(msgspec.Struct):
     """The values, mistakes and unknown keys of all layers."""
 
     entries: list[LayerValue] = []
@@ -94,13 +94,13 @@ class Findings(msgspec.Struct):
     unknown: list[ConfigError] = []
 
 
-def walk_data(data: Mapping[str, object], source: LayerSource, found: Findings) -> None:
+def walk_data(data: Mapping[str, object], source: LayerSource, found: ConfigFindings) -> None:
     """Check the data of a file, of the flags, or of one variable, and add them to `found`."""
     _Walk(source, found).table(shape(), data, (), ())
 
 
 class _Walk:
-    def __init__(self, source: LayerSource, found: Findings) -> None:
+    def __init__(self, source: LayerSource, found: ConfigFindings) -> None:
         self.source = source
         self.found = found
 

@@ -22,7 +22,7 @@ from loom.config.files import (
     pick_file,
     read_document,
 )
-from loom.config.layer_values import Findings, LayerSource, LayerValue, walk_data
+from loom.config.layer_values import ConfigFindings, LayerSource, LayerValue, walk_data
 from loom.config.schema import LIMITS, PROTECTED, Settings
 from loom.config.schema_tree import actual_text, as_table, decode_custom_type, key_text
 from loom.config.trust import FolderTrust, TrustRecords
@@ -48,7 +48,7 @@ def load_config(
     except FileNotFoundError:
         raise ConfigError("The working directory no longer exists.", hint="Change into one that exists.") from None
     environ = os.environ if environ is None else environ
-    found = Findings()
+    found = ConfigFindings()
     for document in _documents(cwd, environ):
         layer = "project" if document.is_project else "user"
         walk_data(document.data, LayerSource(layer=layer, folder=document.file.parent, document=document), found)

@@ -172,6 +172,8 @@ class DocumentBlock(msgspec.Struct, frozen=True, tag="document", omit_defaults=T
 
 
 class AudioBlock(msgspec.Struct, frozen=True, tag="audio", omit_defaults=True, gc=False):
+    """A recording. `transcript` is the spoken text, if a person or a program has written it."""
+
     media: Media
     transcript: str = ""
 
@@ -327,11 +329,11 @@ def page_range(pages: str) -> tuple[int, int]:
     anything else."""
     match = _PAGES.fullmatch(pages.strip())
     if match is None:
-        raise ContentError(f'Pages look like "3" or "21-40", counted from one, not {pages[:40]!r}')
+        raise ContentError(f"Not a range of pages: {pages[:40]!r}", hint="Write 3 or 21-40; pages count from one.")
     first = int(match[1])
     last = int(match[2] or first)
     if last < first:
-        raise ContentError(f"Pages {pages!r} end before they begin")
+        raise ContentError(f"Pages {pages!r} end before they begin", hint="Write the lower number first.")
     return first, last
 
 

@@ -27,7 +27,7 @@ from loom.errors import ContentError, Newer
 VERSION: Final = 1
 
 
-class _Loose(msgspec.Struct):
+class _LooseMessage(msgspec.Struct):
     v: int
     role: Role
     blocks: list[dict[str, Any]]
@@ -48,7 +48,7 @@ _UNREADABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeError)
 
 _STAMPED: Final = f'{{"v":{VERSION},'
 _decode = msgspec.json.Decoder(Message).decode
-_loose = msgspec.json.Decoder(_Loose)
+_loose = msgspec.json.Decoder(_LooseMessage)
 _stamp = msgspec.json.Decoder(_Stamp)
 
 

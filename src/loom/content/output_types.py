@@ -18,16 +18,23 @@ def schema_of(output: Any) -> tuple[dict[str, Any], str]:
     """Return the JSON Schema of a type and a name for it; raise `ContentError` if the type has none."""
     if isinstance(output, Mapping):
         return dict(cast("Mapping[str, Any]", output)), "answer"
+    if isinstance(output, str):  # msgspec would take it for a forward reference
+        raise _no_answer_type(repr(output))
     name = str(getattr(output, "__name__", "answer"))
     if hasattr(output, "model_json_schema"):
         return _without_root_reference(output.model_json_schema()), name
     try:
         return _without_root_reference(msgspec.json.schema(output)), name
     except (TypeError, ValueError) as error:
-        raise ContentError(
-            f"{name} cannot be the type of an answer: {error}",
-            hint="Use a dataclass, a TypedDict, a msgspec.Struct, a Pydantic model or a JSON Schema.",
-        ) from None
+        raise _no_answer_type(str(getattr(output, "__name__", output))) from error
+
+
+def _no_answer_type(name: str) -> ContentError:
+    return ContentError(
+        f"{name} cannot be the type of an answer.",
+        hint="Use a dataclass, a TypedDict, a msgspec.Struct, a Pydantic model or a JSON Schema, with fields of such"
+        " types.",
+    )
 
 
 def _without_root_reference(schema: dict[str, Any]) -> dict[str, Any]:

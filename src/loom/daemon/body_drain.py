@@ -29,11 +29,11 @@ class BodyDrain:
         if names.isdisjoint((b"content-length", b"transfer-encoding")):
             await self._app(scope, receive, send)
             return
-        talk = _Talk(receive, send, waits=b"expect" in names)
+        talk = _DrainedRequest(receive, send, waits=b"expect" in names)
         await self._app(scope, talk.receive, talk.send)
 
 
-class _Talk:
+class _DrainedRequest:
     """One request with a body, and its response."""
 
     def __init__(self, receive: Receive, send: Send, *, waits: bool) -> None:

@@ -149,7 +149,7 @@ async def text(call: Call[MediaPage, None]) -> MediaText:
     return await call.daemon.library.media_text(call.path("digest"), page=call.query.page)
 
 
-class Head(msgspec.Struct, frozen=True):
+class ResponseHead(msgspec.Struct, frozen=True):
     status: int
     headers: dict[str, str]
 
@@ -178,10 +178,10 @@ def _response(call: Call[MediaForm, None], ready: MediaBytes) -> Response:
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{ready.size_bytes}"
     headers["Content-Length"] = str(end - start)
     call.daemon.metrics.served_bytes += end - start
-    return _body(request, ready, start, end, Head(status, headers))
+    return _body(request, ready, start, end, ResponseHead(status, headers))
 
 
-def _body(request: Request, ready: MediaBytes, start: int, end: int, head: Head) -> Response:
+def _body(request: Request, ready: MediaBytes, start: int, end: int, head: ResponseHead) -> Response:
     """Return a small body as one memory-mapped piece, a large one as slices that are read as the client takes them."""
     media_type = display_type(ready.media_type)
     if request.method == "HEAD" or start == end:
@@ -198,7 +198,7 @@ def _body(request: Request, ready: MediaBytes, start: int, end: int, head: Head)
 
 
 class _Slices(Response):
-    def __init__(self, file: io.RawIOBase, start: int, end: int, head: Head, media_type: str) -> None:
+    def __init__(self, file: io.RawIOBase, start: int, end: int, head: ResponseHead, media_type: str) -> None:
         super().__init__(None, head.status, head.headers, media_type)
         self._file = file
         self._start = start

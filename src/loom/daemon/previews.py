@@ -22,7 +22,7 @@ _INLINE: Final = Fit(max_side_px=1280, max_encoded_bytes=INLINE_BYTES)
 _REMEMBERED: Final = 1_000
 
 
-class Inline(msgspec.Struct, frozen=True):
+class InlinePreview(msgspec.Struct, frozen=True):
     media_type: str
     data: bytes
 
@@ -44,7 +44,7 @@ class Previews:
         self._known.move_to_end(media.digest)
         return known
 
-    async def inline(self, media: Media) -> Inline | None:
+    async def inline(self, media: Media) -> InlinePreview | None:
         """Return the bytes to send over a socket, scaled down to `INLINE_BYTES`; None if they cannot be rendered."""
         return await self._render(media, _INLINE)
 
@@ -58,9 +58,9 @@ class Previews:
                 return url
         return ""
 
-    async def _render(self, media: Media, recipe: Recipe) -> Inline | None:
+    async def _render(self, media: Media, recipe: Recipe) -> InlinePreview | None:
         try:
             found = await self._forms.derive(media.digest, media.media_type, recipe)
-            return Inline(found.media_type, await found.read())
+            return InlinePreview(found.media_type, await found.read())
         except (MediaError, ExtraMissing, StoreError):
             return None

@@ -48,7 +48,7 @@ _SOMEWHERE: Final = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"
 _TCP_USER_TIMEOUT: Final = getattr(socket, "TCP_USER_TIMEOUT", 18)
 
 
-class Listening(msgspec.Struct, frozen=True):
+class ListeningAddress(msgspec.Struct, frozen=True):
     """`url` is for this machine; `link` opens the web client in a browser, once, also from other machines if they can
     connect."""
 
@@ -61,7 +61,7 @@ def run_daemon(
     *,
     host: str = "",
     port: int | None = None,
-    on_listening: Callable[[Listening], None] | None = None,
+    on_listening: Callable[[ListeningAddress], None] | None = None,
     log_level: str = "warning",
 ) -> None:
     """Serve until SIGTERM or SIGINT. `on_listening` receives the URLs; without it they are printed."""
@@ -110,7 +110,7 @@ async def serve_app(
     *,
     host: str = "",
     port: int | None = None,
-    on_listening: Callable[[Listening], None],
+    on_listening: Callable[[ListeningAddress], None],
     log_level: str = "warning",
 ) -> None:
     host = host or config.server.host
@@ -124,7 +124,7 @@ async def serve_app(
             url = _url(listener, is_secure=tls is not None)
             elsewhere = _url(listener, is_secure=tls is not None, from_elsewhere=True)
             page = f"{elsewhere}/?t={app.daemon.auth.new_link()}"
-            listening = Listening(url, page)
+            listening = ListeningAddress(url, page)
             server = _DrainingServer(_uvicorn(app, log_level, tls), app, lambda: on_listening(listening))
             asyncio.get_running_loop().set_exception_handler(AcceptFailures().handle)
             with _publish_address(config, url, str(tls[0].absolute()) if tls else ""):
@@ -374,7 +374,7 @@ async def _rotate_on_sighup(app: App) -> AsyncGenerator[None]:
         loop.remove_signal_handler(signal.SIGHUP)
 
 
-def _print(listening: Listening) -> None:
+def _print(listening: ListeningAddress) -> None:
     """Print the addresses to the user who started the daemon; the link appears nowhere else."""
     sys.stdout.write(f"Loom listens on {listening.url}\nOpen it once with {listening.link}\n")
     sys.stdout.flush()

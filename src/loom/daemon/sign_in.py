@@ -141,7 +141,7 @@ class SignIn:
         found = await self.identify(visitor)
         if found is None:
             raise Unauthorised(
-                "Sign in first.",
+                "The token is not valid." if visitor.bearer else "Sign in first.",
                 hint="Send `Authorization: Bearer TOKEN` (`loom token` prints it), or open the link of `loom web`.",
             )
         if not visitor.bearer and method not in _SAFE and visitor.headers.get("x-loom", "") != "1":

@@ -202,7 +202,9 @@ class Sockets:
             raise Turned(error.message, {"code": error.code, "hint": error.hint}) from None
         if identity is None:
             hint = "Give the daemon's token as auth: {token}, or open the link of `loom web`."
-            raise Turned("Sign in first.", {"code": "auth.required", "hint": hint})
+            raise Turned(
+                "The token is not valid." if token else "Sign in first.", {"code": "auth.required", "hint": hint}
+            )
         transport = self._server.manager.eio_sid_from_sid(sid, NAMESPACE)
         self._connections[sid] = Connection(sid, transport, identity)
 

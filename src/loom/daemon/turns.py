@@ -50,7 +50,7 @@ class AcceptedMessage(msgspec.Struct, frozen=True, kw_only=True):
     is_new: bool
 
 
-class _Begun(msgspec.Struct, frozen=True):
+class _BegunTurn(msgspec.Struct, frozen=True):
     node: str
     turn: str
 
@@ -206,7 +206,7 @@ class Turns:
         with self._start_of(session.id, queued.id) if is_next else contextlib.nullcontext() as start:
             self._begin(session)
             self._bus.publish(BusMessage("work", session.id))
-            begun: _Begun | None = None
+            begun: _BegunTurn | None = None
             if start is not None:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(BEGIN_SECONDS):
@@ -225,9 +225,9 @@ class Turns:
         return session_id not in self._workers and not await self._dispatch.leases.holder(session_id)
 
     @contextlib.contextmanager
-    def _start_of(self, session_id: str, message: str) -> Generator[asyncio.Future[_Begun]]:
+    def _start_of(self, session_id: str, message: str) -> Generator[asyncio.Future[_BegunTurn]]:
         """Yield a future for the turn that answers a queued message; it resolves if the turn starts in this process."""
-        start: asyncio.Future[_Begun] = asyncio.get_running_loop().create_future()
+        start: asyncio.Future[_BegunTurn] = asyncio.get_running_loop().create_future()
         node = ""
 
         def on_events(session: str, _: int, events: Sequence[tuple[str, bytes]]) -> None:
@@ -239,7 +239,7 @@ class Turns:
                     case MessageStored(node=stored):
                         node = stored
                     case TurnStarted(turn=turn, message=answered) if answered == message and not start.done():
-                        start.set_result(_Begun(node, turn))
+                        start.set_result(_BegunTurn(node, turn))
                     case _:
                         pass
 

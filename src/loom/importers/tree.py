@@ -47,15 +47,15 @@ class LegacyTree(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
 
 
-class _Raw:
+class _RawNode:
     """A node while its tree is being read."""
 
     def __init__(self, node_id: str, serial: int, data: dict[str, Any]) -> None:
         self.id = node_id
         self.serial = serial
         self.data = data
-        self.parent: _Raw | None = None
-        self.children: list[_Raw] = []
+        self.parent: _RawNode | None = None
+        self.children: list[_RawNode] = []
         self.draft = MessageDraft("user", ())
         self.system = ""
         self.is_prompt = False
@@ -110,8 +110,8 @@ def upgrade_tree(nodes: Iterable[Any], *, lift: StoreLegacyMedia, fetch: FetchLe
     return LegacyTree(nodes=upgraded, roots=roots, head=head, notices=reading.notices)
 
 
-def _index_nodes(nodes: Iterable[Any], reading: LegacyReader) -> dict[str, _Raw]:
-    known: dict[str, _Raw] = {}
+def _index_nodes(nodes: Iterable[Any], reading: LegacyReader) -> dict[str, _RawNode]:
+    known: dict[str, _RawNode] = {}
     serial = 0
     for serial, node in enumerate(nodes, 1):
         data = get_object(sanitize_json(node, MAX_INPUT_DEPTH))
@@ -122,7 +122,7 @@ def _index_nodes(nodes: Iterable[Any], reading: LegacyReader) -> dict[str, _Raw]
         if node_id in known:
             reading.note(f"node {node_id[:80]!r} exists twice; the first one was used")
             continue
-        known[node_id] = _Raw(node_id, serial, data)
+        known[node_id] = _RawNode(node_id, serial, data)
     if serial and not known:
         raise ContentError(
             "Not a conversation tree: it contains no nodes.",
@@ -131,7 +131,7 @@ def _index_nodes(nodes: Iterable[Any], reading: LegacyReader) -> dict[str, _Raw]
     return known
 
 
-def _link(known: dict[str, _Raw], reading: LegacyReader) -> None:
+def _link(known: dict[str, _RawNode], reading: LegacyReader) -> None:
     """Link children to parents. A node's own `parent_id` takes precedence over the `child_ids` of others."""
     claimed: dict[str, str] = {}
     for raw in known.values():
@@ -150,7 +150,7 @@ def _link(known: dict[str, _Raw], reading: LegacyReader) -> None:
             raw.parent.children.append(raw)
 
 
-def _break_cycles(known: dict[str, _Raw], reading: LegacyReader) -> None:
+def _break_cycles(known: dict[str, _RawNode], reading: LegacyReader) -> None:
     walk_of: dict[str, int] = {}
     for walk, start in enumerate(known.values()):
         raw = start
@@ -165,7 +165,7 @@ def _break_cycles(known: dict[str, _Raw], reading: LegacyReader) -> None:
             raw = raw.parent
 
 
-def _in_order(known: dict[str, _Raw]) -> list[_Raw]:
+def _in_order(known: dict[str, _RawNode]) -> list[_RawNode]:
     """Return the nodes, parents before children, otherwise in their original order, and set their depths."""
     ordered = [raw for raw in known.values() if raw.parent is None]
     for raw in ordered:
@@ -175,7 +175,7 @@ def _in_order(known: dict[str, _Raw]) -> list[_Raw]:
     return ordered
 
 
-def _read(raw: _Raw, reading: LegacyReader) -> None:
+def _read(raw: _RawNode, reading: LegacyReader) -> None:
     """Set the draft of a node and the system prompt of its path. System messages become part of the system prompt only
     before the first other message."""
     reading.begin(f"node {raw.id[:80]!r}", raw.serial)
@@ -198,7 +198,7 @@ def _message_of(data: dict[str, Any]) -> Any:
     return {**inline, "content": message} if get_text(message) and "content" not in data else inline
 
 
-def _is_nothing(raw: _Raw, reading: LegacyReader) -> bool:
+def _is_nothing(raw: _RawNode, reading: LegacyReader) -> bool:
     """Return whether a node is an empty leaf, and add a notice if so. An empty node with children is kept."""
     if raw.draft.blocks or raw.children or (raw.is_prompt and raw.system):
         return False
@@ -207,7 +207,7 @@ def _is_nothing(raw: _Raw, reading: LegacyReader) -> bool:
     return True
 
 
-def _upgrade_node(raw: _Raw, reading: LegacyReader) -> LegacyNode:
+def _upgrade_node(raw: _RawNode, reading: LegacyReader) -> LegacyNode:
     """Convert a node. Its messages include the results of the nodes above that belong to the same group."""
     chain = [raw]
     anchor = raw.parent
@@ -231,7 +231,7 @@ def _upgrade_node(raw: _Raw, reading: LegacyReader) -> LegacyNode:
     )
 
 
-def _continue_results(raw: _Raw, chain: list[_Raw], reading: LegacyReader) -> tuple[Message, ...]:
+def _continue_results(raw: _RawNode, chain: list[_RawNode], reading: LegacyReader) -> tuple[Message, ...]:
     """Return the messages of a node from the final results of a node above and the new ones, so that each node of a
     long chain with many branches is read once. Return an empty tuple if the whole chain must be read."""
     at = next((at for at, link in enumerate(chain) if link.final_results is not None), 0)
@@ -246,7 +246,7 @@ def _continue_results(raw: _Raw, chain: list[_Raw], reading: LegacyReader) -> tu
 
 
 def _assemble_messages(
-    raw: _Raw, chain: list[_Raw], open_calls: Sequence[OpenCall], reading: LegacyReader
+    raw: _RawNode, chain: list[_RawNode], open_calls: Sequence[OpenCall], reading: LegacyReader
 ) -> tuple[Message, ...]:
     assembly = Assembly(reading, open_calls)
     for link in reversed(chain):

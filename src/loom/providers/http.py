@@ -69,7 +69,7 @@ class HttpProvider:
                         async for event in events:
                             yield event
                     return
-                except _Again as again:
+                except _RetryableError as again:
                     delay = _delay(attempt, again.error.retry_after)
                     if attempt >= self._patience.attempts or asyncio.get_running_loop().time() + delay > deadline:
                         raise again.error from again.__cause__
@@ -84,8 +84,8 @@ class HttpProvider:
         await self._connections.close()
 
     async def _events(self, request: _HttpRequest, deadline: float) -> AsyncGenerator[DecoderEvent]:
-        """Make one attempt. Raise `_Again` for a temporary error, as long as no event was emitted: some services
-        respond with 200 and report only then that they are busy."""
+        """Make one attempt. Raise `_RetryableError` for a temporary error, as long as no event was emitted: some
+        services respond with 200 and report only then that they are busy."""
         model = request.model
         try:
             async with asyncio.timeout_at(deadline):
@@ -111,12 +111,12 @@ class HttpProvider:
                 problem = http_errors.cut_off_error(model, type(error).__name__, arrived=held is None)
                 http_errors.complete_error(problem, response, self._secrets(model))
                 if held is not None:
-                    raise _Again(problem) from error
+                    raise _RetryableError(problem) from error
                 raise problem from error
             except ProviderError as error:
                 http_errors.complete_error(error, response, self._secrets(model))
                 if held is not None and isinstance(error, _TEMPORARY):
-                    raise _Again(error) from error
+                    raise _RetryableError(error) from error
                 raise
 
     async def _attempt(self, request: _HttpRequest) -> httpx2.Response:
@@ -130,7 +130,7 @@ class HttpProvider:
             problem = http_errors.unreachable_error(request.model, request.to, error)
             if http_errors.is_lasting(error, request.to):
                 raise problem from error
-            raise _Again(problem) from error
+            raise _RetryableError(problem) from error
         try:
             if response.status_code == 200:
                 error = http_errors.page(response, request.model, request.to.host)
@@ -140,7 +140,7 @@ class HttpProvider:
                 error = await http_errors.refusal_error(response, request.model, request.fault)
             http_errors.complete_error(error, response, self._secrets(request.model))
             if http_errors.may_retry(response.headers, otherwise=isinstance(error, _TEMPORARY)):
-                raise _Again(error)
+                raise _RetryableError(error)
             raise error
         except BaseException:
             await response.aclose()
@@ -190,7 +190,7 @@ async def _report_progress(body: Body, told: Callable[[str], None]) -> AsyncGene
                 told(f"sending {size_label(total)}: {step * 10} %")
 
 
-class _Again(Exception):
+class _RetryableError(Exception):
     """A temporary error: the request can be retried."""
 
     def __init__(self, error: ProviderError) -> None:

@@ -28,7 +28,7 @@ class _SpeechSegment(msgspec.Struct):
     text: str = ""
 
 
-class _Heard(msgspec.Struct):
+class _TranscriptAnswer(msgspec.Struct):
     text: str = ""
     segments: list[_SpeechSegment] | None = None
     language: str | None = None
@@ -68,7 +68,7 @@ class ServiceTranscriber:
             files={"file": (f"sound.{suffix}", data, media_type)},
         )
         try:
-            heard = msgspec.json.decode(raw, type=_Heard)
+            heard = msgspec.json.decode(raw, type=_TranscriptAnswer)
         except msgspec.DecodeError:
             raise Unreadable(f"{self.name} returned no transcript of {name or 'the recording'}.", name=name) from None
         parts = tuple(SpokenPart(part.start, part.end, part.text) for part in heard.segments or ())

@@ -25,7 +25,7 @@ from loom.formats.worker import WorkerPool, shared_pool
 from loom.models import Model, Usage
 from loom.runtime.agent_tools import ask_agent_tool, ask_for_server, recall_tool
 from loom.runtime.conversations import ClientConversations
-from loom.runtime.custom_provider import Answering, CustomProvider
+from loom.runtime.custom_provider import CustomProvider, CustomProviderAdapter
 from loom.runtime.describers import Describers
 from loom.runtime.dispatch import Dispatch
 from loom.runtime.expansion import expand_message
@@ -33,7 +33,14 @@ from loom.runtime.fetched_file import fetch_file
 from loom.runtime.library import LocalLibrary
 from loom.runtime.model_access import ModelAccess, lost_files
 from loom.runtime.model_resolution import FIRST_CHOICES, key_for, key_names, price, resolve_model
-from loom.runtime.options import ProviderChoice, RuntimeOptions, ToolChoice, approval_of, split_providers
+from loom.runtime.options import (
+    ProviderChoice,
+    RuntimeOptions,
+    ToolChoice,
+    approval_of,
+    model_name,
+    split_providers,
+)
 from loom.runtime.secret_values import SecretValues
 from loom.runtime.servers import approval_rule, mcp_servers
 from loom.runtime.session import LocalSession
@@ -103,7 +110,7 @@ class Runtime:
         """The processes that decode files; they end with the last open runtime."""
         given, own = split_providers(options.providers)
         if not isinstance(options.model, str):
-            own[options.model.name] = Answering(options.model)
+            own[options.model.name] = CustomProviderAdapter(options.model)
         self.models: Final = ModelAccess(
             self._current_config,
             given=given,
@@ -193,8 +200,7 @@ class Runtime:
         sessions get neither the default system prompt nor AGENTS.md. `limits` replace the configured limits of turns.
         """
         config = _runtime_config(config, store, media)
-        name = model if isinstance(model, str) else model.name
-        if name:
+        if name := model_name(model):
             config = msgspec.structs.replace(config, model=name)
         options = RuntimeOptions(
             model=model,
@@ -389,6 +395,11 @@ def _runtime_config(config: Config | None, store: str, media: str) -> Config:
         raise ConfigError(
             "store= and media= cannot be combined with config=.",
             hint="Set store.url and media.url in the configuration instead.",
+        )
+    if not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance]  from an untyped program
+        raise ConfigError(
+            f"config is a {type(config).__name__}, not a loom.config.Config.",
+            hint="Load one with loom.config.load_config(flags={...}).",
         )
     return config
 

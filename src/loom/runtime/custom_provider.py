@@ -48,10 +48,10 @@ def register_provider(provider: CustomProvider) -> None:
         raise ConfigError(f"A provider's name has lower-case letters, digits, _ and -, not {name!r}")
     if name in catalog.platforms() or name in catalog.ALIASES:
         raise ConfigError(f"{name} is the name of a built-in service.", hint="Choose another name.")
-    REGISTERED[name] = Answering(provider)
+    REGISTERED[name] = CustomProviderAdapter(provider)
 
 
-def custom_model(reference: str, own: Mapping[str, Answering]) -> Model | None:
+def custom_model(reference: str, own: Mapping[str, CustomProviderAdapter]) -> Model | None:
     name, _, model = reference.partition("/")
     found = own.get(name)
     if found is None:
@@ -66,7 +66,7 @@ def custom_model(reference: str, own: Mapping[str, Answering]) -> Model | None:
     )
 
 
-class Answering:
+class CustomProviderAdapter:
     """Adapts a custom provider to the `Provider` port."""
 
     def __init__(self, own: CustomProvider) -> None:
@@ -91,5 +91,5 @@ class Answering:
             yield Stopped(reason="tool_calls" if has_called else "end")
 
 
-REGISTERED: Final[dict[str, Answering]] = {}
+REGISTERED: Final[dict[str, CustomProviderAdapter]] = {}
 """The registered providers by name, for every runtime of this process."""

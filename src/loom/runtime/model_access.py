@@ -18,7 +18,7 @@ from loom.errors import ConfigError, ProviderError
 from loom.models import Model, Usage
 from loom.prompt import Prompt
 from loom.runtime.calibrations import ModelCalibrations
-from loom.runtime.custom_provider import REGISTERED, Answering
+from loom.runtime.custom_provider import REGISTERED, CustomProviderAdapter
 from loom.runtime.model_resolution import (
     BUILT_IN_MODEL,
     FIRST_CHOICES,
@@ -53,14 +53,14 @@ class ModelAccess:
         config: Callable[[], Config],
         *,
         given: Mapping[str, Provider],
-        own: dict[str, Answering],
+        own: dict[str, CustomProviderAdapter],
         database: Database,
         renditions: Callable[[], Renditions[Derived]],
         observers: Observers,
     ) -> None:
         self._config = config
         self._given = given
-        self._own: ChainMap[str, Answering] = ChainMap(own, REGISTERED)
+        self._own: ChainMap[str, CustomProviderAdapter] = ChainMap(own, REGISTERED)
         self._database = database
         self.calibrations: Final = ModelCalibrations(ModelFacts(database))
         """The corrections of the models' token estimates."""

@@ -17,7 +17,7 @@ from loom.config.schema import ModelEntry
 from loom.errors import ConfigError
 from loom.models import Model, Price, Usage
 from loom.providers import catalog
-from loom.runtime.custom_provider import REGISTERED, Answering, custom_model
+from loom.runtime.custom_provider import REGISTERED, CustomProviderAdapter, custom_model
 from loom.sampling import OPTION_NAMES, Sampling
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _CONFIGURED: Final = tuple(name for name in OPTION_NAMES if name in ModelEntry._
 """The options that a model's settings may set."""
 
 
-def resolve_model(reference: str, config: Config, own: Mapping[str, Answering] = REGISTERED) -> Model:
+def resolve_model(reference: str, config: Config, own: Mapping[str, CustomProviderAdapter] = REGISTERED) -> Model:
     """Return the model of a name: configured names first, then custom providers, then platforms. `spark` is the
     built-in model. Raise `ConfigError` if there is none."""
     if reference == "spark":

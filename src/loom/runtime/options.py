@@ -15,7 +15,7 @@ from loom.compile.ports import Provider
 from loom.config import Config
 from loom.errors import ConfigError
 from loom.providers import catalog
-from loom.runtime.custom_provider import Answering, CustomProvider
+from loom.runtime.custom_provider import CustomProvider, CustomProviderAdapter
 from loom.runtime.servers import approval_rule
 from loom.tools.base import Tool, tool
 from loom.tools.mcp import McpServers
@@ -95,6 +95,10 @@ def choose_tools(choice: ToolChoice, built_in: Callable[[], Mapping[str, Tool]])
                     hint=f"Available: {', '.join(sorted(known))}; tools of MCP servers are called SERVER__TOOL.",
                 )
         else:
+            if not (isinstance(item, Tool) or callable(item)):
+                raise ConfigError(
+                    f"Not a tool: {item!r}.", hint="A tool is a function, a Tool, or the name of a built-in tool."
+                )
             made = item if isinstance(item, Tool) else tool(item)
             chosen[made.name] = made
     return ChosenTools(chosen, frozenset(of_servers) or None)
@@ -109,18 +113,29 @@ def approval_of(approve: Approve | StringRule | None, config: Config) -> tuple[R
     return lambda _tool, _subject: None, cast("Approve", approve)
 
 
-def split_providers(choice: ProviderChoice) -> tuple[dict[str, Provider], dict[str, Answering]]:
+def split_providers(choice: ProviderChoice) -> tuple[dict[str, Provider], dict[str, CustomProviderAdapter]]:
     """Split providers into those of known platforms, by `Model.provider`, and those of new platforms."""
     known: dict[str, Provider] = {}
-    own: dict[str, Answering] = {}
+    own: dict[str, CustomProviderAdapter] = {}
     for name, provider in choice.items():
         if not _is_custom(provider):
             known[catalog.provider_name(name)] = provider
         elif name in catalog.platforms() or name in catalog.ALIASES:
-            known[catalog.provider_name(name)] = Answering(provider)
+            known[catalog.provider_name(name)] = CustomProviderAdapter(provider)
         else:
-            own[name] = Answering(provider)
+            own[name] = CustomProviderAdapter(provider)
     return known, own
+
+
+def model_name(model: str | CustomProvider) -> str:
+    """Return the name of a model; raise `ConfigError` for anything that is neither a name nor a provider."""
+    name = model if isinstance(model, str) else getattr(model, "name", None)
+    if not isinstance(name, str):
+        raise ConfigError(
+            f"model={model!r} is neither a name nor a custom provider.",
+            hint='Write model="platform/name", or leave it out for the default model.',
+        )
+    return name
 
 
 def _is_custom(provider: Provider | CustomProvider) -> TypeIs[CustomProvider]:

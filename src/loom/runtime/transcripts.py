@@ -125,7 +125,7 @@ class TranscriptReader:
         if not data.strip():
             raise Unreadable(f"{name} is empty.", name=name, hint="Use a conversation with at least one message.")
         beside = source.parent if isinstance(source, Path) and source.parent in self._roots else None
-        return await self._from_text(data, name, _Beside(beside, self._limits))
+        return await self._from_text(data, name, _NeighborFiles(beside, self._limits))
 
     async def _from_files(self, files: ExportFiles, name: str) -> list[Transcript]:
         found: list[Transcript] = []
@@ -177,7 +177,7 @@ class TranscriptReader:
         elif samples := [line for line in lines if is_sample(line)]:
             skipped = len(lines) - len(samples)
             notices += [f"{count_text(skipped, 'line')} without messages skipped"] if skipped else []
-            read = [await self._product(sample_of(line), _Beside(None, self._limits)) for line in samples]
+            read = [await self._product(sample_of(line), _NeighborFiles(None, self._limits)) for line in samples]
             return [msgspec.structs.replace(read[0], notices=(*notices, *read[0].notices)), *read[1:]]
         else:
             found = [RawTranscript(kind="JSON lines", messages=[line for line in lines if line])]
@@ -255,7 +255,7 @@ class FileFinder(Protocol):
     def find(self, pointer: str) -> bytes | None: ...
 
 
-class _Beside:
+class _NeighborFiles:
     """The files in the folder of a single file; they are read only if a conversation refers to one."""
 
     def __init__(self, folder: Path | None, limits: IntakeLimits) -> None:

@@ -72,7 +72,7 @@ class Derived(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return 0 if self.is_original else self.size_bytes
 
 
-class _Known(msgspec.Struct):
+class _KnownDerived(msgspec.Struct):
     derived: Derived
     start: int
     stamp: FileStamp
@@ -84,7 +84,7 @@ class DerivedCache:
     def __init__(self, place: BlobStore, *, max_bytes: int = MAX_BYTES) -> None:
         self._place = place
         self._max_bytes = max_bytes
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._known: OrderedDict[str, _KnownDerived] = OrderedDict()
         self._total_bytes: int | None = None
         self._trimming = asyncio.Lock()
 
@@ -234,7 +234,7 @@ class DerivedCache:
         self._known.pop(entry.key, None)
         return entry.size_bytes
 
-    async def _learn(self, key: str) -> _Known | None:
+    async def _learn(self, key: str) -> _KnownDerived | None:
         """Read the header of an entry into memory. Verify local bytes too, so that damage is found before they are
         sent. Return None if the entry is missing or damaged."""
         try:
@@ -249,9 +249,9 @@ class DerivedCache:
             return None
         return self._remember(key, derived, start, touched_at)
 
-    def _remember(self, key: str, derived: Derived, start: int, touched_at: datetime) -> _Known:
+    def _remember(self, key: str, derived: Derived, start: int, touched_at: datetime) -> _KnownDerived:
         stamp = self._place.file_stamp(key) or ()
-        known = _Known(derived=derived, start=start, stamp=stamp, touched_at=touched_at, used_at=touched_at)
+        known = _KnownDerived(derived=derived, start=start, stamp=stamp, touched_at=touched_at, used_at=touched_at)
         self._known[key] = known
         if len(self._known) > REMEMBERED:
             self._known.popitem(last=False)

@@ -35,12 +35,12 @@ _SELECT_TRACKED: Final = (
 _PAGE: Final = 200
 
 
-class _Seen(msgspec.Struct):
+class _DigestField(msgspec.Struct):
     digest: str = ""
 
 
 class _Tracking(msgspec.Struct):
-    tracked: dict[str, _Seen] = {}
+    tracked: dict[str, _DigestField] = {}
 
 
 _tracking = msgspec.json.Decoder(_Tracking)

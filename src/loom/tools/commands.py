@@ -83,7 +83,7 @@ def command_tool(sandbox: Sandbox, variables: Sequence[str] = ()) -> Tool:
             raise ToolError(f"timeout is between 1 and {MAX_SECONDS} seconds")
         output = Output()
         began = time.monotonic()
-        left = Leftovers()
+        left = LeftoverProcesses()
         fenced = sandbox.wrap(
             left.counting(command)
             if sandbox.state.kind == "bubblewrap" and not unsandboxed
@@ -114,7 +114,7 @@ def command_tool(sandbox: Sandbox, variables: Sequence[str] = ()) -> Tool:
     return Tool(run_command, danger="ask", preview=preview)
 
 
-class Leftovers:
+class LeftoverProcesses:
     """Counts the processes that a command leaves in a process namespace that ends with it: the shell around the command
     reads its own /proc, which contains only processes of the command."""
 

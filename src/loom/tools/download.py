@@ -67,7 +67,7 @@ async def download(
                 raise TooLarge(f"{place.origin} takes longer than {seconds:g} s to answer", name=place.url) from None
             except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
                 hint = "Check the address, or try again later."
-                raise Unreadable(f"{place.origin} cannot be read ({type(error).__name__})", hint=hint) from None
+                raise Unreadable(f"{place.origin} {_describe_fault(error)}", hint=hint) from error
             if isinstance(found, Download):
                 return found
             left -= clock() - began
@@ -75,6 +75,20 @@ async def download(
                 await moved(found)
             place = found
     raise Unreadable(f"{place.origin} redirects more than {MAX_REDIRECTS} times", hint=_CHECK)
+
+
+def _describe_fault(error: httpcore2.NetworkError | httpcore2.ProtocolError | httpcore2.TimeoutException) -> str:
+    import httpcore2
+
+    match error:
+        case httpcore2.ConnectError():  # its text has the reason, such as that of a refused certificate
+            return f"cannot be reached ({error})"
+        case httpcore2.TimeoutException():
+            return "does not answer in time"
+        case httpcore2.NetworkError():
+            return "closed the connection"
+        case _:
+            return "does not answer in HTTP"
 
 
 async def _request(pool: httpcore2.AsyncConnectionPool, place: Destination, max_bytes: int) -> Download | Destination:

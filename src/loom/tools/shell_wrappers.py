@@ -17,7 +17,7 @@ from loom.tools.shell_syntax import UNKNOWN
 Words: TypeAlias = Sequence[str]
 
 
-class Inner(msgspec.Struct, frozen=True):
+class InnerCommands(msgspec.Struct, frozen=True):
     """The commands that a command runs: `words` of other commands, `scripts` for a shell."""
 
     words: tuple[tuple[str, ...], ...] = ()
@@ -28,9 +28,9 @@ class Inner(msgspec.Struct, frozen=True):
     """Whether it runs code in another language, or a script from elsewhere."""
 
 
-NOTHING: Final = Inner()
-ANYTHING: Final = Inner(is_unknown=True)
-CODE: Final = Inner(is_opaque=True)
+NOTHING: Final = InnerCommands()
+ANYTHING: Final = InnerCommands(is_unknown=True)
+CODE: Final = InnerCommands(is_opaque=True)
 
 
 class _Prefix(msgspec.Struct, frozen=True):
@@ -117,7 +117,7 @@ _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _VERSIONED: Final = re.compile(r"(python|pypy|perl|ruby|lua|php|node)[\d.]+")
 
 
-def inner_commands(name: str, words: Words) -> Inner:
+def inner_commands(name: str, words: Words) -> InnerCommands:
     """Return the commands that the command `words` runs besides itself; `name` is its program without a folder."""
     found = _VERSIONED.fullmatch(name)
     name = found[1] if found else name
@@ -133,7 +133,7 @@ def inner_commands(name: str, words: Words) -> Inner:
         # Code in an option, from standard input or in a file is in another language: opaque, except for `--version`.
         if len(words) == 1 or any(_has_letter(word, letters) or UNKNOWN in word for word in words[1:]):
             return CODE
-        return Inner(is_opaque=not any(word in ("--version", "-V", "--help") for word in words[1:]))
+        return InnerCommands(is_opaque=not any(word in ("--version", "-V", "--help") for word in words[1:]))
     return NOTHING
 
 
@@ -141,7 +141,7 @@ def _has_letter(word: str, letters: str) -> bool:
     return word == "-" or (word.startswith("-") and not word.startswith("--") and any(x in word[1:] for x in letters))
 
 
-def _command_after(prefix: _Prefix, words: Words) -> Inner:
+def _command_after(prefix: _Prefix, words: Words) -> InnerCommands:
     """Return the command after a wrapper's own options and arguments."""
     rest = list(words[1:])
     scripts: list[str] = []
@@ -169,8 +169,8 @@ def _command_after(prefix: _Prefix, words: Words) -> Inner:
             break
     rest = rest[skipped:] if skipped and rest else rest
     if not rest:
-        return Inner(scripts=tuple(scripts))
-    return Inner(((*rest, *([UNKNOWN] if prefix.appends else [])),), tuple(scripts))
+        return InnerCommands(scripts=tuple(scripts))
+    return InnerCommands(((*rest, *([UNKNOWN] if prefix.appends else [])),), tuple(scripts))
 
 
 def _takes_next(word: str, valued: str) -> bool:
@@ -181,7 +181,7 @@ def _takes_next(word: str, valued: str) -> bool:
     return False
 
 
-def _shell(words: Words) -> Inner:
+def _shell(words: Words) -> InnerCommands:
     rest = list(words[1:])
     while rest:
         word = rest[0]
@@ -201,29 +201,29 @@ def _shell(words: Words) -> Inner:
     return CODE if rest else ANYTHING  # a script from a file or from standard input
 
 
-def _script_after(words: Words) -> Inner:
+def _script_after(words: Words) -> InnerCommands:
     """Read `sh -c -- SCRIPT NAME ARGUMENTS`, with further options before the script."""
     rest = list(words)
     while rest and rest[0].startswith(("-", "+")) and len(rest[0]) > 1:
         del rest[: 2 if rest[0] in ("-o", "+o", "-O", "+O") else 1]
     if not rest or UNKNOWN in rest[0]:
         return ANYTHING
-    return Inner(scripts=(rest[0],))
+    return InnerCommands(scripts=(rest[0],))
 
 
-def _eval(words: Words) -> Inner:
+def _eval(words: Words) -> InnerCommands:
     text = " ".join(words[1:])
-    return ANYTHING if UNKNOWN in text else Inner(scripts=(text,))
+    return ANYTHING if UNKNOWN in text else InnerCommands(scripts=(text,))
 
 
-def _trap(words: Words) -> Inner:
+def _trap(words: Words) -> InnerCommands:
     rest = [word for word in words[1:] if word != "--"]
     if not rest or rest[0].startswith("-"):
         return NOTHING
-    return ANYTHING if UNKNOWN in rest[0] else Inner(scripts=(rest[0],))
+    return ANYTHING if UNKNOWN in rest[0] else InnerCommands(scripts=(rest[0],))
 
 
-def _find(words: Words) -> Inner:
+def _find(words: Words) -> InnerCommands:
     """Return the commands of `-exec`; the files that are found are unknown arguments in place of `{}`."""
     found: list[tuple[str, ...]] = []
     at = 1
@@ -233,12 +233,12 @@ def _find(words: Words) -> Inner:
             found.append(tuple(word.replace("{}", UNKNOWN) for word in words[at + 1 : end]))
             at = end
         elif UNKNOWN in words[at]:
-            return Inner(tuple(found), is_unknown=True)
+            return InnerCommands(tuple(found), is_unknown=True)
         at += 1
-    return Inner(tuple(found))
+    return InnerCommands(tuple(found))
 
 
-def _env(words: Words) -> Inner:
+def _env(words: Words) -> InnerCommands:
     """Read `env`, including `-S`, which splits a string into a command."""
     for at, word in enumerate(words[1:], start=1):
         split = re.match(r"-[a-zA-Z0]*S(.*)|--split-string(?:=(.*))?", word, re.DOTALL)
@@ -251,13 +251,13 @@ def _env(words: Words) -> Inner:
     return _command_after(_PREFIXES["env"], words)
 
 
-def _watch(words: Words) -> Inner:
+def _watch(words: Words) -> InnerCommands:
     """Read `watch`, which passes its words to a shell."""
     found = _command_after(_PREFIXES["watch"], words)
-    return Inner(found.words, tuple(" ".join(inner) for inner in found.words if UNKNOWN not in " ".join(inner)))
+    return InnerCommands(found.words, tuple(" ".join(inner) for inner in found.words if UNKNOWN not in " ".join(inner)))
 
 
-def _ssh(words: Words) -> Inner:
+def _ssh(words: Words) -> InnerCommands:
     """Return the remote command, which counts like a local one; options may contain programs to run on this machine."""
     if any("proxycommand" in word.lower() or "localcommand" in word.lower() or UNKNOWN in word for word in words):
         return ANYTHING
@@ -267,11 +267,11 @@ def _ssh(words: Words) -> Inner:
     return _eval(("eval", *rest[1:])) if len(rest) > 1 else NOTHING
 
 
-def _any_command(_words: Words) -> Inner:
+def _any_command(_words: Words) -> InnerCommands:
     return ANYTHING
 
 
-def _source(_words: Words) -> Inner:
+def _source(_words: Words) -> InnerCommands:
     return CODE
 
 
@@ -418,7 +418,7 @@ def _git_options(words: Words) -> Iterator[tuple[str, str]]:
         at += 1
 
 
-def _git(words: Words) -> Inner:
+def _git(words: Words) -> InnerCommands:
     """Return aliases, and every other command that git runs."""
     plain = git_command(words)
     options = list(_git_options(words))
@@ -433,39 +433,39 @@ def _git(words: Words) -> Inner:
         elif name == "-c" and (_GIT_HARMLESS.fullmatch(key) is None or (text.strip() and "pager" in key.lower())):
             is_unknown = is_unknown or text.strip() not in ("cat", "true", "false", "")
     if len(plain) == 1:
-        return Inner(is_unknown=is_unknown)
+        return InnerCommands(is_unknown=is_unknown)
     found = _git_alias(plain, aliases) if plain[1] in aliases else _git_runs(plain)
     return msgspec.structs.replace(found, is_unknown=found.is_unknown or is_unknown)
 
 
-def _git_alias(plain: Words, aliases: Mapping[str, str]) -> Inner:
+def _git_alias(plain: Words, aliases: Mapping[str, str]) -> InnerCommands:
     body = aliases[plain[1]]
     if UNKNOWN in body:
         return ANYTHING
     if body.startswith("!"):
-        return Inner(scripts=(" ".join([body[1:], *plain[2:]]),))
+        return InnerCommands(scripts=(" ".join([body[1:], *plain[2:]]),))
     others = [f"-c alias.{name}={_quote(text)}" for name, text in aliases.items() if name != plain[1]]
-    return Inner(scripts=(" ".join(["git", *others, body, *plain[2:]]),))
+    return InnerCommands(scripts=(" ".join(["git", *others, body, *plain[2:]]),))
 
 
 def _quote(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-def _git_runs(plain: Words) -> Inner:
+def _git_runs(plain: Words) -> InnerCommands:
     subcommand, rest = plain[1], plain[2:]
     scripts: list[str] = []
     match subcommand:
         case "rebase" | "difftool":
             scripts += _option_values(rest, ("-x", "--exec", "--extcmd"))
         case "bisect" if "run" in rest[:1]:
-            return Inner((tuple(rest[1:]),))
+            return InnerCommands((tuple(rest[1:]),))
         case "submodule" if "foreach" in rest:
             scripts.append(" ".join(word for word in rest[rest.index("foreach") + 1 :] if word != "--recursive"))
         case "filter-branch" | "for-each-repo" | "mergetool" | "fast-export":
             return ANYTHING
         case "config":
-            return Inner(is_opaque=any(_GIT_RUNNING_KEY.match(word) for word in rest))
+            return InnerCommands(is_opaque=any(_GIT_RUNNING_KEY.match(word) for word in rest))
         case _:
             pass
     takes_program = subcommand in ("fetch", "pull", "push", "clone", "ls-remote", "archive", "grep") and any(
@@ -478,7 +478,7 @@ def _git_runs(plain: Words) -> Inner:
         or any(word.startswith("ext::") for word in rest)
         or any(UNKNOWN in script for script in scripts)
     )
-    return Inner(scripts=tuple(script for script in scripts if UNKNOWN not in script), is_unknown=is_unknown)
+    return InnerCommands(scripts=tuple(script for script in scripts if UNKNOWN not in script), is_unknown=is_unknown)
 
 
 def _option_values(words: Words, names: tuple[str, ...]) -> Iterator[str]:
@@ -490,7 +490,7 @@ def _option_values(words: Words, names: tuple[str, ...]) -> Iterator[str]:
             yield word[2:]
 
 
-_SPECIAL: Final[Mapping[str, Callable[[Words], Inner]]] = {
+_SPECIAL: Final[Mapping[str, Callable[[Words], InnerCommands]]] = {
     "env": _env,
     "eval": _eval,
     "trap": _trap,

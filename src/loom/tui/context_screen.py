@@ -78,7 +78,7 @@ class ContextScreen(Screen[None]):
         try:
             self._receipts = list(await self._conversation.session.plan(self._model_names, cheaper=True))
         except LoomError as error:
-            self.notify(f"{error.message} {error.hint}".strip(), severity="error")
+            self.notify(str(error), severity="error")
             return
         table.clear(columns=True)
         table.add_column("block", width=_LABEL_WIDTH)
@@ -150,7 +150,7 @@ class ContextScreen(Screen[None]):
         try:
             discards = await self._conversation.discarded_by(row, chosen)
         except LoomError as error:
-            self.notify(f"{error.message} {error.hint}".strip(), severity="error")
+            self.notify(str(error), severity="error")
             return
         if discards is None:
             await self._override(row, chosen)
@@ -168,7 +168,7 @@ class ContextScreen(Screen[None]):
         try:
             await self._conversation.override(row, chosen)
         except LoomError as error:
-            self.notify(f"{error.message} {error.hint}".strip(), severity="error")
+            self.notify(str(error), severity="error")
         await self._load()
 
     def action_add_model(self) -> None:

@@ -63,7 +63,7 @@ def unknown_model(text: str) -> AnswerFault:
 
 def fault_of(error: LoomError) -> AnswerFault:
     """Return what a failed request means to the caller."""
-    text = f"{error.message} {error.hint}".strip()
+    text = str(error)
     match error:
         case NotAuthorised():
             return make_fault(401, text)

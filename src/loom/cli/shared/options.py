@@ -239,6 +239,8 @@ def message_options_from(given: dict[str, Any]) -> dict[str, Any]:
         os.environ[PLAIN] = "1"
     if given["base_url"] and not given["model"]:
         raise ConfigError("--base-url needs a model.", hint="Add -m NAME, as the server calls it.")
+    if given["base_url"] and not given["base_url"].startswith(("http://", "https://")):
+        raise ConfigError(f"Not a URL: {given['base_url']}.", hint="Write --base-url http://HOST:PORT/v1")
     template: Template | None = None
     if given["template"]:
         from loom.config.templates import read_template

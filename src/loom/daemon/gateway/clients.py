@@ -58,7 +58,7 @@ class GatewayClients:
             try:
                 await self._user_costs.check_account(client.account)
             except BudgetSpent as error:
-                return make_fault(429, f"{error.message} {error.hint}")
+                return make_fault(429, str(error))
         if key.models and not any(fnmatchcase(model, pattern) for pattern in key.models):
             return make_fault(
                 403, f"The key {client.name!r} is not allowed to use {model!r}. Allowed: {', '.join(key.models)}."

@@ -22,9 +22,9 @@ from loom.content.json_values import get_object, get_text, parse_json
 from loom.content.messages import Message
 from loom.daemon.gateway.body import GatewayFault
 from loom.daemon.gateway.clients import GatewayClient
-from loom.daemon.gateway.conversation import FORGED, RestoredConversation, restore_conversation, thinking_at
 from loom.daemon.gateway.handles import ThinkingHandle, make_handle, read_handle
 from loom.daemon.gateway.protocol import GatewayProtocol, own_fields
+from loom.daemon.gateway.restored_thinking import FORGED, RestoredConversation, restore_thinking, thinking_at
 from loom.daemon.gateway.targets import RequestFacts, request_facts, target_models
 from loom.errors import ContentError, LoomError, ProviderError
 from loom.events import Event, Folded, MessageStored, TextDelta, is_model_event
@@ -127,8 +127,8 @@ class Exchange:
         try:
             found = await self._conversations.read(self._raw, self._protocol.name, self._inline)
         except ContentError as error:
-            raise GatewayFault(make_fault(400, error.message)) from None
-        own = await restore_conversation(found, self._find_thinking)
+            raise GatewayFault(make_fault(400, str(error))) from None
+        own = await restore_thinking(found, self._find_thinking)
         if not own.messages and not before:
             raise GatewayFault(make_fault(400, "The conversation contains no message."))
         return PlacedConversation(
@@ -208,7 +208,7 @@ class Exchange:
             try:
                 model = await self._runtime.models.resolve_live(name)
             except LoomError as error:
-                raise GatewayFault(unknown_model(f"{error.message} {error.hint}".strip())) from None
+                raise GatewayFault(unknown_model(str(error))) from None
             found.append((model, self._input(placed, model)))
         lacking = [self._lacks_capability(model) for model, _ in found]
         return found[lacking.index(False) :] if False in lacking else found

@@ -44,7 +44,7 @@ async def upload_file(call: Call[None, None], protocol: GatewayProtocol, client:
         try:
             taken = await daemon.intake.accept(found.spool, found.filename)
         except MediaError as error:
-            raise GatewayFault(make_fault(400, f"{error.message} {error.hint}".strip())) from None
+            raise GatewayFault(make_fault(400, str(error))) from None
     media = taken.media
     file = GatewayFile(
         f"file_{secrets.token_hex(12)}",

@@ -88,9 +88,9 @@ async def _respond(call: Call[None, None], protocol: GatewayProtocol, handle: An
     except GatewayFault as error:
         return _fault_response(protocol, error.fault)
     except TooLarge as error:
-        return _fault_response(protocol, make_fault(413, error.message))
+        return _fault_response(protocol, make_fault(413, str(error)))
     except RequestError as error:
-        return _fault_response(protocol, make_fault(status_of(error), f"{error.message} {error.hint}".strip()))
+        return _fault_response(protocol, make_fault(status_of(error), str(error)))
     except LoomError as error:
         return _fault_response(protocol, fault_of(error))
     except ClientDisconnect:
@@ -169,7 +169,7 @@ async def _model(call: Call[None, None], _: GatewayProtocol, __: GatewayClient) 
     try:
         call.daemon.runtime.models.resolve(targets[0])
     except LoomError as error:
-        raise GatewayFault(unknown_model(f"{error.message} {error.hint}".strip())) from None
+        raise GatewayFault(unknown_model(str(error))) from None
     return json_response(gateway_model(name))
 
 

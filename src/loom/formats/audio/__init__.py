@@ -12,7 +12,6 @@ import msgspec
 from loom.content.moments import time_label
 from loom.errors import Unreadable
 from loom.formats.facts import IntakeLimits
-from loom.formats.sniff.kinds import label_of
 
 __all__ = [
     "AudioFacts",
@@ -122,7 +121,7 @@ def inspect_audio(data: bytes, media_type: str, name: str = "", limits: IntakeLi
     facts = msgspec.msgpack.decode(result, type=AudioFacts | None)
     if facts is None or facts.sample_rate_hz < 1 or facts.channels < 1:
         raise Unreadable(
-            f"{name or 'The recording'} is damaged {label_of(media_type)}: it contains no audio.",
+            f"{name or 'The recording'} is damaged: it contains no audio.",
             name=name,
             hint="Play it in another program; if that works, save it from there as WAV or MP3.",
         )

@@ -83,7 +83,7 @@ class OpenedImage(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def decoder_errors(media_type: str, name: str = "") -> Generator[None]:
+def decoder_errors(name: str = "") -> Generator[None]:
     """Convert every exception of a decoder to `Unreadable`, except a lack of memory: the worker reports how much there
     is."""
     from PIL.Image import DecompressionBombError
@@ -100,7 +100,7 @@ def decoder_errors(media_type: str, name: str = "") -> Generator[None]:
         is_cut_off = "truncated" in str(fault).lower()
         what = "it ends too early" if is_cut_off else "it cannot be decoded (or is of an unusual type)"
         raise Unreadable(
-            f"{name or 'The image'} is damaged {label_of(media_type)}: {what}.",
+            f"{name or 'The image'} is damaged: {what}.",
             name=name,
             hint="Open it in an image editor, save it again and attach the new file.",
         ) from fault
@@ -116,7 +116,7 @@ def open_picture(data: bytes, media_type: str, limits: IntakeLimits, name: str =
     check_pixels(header.width, header.height, limits, name)
     if media_type == "image/webp":
         _check_webp_memory(header.width * header.height, limits, name)
-    with decoder_errors(media_type, name):
+    with decoder_errors(name):
         frames = _count_frames(data, media_type, header.width * header.height, limits, name)
         image = _open(data, media_type)
         if media_type == "image/avif":

@@ -67,7 +67,7 @@ def describe_picture(data: bytes, media_type: str, limits: IntakeLimits) -> Pixe
 
     opened = open_picture(data, media_type, limits)
     image = load(opened, 2048)
-    with decoder_errors(media_type):
+    with decoder_errors():
         image = alpha_composite(new("RGBA", image.size, "white"), image.convert("RGBA")).convert("RGB")
         size = min(_SAMPLE_SIDE_PX, image.width), min(_SAMPLE_SIDE_PX, image.height)
         # Single pixels instead of averages: a thin red line must stay red.

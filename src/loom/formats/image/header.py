@@ -20,7 +20,6 @@ from loom.formats.image.chunks import MAX_PARTS, TooManyChunks
 from loom.formats.image.heif_header import heif_size
 from loom.formats.image.jxl_header import jxl_size
 from loom.formats.sniff.containers import iso_media_type
-from loom.formats.sniff.kinds import label_of
 
 _PNG: Final = Struct(">II").unpack_from
 _PAIR: Final = Struct("<HH").unpack_from
@@ -71,7 +70,7 @@ def read_header(data: bytes, name: str = "", media_type: str = "") -> ImageHeade
     except TooManyChunks as fault:
         raise TooLarge(f"{name or 'The image'} has too many parts.", name=name) from fault
     if size is None:
-        what = f"damaged {label_of(media_type)}: its header contains no size" if media_type else "of an unknown type"
+        what = "damaged: its header contains no size" if media_type else "of an unknown type"
         raise Unreadable(f"{name or 'The image'} is {what}.", name=name)
     width, height = size
     if width < 1 or height < 1:

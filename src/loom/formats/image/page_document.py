@@ -26,7 +26,7 @@ def write_pdf(data: bytes, media_type: str, limits: IntakeLimits) -> bytes:
     opened = open_picture(data, media_type, limits)
     if opened.frames > MAX_PAGES:
         raise TooLarge(f"The image has {opened.frames} pages, over the limit of {MAX_PAGES}.")
-    with decoder_errors(media_type):
+    with decoder_errors():
         # Pillow accepts one set of options for all pages, and no quality for those in fax coding.
         is_fax = opened.image.mode == "1"
         options = {} if is_fax else {"quality": _QUALITY}

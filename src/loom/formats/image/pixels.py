@@ -47,7 +47,7 @@ def fitted_size(width: int, height: int, side_px: int) -> tuple[int, int]:
 
 def check(opened: OpenedImage, name: str = "") -> None:
     """Decode all pixels of the first frame, and convert them if later renditions would have to."""
-    with decoder_errors(opened.media_type, name):
+    with decoder_errors(name):
         opened.image.load()
         if opened.image.mode not in _COMMON_MODES:
             to_eight_bits(opened.image, None)
@@ -60,7 +60,7 @@ def load(opened: OpenedImage, side_px: int, box: Box | None = None) -> Image:
     With `box` (in the upright image), decode only that part.
     """
     image = opened.image
-    with decoder_errors(opened.media_type):
+    with decoder_errors():
         profile = opened.profile
         stored = image.size
         target = fitted_size(*stored, side_px)

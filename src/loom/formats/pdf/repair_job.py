@@ -89,7 +89,7 @@ def _page_by_page(pages: Sequence[PageObject]) -> PdfWriter:
     return writer
 
 
-class _Closed(PdfReader):
+class _SearchedReader(PdfReader):
     """A reader of a file that was searched completely: pypdf would search it again for each lost object."""
 
     def get_object(self, indirect_reference: int | IndirectObject) -> PdfObject | None:
@@ -106,7 +106,7 @@ def _append_end(data: bytes) -> PdfReader:
     whole = data.rfind(b"endobj") + len(b"endobj")
     if b"stream" not in data[whole:]:
         data = data[:whole]  # half a dictionary would include the appended end; half a stream is useful
-    reader = _Closed(io.BytesIO(data + _END))
+    reader = _SearchedReader(io.BytesIO(data + _END))
     if "/Encrypt" not in reader.trailer and _LOCK.search(data):
         raise Unreadable("is encrypted, and its key is missing")  # its pages would be noise
     return reader

@@ -25,7 +25,7 @@ class WorkerMessage(NamedTuple):
     blob: bytes
 
 
-class Oversize(Exception):
+class OversizeMessage(Exception):
     """The other side announces more than `receive` accepts."""
 
     def __init__(self, size_bytes: int) -> None:
@@ -68,8 +68,8 @@ def receive(
 ) -> WorkerMessage | None:
     """Return the next message, or None if the other side closed the connection before one began.
 
-    Raise `EOFError` if the message is incomplete, `Oversize` if it has more than `max_bytes`, and `TimeoutError` at the
-    `deadline` (of the monotonic clock).
+    Raise `EOFError` if the message is incomplete, `OversizeMessage` if it has more than `max_bytes`, and `TimeoutError`
+    at the `deadline` (of the monotonic clock).
     """
     header, file = _receive_header(link, deadline)
     if header is None:
@@ -77,7 +77,7 @@ def receive(
     try:
         part_bytes, blob_bytes, way = HEADER.unpack(header)
         if max_bytes is not None and part_bytes + blob_bytes > max_bytes:
-            raise Oversize(blob_bytes)
+            raise OversizeMessage(blob_bytes)
         part = bytes(_read(link, part_bytes, deadline))
         if way != _BY_DESCRIPTOR:
             return WorkerMessage(part, bytes(_read(link, blob_bytes, deadline)))

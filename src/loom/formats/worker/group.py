@@ -29,7 +29,7 @@ import msgspec
 from loom.content.media import size_label
 from loom.errors import Encrypted, MediaError, TooLarge, Unreadable, Unsupported
 from loom.formats.facts import IntakeLimits
-from loom.formats.worker.channel import Oversize, receive, send
+from loom.formats.worker.channel import OversizeMessage, receive, send
 from loom.formats.worker.loop import DocumentMissing, JobDone, JobFailed, Task, WorkerAnswer, WorkerReady
 
 START_SECONDS: Final = 60.0
@@ -61,7 +61,7 @@ class WorkerKind(msgspec.Struct, frozen=True):
     memory_share: int = 1
 
 
-class _Lost(Exception):
+class _ChildLost(Exception):
     """The child has died or is unusable; `error` and `sentence` describe it to the caller."""
 
     def __init__(self, error: type[MediaError], sentence: str, *, is_retryable: bool) -> None:
@@ -95,7 +95,7 @@ class WorkerGroup:
         with self._slots:
             try:
                 return self._run(task, document)
-            except _Lost as lost:
+            except _ChildLost as lost:
                 raise lost.error(f"{name} {lost.sentence}.", name=name) from None
             except TimeoutError:
                 raise TooLarge(f"{name} takes longer than {seconds:g} s to read.", name=name) from None
@@ -108,7 +108,7 @@ class WorkerGroup:
             with self._lock:
                 if self._all:
                     return
-            with contextlib.suppress(_Lost):  # the first job reports it, with the name of its document
+            with contextlib.suppress(_ChildLost):  # the first job reports it, with the name of its document
                 child = self._start()
                 with self._lock:
                     self._idle.append(child)
@@ -148,7 +148,7 @@ class WorkerGroup:
         if used is not None:
             try:
                 return self._ask(used, task, document)
-            except _Lost as lost:
+            except _ChildLost as lost:
                 if not lost.is_retryable or self._is_closed:
                     raise
             left = task.seconds - (time.monotonic() - began)
@@ -197,10 +197,10 @@ class WorkerGroup:
                     ):  # for developers; the caller gets the sentence, and a terminal must not show the trace
                         _log.debug("a worker of %s failed: %s", self._kind.module, answer.trace)
                     if answer.is_retryable:
-                        raise _Lost(_ERRORS[answer.code], answer.sentence, is_retryable=True)
+                        raise _ChildLost(_ERRORS[answer.code], answer.sentence, is_retryable=True)
                     raise _ERRORS[answer.code](answer.sentence, hint=answer.hint)
                 case WorkerReady() | DocumentMissing():
-                    raise _Lost(Unreadable, "could not be read: the worker process lost it", is_retryable=True)
+                    raise _ChildLost(Unreadable, "could not be read: the worker process lost it", is_retryable=True)
         finally:
             with self._lock:
                 keep = keep and not self._is_closed
@@ -245,8 +245,8 @@ class _Child:
         return self._process.pid
 
     def ask(self, task: Task, document: bytes) -> tuple[WorkerAnswer, bytes]:
-        """Return the response. Raise `TimeoutError` at the deadline and `_Lost` if the child has died; the caller then
-        drops it."""
+        """Return the response. Raise `TimeoutError` at the deadline and `_ChildLost` if the child has died; the caller
+        then drops it."""
         deadline = time.monotonic() + task.seconds
         is_held = bool(task.digest) and task.digest in self.held
         try:
@@ -290,28 +290,28 @@ class _Child:
     def _receive(self, deadline: float) -> tuple[WorkerAnswer, bytes]:
         try:
             message = receive(self._link, max_bytes=MAX_ANSWER_BYTES, deadline=deadline)
-        except Oversize as found:
+        except OversizeMessage as found:
             sentence = f"produces {size_label(found.size_bytes)}, over the limit of {size_label(MAX_ANSWER_BYTES)}"
-            raise _Lost(TooLarge, sentence, is_retryable=False) from None
+            raise _ChildLost(TooLarge, sentence, is_retryable=False) from None
         if message is None:
             raise EOFError
         return self._decode(message.part), message.blob
 
 
-def _not_started(why: str) -> _Lost:
-    return _Lost(Unreadable, f"could not be read: the reader process did not start ({why})", is_retryable=False)
+def _not_started(why: str) -> _ChildLost:
+    return _ChildLost(Unreadable, f"could not be read: the reader process did not start ({why})", is_retryable=False)
 
 
-def _shut_down() -> _Lost:
-    return _Lost(Unreadable, "was not read: the worker processes have been shut down", is_retryable=False)
+def _shut_down() -> _ChildLost:
+    return _ChildLost(Unreadable, "was not read: the worker processes have been shut down", is_retryable=False)
 
 
-def _crash_error(returncode: int | None, task: Task) -> _Lost:
+def _crash_error(returncode: int | None, task: Task) -> _ChildLost:
     """Return the error for a dead child. C++ and Rust libraries abort or trap if they get no memory."""
     if returncode is not None and -returncode in (signal.SIGTRAP, signal.SIGABRT, signal.SIGILL):
         sentence = f"needs more than {task.memory_bytes / 1e9:.1f} GB of memory, or is damaged"
-        return _Lost(TooLarge, sentence, is_retryable=True)
-    return _Lost(Unreadable, f"could not be read: the reader ended ({_ending(returncode)})", is_retryable=True)
+        return _ChildLost(TooLarge, sentence, is_retryable=True)
+    return _ChildLost(Unreadable, f"could not be read: the reader ended ({_ending(returncode)})", is_retryable=True)
 
 
 def _ending(returncode: int | None) -> str:

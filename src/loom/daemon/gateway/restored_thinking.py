@@ -41,7 +41,7 @@ class RestoredConversation(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-async def restore_conversation(found: ReadConversation, find: FindThinking) -> RestoredConversation:
+async def restore_thinking(found: ReadConversation, find: FindThinking) -> RestoredConversation:
     restored: list[Message] = []
     is_forged = False
     kept: dict[int, int] = {}
