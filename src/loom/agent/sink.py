@@ -131,15 +131,11 @@ class EventSink:
                 self._observer.observe(event)
             for event in (*batch, *shown):
                 self._show(event)
-        if self._writer is not None and not self._pending:  # do not leave it to a loop that may stop after this
-            self._hurry.set()
-            await asyncio.wait([self._writer])
-        return committed
+            return committed
 
     def show_unstored(self, event: Event) -> None:
         """Show an event that cannot be stored: the store is unavailable, or another process has the session."""
         self._pending.clear()
-        self._hurry.set()
         self._observer.observe(event)
         self._show(event)
 
