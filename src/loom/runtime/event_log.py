@@ -47,9 +47,7 @@ class EventLog:
 
     async def after(self, session_id: str, seq: int, limit: int = 1000) -> tuple[StoredEvent, ...]:
         """Return the events after number `seq`, in order, with the messages that they refer to."""
-        return await self._with_messages(await self._events.after(session_id, seq, limit))
-
-    async def _with_messages(self, stored: tuple[StoredEvent, ...]) -> tuple[StoredEvent, ...]:
+        stored = await self._events.after(session_id, seq, limit)
         nodes = {
             event.seq: node
             for event in stored
@@ -70,9 +68,9 @@ class EventLog:
     async def since_last(
         self, session_id: str, start: str, types: Sequence[str], *, until: int
     ) -> tuple[StoredEvent, ...]:
-        """Return the events of `types` since the newest one of type `start`, up to number `until`, with the messages
-        that they refer to."""
-        return await self._with_messages(await self._events.since_last(session_id, start, types, until=until))
+        """Return the events of `types` since the newest one of type `start`, up to number `until`, as they are
+        stored."""
+        return await self._events.since_last(session_id, start, types, until=until)
 
     async def head(self, session_id: str) -> int:
         return await self._events.head(session_id)

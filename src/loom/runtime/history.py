@@ -21,6 +21,7 @@ from loom.events import (
     TurnFinished,
     TurnStarted,
     decode_event,
+    stored_node_of,
 )
 from loom.message_types import EventEnvelope, History, MessageQuery, NoticeView, QueuedView, Running
 from loom.runtime.record import SessionStores
@@ -75,6 +76,9 @@ async def _last_turn(stores: SessionStores, stored: StoredSession) -> tuple[Turn
     notices: list[NoticeView] = []
     first = last = ""
     for event in await stores.events.since_last(stored.id, "turn_started", _TURN_FACTS, until=stored.last_seq):
+        if event.type == "message_stored" and (node := stored_node_of(event.data)):
+            first, last = first or node, node
+            continue
         match _decode_event(event):
             case NoticeRaised() as notice:
                 notices.append(NoticeView(text=notice.text, code=notice.code, after=last))
