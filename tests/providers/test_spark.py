@@ -403,7 +403,7 @@ async def test_thinking_lists_what_was_checked_and_comes_back_in_the_next_prompt
     assert isinstance(thinking, ThinkingBlock)
     assert thinking.opaque is not None
     assert (thinking.opaque.provider, thinking.opaque.model, thinking.opaque.data) == ("loom", "spark", {})
-    assert thinking.text == "Shown: login.png; tools: 0."
+    assert thinking.text == "Added: login.png; tools: 0."
     assert thinking in shelf.prompt(first, reply, user("more")).messages[1].blocks
 
 

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 import loom
-from loom.errors import ConfigError, ContentError, LoomError
+from loom.errors import ConfigError, ContentError, LoomError, ProviderError
 
 
 class Plain:
     pass
+
+
+class Slashed:
+    name = "my/model"
+    capabilities = loom.Capabilities()
+
+    async def stream(self, prompt: loom.Prompt) -> AsyncIterator[Any]:
+        yield 3
+
+
+class Counting(Slashed):
+    name = "counting"
+
+
+class Unfinished:
+    name = "unfinished"
 
 
 @pytest.mark.parametrize(
@@ -20,6 +37,12 @@ class Plain:
     [
         ({"model": None}, ConfigError, 'model=None is neither a name nor a custom provider. Write model="platform'),
         ({"model": 3}, ConfigError, "model=3 is neither"),
+        ({"model": Slashed()}, ConfigError, "Not a name of a provider: 'my/model'. Use a lower-case letter, then"),
+        (
+            {"model": Unfinished()},
+            ConfigError,
+            "Not a provider: Unfinished. A provider has `name`, `capabilities` and a method",
+        ),
         ({"tools": [3]}, ConfigError, "Not a tool: 3. A tool is a function, a Tool, or the name of a built-in"),
         ({"approve": True}, ConfigError, "approve is not a function: True. def approve(request): return"),
         ({"output": "Bill"}, ContentError, "'Bill' cannot be the type of an answer. Use a dataclass"),
@@ -33,6 +56,13 @@ def test_a_wrong_argument_is_named_with_the_next_step(
         loom.ask("hello", **{"model": "spark", **keywords})
     assert "\n" not in str(caught.value)
     assert caught.value.hint
+
+
+def test_what_a_provider_yields_by_mistake_is_named() -> None:
+    with pytest.raises(
+        ProviderError, match=r"counting failed: TypeError: stream\(\) yielded int; yield text or events"
+    ):
+        loom.ask("hello", model=Counting())
 
 
 def test_a_mapping_is_not_a_configuration() -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from typing import Final, Protocol, cast
+from typing import Final, Protocol, cast, get_args
 
 from loom.errors import ConfigError, LoomError, ProviderError
 from loom.events import CallFinished, DecoderEvent, Stopped, TextDelta
@@ -24,6 +24,7 @@ from loom.providers import catalog
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
+_EVENTS: Final = get_args(DecoderEvent)
 _LIMITS: Final = Limits(context_tokens=128_000, max_output_tokens=32_000)
 
 
@@ -43,12 +44,26 @@ class CustomProvider(Protocol):
 def register_provider(provider: CustomProvider) -> None:
     """Register a provider for all runtimes of this process: `NAME` and `NAME/MODEL` refer to it from now on. Raise
     `ConfigError` if the name is invalid or taken."""
-    name = provider.name
-    if _NAME.fullmatch(name) is None:
-        raise ConfigError(f"A provider's name has lower-case letters, digits, _ and -, not {name!r}")
+    name = provider_name(provider)
     if name in catalog.platforms() or name in catalog.ALIASES:
         raise ConfigError(f"{name} is the name of a built-in service.", hint="Choose another name.")
     REGISTERED[name] = CustomProviderAdapter(provider)
+
+
+def provider_name(provider: CustomProvider) -> str:
+    """Return the name of a provider. Raise `ConfigError` if it is invalid, or if something else was given as one."""
+    name: object = getattr(provider, "name", None)
+    if not isinstance(name, str) or not all(hasattr(provider, part) for part in ("capabilities", "stream")):
+        raise ConfigError(
+            f"Not a provider: {type(provider).__name__}.",
+            hint="A provider has `name`, `capabilities` and a method `stream(prompt)`.",
+        )
+    if _NAME.fullmatch(name) is None:
+        raise ConfigError(
+            f"Not a name of a provider: {name!r}.",
+            hint="Use a lower-case letter, then lower-case letters, digits, _ and -, 40 at most.",
+        )
+    return name
 
 
 def custom_model(reference: str, own: Mapping[str, CustomProviderAdapter]) -> Model | None:
@@ -77,6 +92,8 @@ class CustomProviderAdapter:
         try:
             async for said in self.own.stream(prompt):
                 event = TextDelta(text=said) if isinstance(said, str) else said
+                if not isinstance(event, _EVENTS):  # from an untyped program
+                    raise TypeError(f"stream() yielded {type(event).__name__}; yield text or events of loom.events")
                 is_stopped = is_stopped or isinstance(event, Stopped)
                 has_called = has_called or isinstance(event, CallFinished)
                 yield event

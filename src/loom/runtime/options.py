@@ -15,7 +15,7 @@ from loom.compile.ports import Provider
 from loom.config import Config
 from loom.errors import ConfigError
 from loom.providers import catalog
-from loom.runtime.custom_provider import CustomProvider, CustomProviderAdapter
+from loom.runtime.custom_provider import CustomProvider, CustomProviderAdapter, provider_name
 from loom.runtime.servers import approval_rule
 from loom.tools.base import Tool, tool
 from loom.tools.mcp import McpServers
@@ -129,13 +129,14 @@ def split_providers(choice: ProviderChoice) -> tuple[dict[str, Provider], dict[s
 
 def model_name(model: str | CustomProvider) -> str:
     """Return the name of a model; raise `ConfigError` for anything that is neither a name nor a provider."""
-    name = model if isinstance(model, str) else getattr(model, "name", None)
-    if not isinstance(name, str):
+    if isinstance(model, str):
+        return model
+    if not hasattr(model, "name"):
         raise ConfigError(
             f"model={model!r} is neither a name nor a custom provider.",
             hint='Write model="platform/name", or leave it out for the default model.',
         )
-    return name
+    return provider_name(model)
 
 
 def _is_custom(provider: Provider | CustomProvider) -> TypeIs[CustomProvider]:

@@ -142,7 +142,7 @@ async def answer(turn: SparkTurn, prompt: Prompt, reader: SparkReader) -> AsyncI
 async def _plain_answer(turn: SparkTurn, prompt: Prompt, reader: SparkReader) -> AsyncIterator[AnswerPart]:
     if prompt.sampling.thinking != "off":
         names = ", ".join(thing.name for thing in turn.things) or "no media"
-        yield ThinkingPart(f"Shown: {names}; tools: {len(prompt.tools)}.")
+        yield ThinkingPart(f"Added: {names}; tools: {len(prompt.tools)}.")
     may_call = turn.steps == 0 and prompt.sampling.tool_choice != "none"
     calls = _tool_calls(turn, prompt.tools) if may_call else []
     if turn.results:
