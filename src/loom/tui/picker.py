@@ -107,7 +107,7 @@ class Picker(ModalScreen[str | None]):
 
     def _finish(self, chosen: str | None) -> None:
         """Dismiss the screen. Work for it is cancelled first: it would not find its widgets, and end the program."""
-        self.workers.cancel_node(self)
+        self.workers.cancel_node(self)  # pyright: ignore[reportUnknownMemberType]  declared so by Textual
         self.dismiss(chosen)
 
     def action_cancel(self) -> None:
