@@ -81,6 +81,17 @@ def test_handles_and_code_are_no_mistyped_files(tmp_path: Path) -> None:
     import x from "@angular/core"; npm i @types/node @babel/preset-env@7.1; @Override @org.junit.Test @media
     @someone @group/name"""
     assert missing_mentions(tmp_path, code) == {}
-    files = ["src/Makefile", "notes.txt", "lib/a.kt", "a b/c.vue", "shot.png", "./x.py", "report.pdf#3"]
+    files = [
+        "src/Makefile",
+        "notes.txt",
+        "lib/a.kt",
+        "a b/c.vue",
+        "shot.png",
+        "./x",
+        "../y",
+        "/no/z",
+        "~/a",
+        "report.pdf#3",
+    ]
     typed = " ".join(f'@"{name}"' if " " in name else f"@{name}" for name in files)
     assert list(missing_mentions(tmp_path, typed)) == files

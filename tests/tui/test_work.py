@@ -15,6 +15,7 @@ from loom.sampling import Sampling
 from loom.session import Session
 from loom.tui.approval_card import ApprovalCard
 from loom.tui.message_widgets import ThinkingFold
+from loom.tui.model_screen import ModelScreen
 from loom.tui.trust_screen import TrustScreen
 from loom.tui.work_pane import WorkPane, WorkScreen
 
@@ -335,3 +336,15 @@ async def test_an_approval_that_is_pending_when_a_conversation_is_opened_is_answ
         await screen.press("enter")
         await screen.wait_for("and on")
         assert "no longer pending" not in screen.text
+
+
+async def test_a_screen_that_is_closed_while_it_loads_does_not_end_the_program(tmp_path: Path) -> None:
+    async with driven(tmp_path, answers=["hello", "again"]) as screen:
+        await screen.say("hi")
+        for _ in range(3):
+            screen.chat.action_choose_model()
+            await screen.wait(lambda: isinstance(screen.app.screen, ModelScreen))
+            assert isinstance(screen.app.screen, ModelScreen)
+            screen.app.screen.action_cancel()  # it still compiles a request for each model
+            await screen.wait(lambda: screen.app.screen is screen.chat)
+        await screen.say("still here", turns=2)

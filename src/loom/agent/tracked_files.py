@@ -45,6 +45,7 @@ IN_ROOT: Final = ""
 _MENTION: Final = re.compile(r'(?:^|(?<=[\s(\[{,;]))@(?:"([^"\n]+)"|([^\s"]+))')
 PUNCTUATION: Final = ".,;:!?)]}'"
 _CODE_EXTENSIONS: Final = tuple(end for ends in FILE_TYPES.values() for end in ends if end.startswith("."))
+_PATH_STARTS: Final = ("/", "~/", "./", "../")
 _READS: Final = frozenset({"read_file"})
 _WRITES: Final = frozenset({"write_file", "edit_file", "multi_edit"})
 _NUMBER_CHARS: Final = 8
@@ -90,14 +91,16 @@ def mentions(text: str) -> list[str]:
 
 
 def looks_like_file(workspace: Path, name: str) -> bool:
-    """Return whether a mention is probably a file: it has the extension of one, or its folder exists. Handles and code
-    have neither: `@someone`, `@types/node`, `@pytest.fixture`, `@app.get("/")`."""
+    """Return whether a mention is probably a file: it begins like a path, or it has the extension of a file or a folder
+    that exists. Handles and code do not: `@someone`, `@types/node`, `@pytest.fixture`, `@app.get("/")`."""
     plain = name.rstrip(PUNCTUATION)
     if ":" in plain or "(" in plain:
         return False
+    if plain.startswith(_PATH_STARTS):
+        return True
     folder, slash, last = plain.partition("#")[0].rpartition("/")
     has_extension = type_of_name(last) is not None or last.casefold().endswith(_CODE_EXTENSIONS)
-    return has_extension or (slash != "" and is_folder(workspace, folder or slash))
+    return has_extension or (slash != "" and is_folder(workspace, folder))
 
 
 # Files ---------------------------------------------------------------------------------------------------------------

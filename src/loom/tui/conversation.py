@@ -100,7 +100,7 @@ class OpenConversation:
 
     @property
     def is_working(self) -> bool:
-        """Whether a turn may run here, whether or not somebody watches it."""
+        """Whether a turn may run here, also without a reader of its events."""
         return self._working is not None and not self._working.done()
 
     async def close(self) -> None:

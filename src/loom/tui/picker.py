@@ -96,14 +96,19 @@ class Picker(ModalScreen[str | None]):
         event.stop()
         chosen = self.choose(event.value.strip())
         if chosen is not None:
-            self.dismiss(chosen)
+            self._finish(chosen)
 
     def choose(self, typed: str) -> str | None:
         """Return the key that Enter selects: that of the highlighted row; None if there is none."""
         return self.highlighted_key if self.row_keys else None
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self.row_keys[event.option_index])
+        self._finish(self.row_keys[event.option_index])
+
+    def _finish(self, chosen: str | None) -> None:
+        """Dismiss the screen. Work for it is cancelled first: it would not find its widgets, and end the program."""
+        self.workers.cancel_node(self)  # pyright: ignore[reportUnknownMemberType]  declared so by Textual
+        self.dismiss(chosen)
 
     def action_cancel(self) -> None:
-        self.dismiss(None)
+        self._finish(None)
