@@ -22,7 +22,7 @@ from loom.events import NoticeRaised
 from loom.providers.catalog import model
 from loom.testing import ScriptedProvider, memory_runtime
 from loom.tools.mcp import McpServers
-from loom.tools.mcp.tools import Pins
+from loom.tools.mcp.records import Pins
 from patience import PATIENCE_SECONDS
 from tools.mcp_world import Context, hostile, is_running, is_there, open_files, until
 

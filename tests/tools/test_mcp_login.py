@@ -16,7 +16,7 @@ import pytest
 from loom.content.messages import text_of
 from loom.errors import ToolError
 from loom.tools.mcp import McpServers
-from loom.tools.mcp.oauth import TokenFile
+from loom.tools.mcp.records import TokenFile
 from loom.tools.mcp.specs import ServerSpec
 from tools.mcp_world import Context
 from tools.test_mcp_http import free_port, serving

@@ -5,8 +5,7 @@
 other direction: Loom as a server.
 """
 
-from loom.tools.mcp.server import ServerStatus
 from loom.tools.mcp.servers import McpServers
 from loom.tools.mcp.tools import McpTool
 
-__all__ = ["McpServers", "McpTool", "ServerStatus"]
+__all__ = ["McpServers", "McpTool"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -18,16 +18,18 @@ from loom.content.blocks import ContentBlock
 from loom.errors import ConfigError, NotFound, ToolError
 from loom.tools.base import Tool
 from loom.tools.mcp.content import AttachBytes, shorten
-from loom.tools.mcp.http import HttpTransport
-from loom.tools.mcp.oauth import LOGIN_SECONDS, TokenFile, login_auth, stored_login
-from loom.tools.mcp.questions import Sampler, ServerQuestions
-from loom.tools.mcp.server import MAX_LISTED, Listing, McpConnection, Server, ServerGone, ServerStatus
+from loom.tools.mcp.records import Pins, TokenFile
+from loom.tools.mcp.server import MAX_LISTED, Listing, Server, ServerGone, load_sdk
 from loom.tools.mcp.specs import ServerSpec
-from loom.tools.mcp.stdio import StdioTransport
-from loom.tools.mcp.tools import McpTool, Pins, extra_tools, fingerprint, tool_name
+from loom.tools.mcp.tools import McpTool, extra_tools, fingerprint, tool_name
 from loom.tools.sandbox import Sandbox
 
+if TYPE_CHECKING:
+    from loom.tools.mcp.connection import McpConnection
+    from loom.tools.mcp.questions import Sampler
+
 READY_SECONDS: Final = 10.0
+LOGIN_SECONDS: Final = 300.0
 
 
 class ServerPrompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +58,7 @@ class McpServers:
         self._sandbox = sandbox or Sandbox()
         self._tokens = tokens
         self._pins = pins or Pins()
+        self._sampler: Sampler | None = None
         self._servers: dict[str, Server] = {}
         for spec in specs:
             if spec.name in self._servers:
@@ -70,19 +73,19 @@ class McpServers:
 
     def use_sampler(self, sampler: Sampler) -> None:
         """Let servers call the model through `sampler`, unless they have another sampler."""
-        for server in self._servers.values():
-            server.questions.sampler = server.questions.sampler or sampler
+        self._sampler = self._sampler or sampler
 
     async def wait_ready(self, seconds: float | None = READY_SECONDS) -> None:
         """Wait until every server has listed its tools or failed, but not longer than `seconds` (None: as long as each
         of them may take). A late server is reported and waited for once; its tools appear in `tools` when it
         is ready. A server that failed a while ago is tried again without waiting."""
+        if self._servers:
+            await load_sdk()
         waiting = {
             opened: server
             for server in self._servers.values()
-            if not (seconds is not None and server.is_late) and (opened := server.connect_soon()) is not None
+            if (opened := server.connect_soon(waits_again=seconds is None)) is not None
         }
-        await asyncio.sleep(0)  # a caller that repeats this lets servers go on
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=seconds)
             for opened in late:
@@ -92,8 +95,9 @@ class McpServers:
         """Return a sentence for each server whose tools are missing, because it failed or is late."""
         return tuple(server.problem for server in self._servers.values() if server.problem)
 
-    def status(self) -> tuple[ServerStatus, ...]:
-        return tuple(server.status() for server in self._servers.values())
+    def status(self) -> tuple[Server, ...]:
+        """Return the servers, which have their `state`, `tools`, `prompts`, `error` and `stderr`."""
+        return tuple(self._servers.values())
 
     def prompts(self) -> tuple[ServerPrompt, ...]:
         """Return the prompts of all servers that are ready."""
@@ -105,7 +109,7 @@ class McpServers:
                 arguments=tuple(argument.name for argument in prompt.arguments or ()),
             )
             for name, server in self._servers.items()
-            for prompt in server.listing.prompts
+            for prompt in server.prompts
         )
 
     async def get_prompt(self, prompt: ServerPrompt, words: str, attach: AttachBytes) -> list[ContentBlock]:
@@ -126,12 +130,16 @@ class McpServers:
     async def log_in(self, name: str, open_page: Callable[[str], Awaitable[None]], tokens: TokenFile) -> int:
         """Log in at a server; `open_page` gets the URL where the user agrees. Return the number of its tools, or raise
         ToolError."""
+        await load_sdk()
+        from loom.tools.mcp.connection import McpConnection
+        from loom.tools.mcp.oauth import login_auth
+
         spec = msgspec.structs.replace(self._server(name).spec, timeout_seconds=LOGIN_SECONDS)
         if not spec.url:
             raise ToolError(f"{name} is a program, which needs no login", hint="Give it a key in its `env`.")
         listed: list[Listing] = []
         async with login_auth(spec, tokens, open_page) as auth:
-            connection = McpConnection(spec, HttpTransport(spec, auth), ServerQuestions(spec), listed.append)
+            connection = McpConnection(spec, listed.append, auth=auth)
             try:
                 await connection.opened
             except ServerGone as error:
@@ -148,13 +156,17 @@ class McpServers:
         return self._servers[name]
 
     def _open_connection(self, server: Server) -> McpConnection:
-        spec = server.spec
-        transport = (
-            StdioTransport(spec, self._sandbox, server.stderr)
-            if spec.command
-            else HttpTransport(spec, stored_login(spec, self._tokens))
+        from loom.tools.mcp.connection import McpConnection
+        from loom.tools.mcp.oauth import stored_login
+
+        return McpConnection(
+            server.spec,
+            partial(self._update_tools, server),
+            sampler=self._sampler,
+            sandbox=self._sandbox,
+            stderr=server.output,
+            auth=stored_login(server.spec, self._tokens),
         )
-        return McpConnection(spec, transport, server.questions, partial(self._update_tools, server))
 
     def _update_tools(self, server: Server, listing: Listing) -> None:
         """Replace the tools of a server. Unchanged tools stay the same objects, in the same order."""
@@ -166,13 +178,13 @@ class McpServers:
         for tool in listed.values():
             kept = known.get(tool.name)
             if kept is None or kept.fingerprint != fingerprint(tool):
-                name = kept.name if kept is not None else tool_name(server.spec.name, tool.name, taken)
+                name = kept.name if kept is not None else tool_name(server.name, tool.name, taken)
                 kept = McpTool(server, tool, name, self._pins)
             tools.append(kept)
             taken.add(kept.name)
         tools += extra_tools(server, listing, taken)
         if len(listing.tools) >= MAX_LISTED > len(server.listing.tools):
-            server.notice(f"MCP server {server.spec.name!r} has too many tools: only the first {MAX_LISTED} are used.")
+            server.notice(f"MCP server {server.name!r} has too many tools: only the first {MAX_LISTED} are used.")
         server.listing, server.tools = listing, {tool.name: tool for tool in tools}
         self.tools.clear()
         for each in self._servers.values():
