@@ -1,6 +1,6 @@
 """One connection to a server, from the first attempt to its end, through the SDK's client.
 
-This module and those that it imports load the SDK, which takes a second: `server.load_sdk` does that in a thread.
+This module and those that it imports load the SDK, which takes a second: `McpServers` does that in a thread.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from loom.errors import ToolError
 from loom.tools.mcp.content import shorten
 from loom.tools.mcp.http import http_streams
 from loom.tools.mcp.questions import Sampler, ServerQuestions
-from loom.tools.mcp.server import MAX_LISTED, Listing, ServerGone, ServerState
-from loom.tools.mcp.specs import ServerSpec
+from loom.tools.mcp.specs import MAX_LISTED, Listing, ServerGone, ServerSpec, ServerState
 from loom.tools.mcp.stdio import process_streams
 from loom.tools.sandbox import Sandbox
 
@@ -57,7 +56,7 @@ class McpConnection:
         *,
         sampler: Sampler | None = None,
         sandbox: Sandbox | None = None,
-        stderr: bytearray | None = None,
+        errors: bytearray | None = None,
         auth: httpx2.Auth | None = None,
     ) -> None:
         self.spec = spec
@@ -71,7 +70,7 @@ class McpConnection:
         self.is_late = False
         """Whether it was reported that it opens late."""
         self._streams = (
-            process_streams(self, sandbox or Sandbox(), bytearray() if stderr is None else stderr)
+            process_streams(self, sandbox or Sandbox(), bytearray() if errors is None else errors)
             if spec.command
             else http_streams(self, auth)
         )

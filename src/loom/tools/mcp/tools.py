@@ -26,12 +26,14 @@ from loom.tools.base import Tool, ToolContext, text_result
 from loom.tools.input_schema import InputSchema, parse_input_schema
 from loom.tools.mcp.content import shorten, tool_result
 from loom.tools.mcp.records import Pins
-from loom.tools.mcp.server import Listing, Server
+from loom.tools.mcp.specs import Listing
 
 if TYPE_CHECKING:
     import mcp_types as types
     from mcp import Client
     from mcp.shared.dispatcher import ProgressFnT
+
+    from loom.tools.mcp.servers import Server
 
 MAX_DESCRIPTION: Final = 4_000
 _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9_-]+")
