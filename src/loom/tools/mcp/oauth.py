@@ -18,14 +18,25 @@ from mcp.shared.auth import (
     OAuthMetadata,
     OAuthToken,
 )
-from pydantic import AnyUrl, BaseModel
+from pydantic import AnyUrl, BaseModel, ValidationError
 
 from loom.errors import ToolError
-from loom.tools.mcp.records import StoredLogin, TokenFile
+from loom.tools.mcp.records import TokenFile
 from loom.tools.mcp.specs import ServerSpec
 
 MAX_REQUEST_BYTES: Final = 65_536
 _PAGE: Final = b"<!doctype html><meta charset=utf-8><title>Loom</title><p>%b You can close this window."
+
+
+class StoredLogin(BaseModel):
+    """A login at one server at one URL."""
+
+    url: str
+    tokens: OAuthToken | None = None
+    expires_at: float | None = None
+    client: OAuthClientInformationFull | None = None
+    metadata: OAuthMetadata | None = None
+    """The metadata of the authorization server, with the URL to refresh tokens."""
 
 
 class _OAuthStorage:
@@ -57,32 +68,31 @@ class _OAuthStorage:
         return provider
 
     async def get_tokens(self) -> OAuthToken | None:
-        self.context.token_expiry_time = self._login.expires_at or None
-        if self._login.metadata:
-            self.context.oauth_metadata = OAuthMetadata.model_validate(self._login.metadata)
-        return OAuthToken.model_validate(self._login.tokens) if self._login.tokens else None
+        self.context.token_expiry_time = self._login.expires_at
+        self.context.oauth_metadata = self._login.metadata or self.context.oauth_metadata
+        return self._login.tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
-        self._login.tokens = _as_json(tokens)
-        self._login.expires_at = self.context.token_expiry_time or 0.0
-        self._login.metadata = _as_json(self.context.oauth_metadata)
-        self._file.put(self._spec.name, self._login)
+        self._login.tokens = tokens
+        self._login.expires_at = self.context.token_expiry_time
+        self._login.metadata = self.context.oauth_metadata
+        self._file.put(self._spec.name, self._login.model_dump(mode="json", exclude_none=True))
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return OAuthClientInformationFull.model_validate(self._login.client) if self._login.client else None
+        return self._login.client
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self._login.client = _as_json(client_info)
-
-
-def _as_json(model: BaseModel | None) -> dict[str, Any]:
-    return model.model_dump(mode="json", exclude_none=True) if model is not None else {}
+        self._login.client = client_info
 
 
 def stored_login(spec: ServerSpec, file: TokenFile | None) -> httpx2.Auth | None:
-    """Return the authorization of requests by a stored login, or None if there is none for this URL."""
-    login = file.read().get(spec.name) if file is not None else None
-    if file is None or login is None or login.url != spec.url or not login.tokens:
+    """Return the authorization of requests by a stored login, or None if there is none for this URL that can be
+    read."""
+    try:
+        login = StoredLogin.model_validate(file.read().get(spec.name)) if file is not None else None
+    except ValidationError:
+        return None
+    if file is None or login is None or login.url != spec.url or login.tokens is None:
         return None
 
     async def refuse(*_: object) -> Any:

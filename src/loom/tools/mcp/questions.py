@@ -80,11 +80,8 @@ class ServerQuestions:
             if not deadline.expired():
                 deadline.reschedule(loop.time() + left)
 
-    def _current_workspace(self) -> Path:
-        return self._calls[-1][0].workspace if self._calls else self._spec.folder or Path.cwd()
-
     async def list_roots(self, context: ClientRequestContext) -> types.ListRootsResult:
-        self._workspace = self._current_workspace()
+        self._workspace = self._calls[-1][0].workspace if self._calls else self._spec.folder or Path.cwd()
         self._has_sent_roots.set()
         folders = (self._workspace,) if self._spec.roots is None else self._spec.roots
         return types.ListRootsResult(
@@ -92,8 +89,9 @@ class ServerQuestions:
         )
 
     async def announce_root(self, client: Client) -> None:
-        """Make a server that has another workspace request the roots again, before the newest call."""
-        if self._spec.roots is not None or self._workspace in (None, self._current_workspace()):
+        """Make a server that has another workspace than the newest call request the roots again."""
+        workspace = self._calls[-1][0].workspace if self._calls else None
+        if workspace is None or self._spec.roots is not None or self._workspace in (None, workspace):
             return
         self._has_sent_roots.clear()
         await client.session.send_notification(types.RootsListChangedNotification())

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from loom.atomic_file import JsonTable
 
 
@@ -29,19 +27,8 @@ class Pins:
             self._table.put(server, self._known[server])
 
 
-class StoredLogin(msgspec.Struct, omit_defaults=True):
-    """The stored data of a login, for one server at one URL."""
-
-    url: str
-    tokens: dict[str, Any] = {}
-    expires_at: float = 0.0
-    client: dict[str, Any] = {}
-    metadata: dict[str, Any] = {}
-    """The metadata of the authorization server, with the URL to refresh tokens."""
-
-
-class TokenFile(JsonTable[StoredLogin]):
-    """All logins, by the names of the servers."""
+class TokenFile(JsonTable[dict[str, Any]]):
+    """All logins (`oauth.StoredLogin` as JSON), by the names of the servers."""
 
     def __init__(self, file: Path) -> None:
-        super().__init__(file, dict[str, StoredLogin])
+        super().__init__(file, dict[str, dict[str, Any]])

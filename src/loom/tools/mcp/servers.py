@@ -119,7 +119,8 @@ class Server:
 
     def report_late(self, seconds: float) -> None:
         """Report that the connection is not open yet."""
-        self._connect().is_late = True
+        if self._connection is not None:
+            self._connection.is_late = True
         self._report(
             f"MCP server {self.name!r} has not responded for {seconds:g} s."
             " This request is sent without its tools; they are added when it is ready."
