@@ -116,16 +116,16 @@ class McpConnection:
         self._on_listed(Listing(tools=tuple(tools), prompts=tuple(prompts), has_resources=has.resources is not None))
 
     async def _run(self) -> None:
-        client = Client(
-            self._streams,
-            cache=None,
-            client_info=types.Implementation(name="loom", version=version("loom-runtime")),
-            message_handler=self._on_message,
-            elicitation_callback=self.questions.elicit,
-            list_roots_callback=self.questions.list_roots,
-            sampling_callback=self.questions.sample if self.questions.sampler is not None else None,
-        )
         try:
+            client = Client(
+                self._streams,
+                cache=None,
+                client_info=types.Implementation(name="loom", version=version("loom-runtime")),
+                message_handler=self._on_message,
+                elicitation_callback=self.questions.elicit,
+                list_roots_callback=self.questions.list_roots,
+                sampling_callback=self.questions.sample if self.questions.sampler is not None else None,
+            )
             async with asyncio.timeout(self.spec.timeout_seconds) as deadline, client:
                 await self.list_all(client)
                 deadline.reschedule(None)
