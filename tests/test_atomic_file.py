@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from loom.atomic_file import write_file_whole
+from loom.atomic_file import JsonTable, write_file_whole
+from loom.errors import ConfigError
 
 
 def test_a_file_is_written_with_its_folders(tmp_path: Path):
@@ -76,3 +77,32 @@ def test_a_new_file_obeys_the_umask(tmp_path: Path):
 def test_a_device_is_written_to_and_not_replaced(tmp_path: Path):
     write_file_whole(Path(os.devnull), "gone")
     assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
+
+
+def test_a_table_keeps_values_by_name_for_its_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "state" / "table.json"
+    table = JsonTable(file, dict[str, int])
+    table.put("a", 1)
+    JsonTable(file, dict[str, int]).put("b", 2)
+    table.put("a", 3)
+    table.put("gone", 4)
+    table.put("gone", None)
+    assert table.read() == {"b": 2, "a": 3}
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("damaged", [b"", b"{", b"[]", b'{"a": "text"}', b"\xff"])
+def test_a_damaged_table_counts_as_empty_and_is_replaced(tmp_path: Path, damaged: bytes) -> None:
+    file = tmp_path / "table.json"
+    file.write_bytes(damaged)
+    table = JsonTable(file, dict[str, int])
+    assert table.read() == {}
+    table.put("a", 1)
+    assert table.read() == {"a": 1}
+
+
+def test_a_table_that_cannot_be_written_names_its_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    file = tmp_path / "file" / "table.json"
+    with pytest.raises(ConfigError, match=r"table\.json: cannot be written: Not a directory"):
+        JsonTable(file, dict[str, int]).put("a", 1)

@@ -8,6 +8,13 @@ import secrets
 import stat
 from collections.abc import Generator
 from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+
+from loom.errors import ConfigError
+
+T = TypeVar("T")
 
 
 def write_file_whole(file: Path, data: str | bytes, *, mode: int = 0o600, private: bool = False) -> None:
@@ -43,6 +50,30 @@ def create_file_once(file: Path, data: str, *, mode: int = 0o600) -> bool:
             return False
     sync_folder(file.parent)
     return True
+
+
+class JsonTable(Generic[T]):
+    """A small private file: values by name, as one JSON object. An unreadable file counts as empty."""
+
+    def __init__(self, file: Path, kind: type[dict[str, T]]) -> None:
+        self._file = file
+        self._kind = kind
+
+    def read(self) -> dict[str, T]:
+        try:
+            return msgspec.json.decode(self._file.read_bytes(), type=self._kind)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return {}
+
+    def put(self, name: str, value: T | None) -> None:
+        """Store a value; None removes it. Raise `ConfigError` if the file cannot be written."""
+        known = {key: known for key, known in self.read().items() if key != name}
+        if value is not None:
+            known[name] = value
+        try:
+            write_file_whole(self._file, msgspec.json.format(msgspec.json.encode(known)), private=True)
+        except OSError as error:
+            raise ConfigError(f"cannot be written: {error.strerror}.", file=str(self._file)) from None
 
 
 @contextlib.contextmanager

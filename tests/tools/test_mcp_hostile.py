@@ -22,7 +22,7 @@ from loom.events import NoticeRaised
 from loom.providers.catalog import model
 from loom.testing import ScriptedProvider, memory_runtime
 from loom.tools.mcp import McpServers
-from loom.tools.mcp.tools import Pins
+from loom.tools.mcp.records import Pins
 from patience import PATIENCE_SECONDS
 from tools.mcp_world import Context, hostile, is_running, is_there, open_files, until
 
@@ -218,7 +218,7 @@ async def test_a_tool_that_never_answers_ends_in_time_and_the_server_goes_on() -
 
 
 async def test_a_server_that_hangs_whole_is_ended_and_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loom.tools.mcp.server.PROBE_SECONDS", 0.5)
+    monkeypatch.setattr("loom.tools.mcp.servers.PROBE_SECONDS", 0.5)
     monkeypatch.setattr("loom.tools.mcp.stdio.PATIENCE_SECONDS", 0.3)
     async with McpServers([hostile(timeout_seconds=4)]) as servers:
         await servers.wait_ready(None)
@@ -240,7 +240,7 @@ async def test_a_server_that_hangs_at_the_start_keeps_nobody_waiting() -> None:
 
 
 async def test_nobody_waits_twice_for_a_server_that_hung_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loom.tools.mcp.server.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("loom.tools.mcp.servers.RETRY_SECONDS", 0.0)
     monkeypatch.setattr("loom.tools.mcp.stdio.PATIENCE_SECONDS", 0.3)
     async with McpServers([hostile("hangs-at-once", timeout_seconds=0.5)]) as servers:
         await servers.wait_ready(60)

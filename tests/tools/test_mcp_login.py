@@ -16,7 +16,7 @@ import pytest
 from loom.content.messages import text_of
 from loom.errors import ToolError
 from loom.tools.mcp import McpServers
-from loom.tools.mcp.oauth import TokenFile
+from loom.tools.mcp.records import TokenFile
 from loom.tools.mcp.specs import ServerSpec
 from tools.mcp_world import Context
 from tools.test_mcp_http import free_port, serving
@@ -116,6 +116,31 @@ async def test_a_login_that_no_longer_counts_names_the_command(tmp_path: Path) -
         async with McpServers([spec], tokens=TokenFile(user.logins), notice=said.append) as servers:
             await servers.wait_ready(30)
     assert said == ["MCP server 'private' is unavailable: its login has expired: run `loom mcp login private`."]
+
+
+async def test_a_damaged_login_counts_as_none(tmp_path: Path) -> None:
+    port = free_port()
+    logins = tmp_path / "mcp-logins.json"
+    url = f"http://127.0.0.1:{port}/mcp"
+    logins.write_text(json.dumps({"private": {"url": url, "tokens": {"access_token": 5}}}))
+    said: list[str] = []
+    with serving(port, "3600", SCRIPT, "agree"):
+        spec = ServerSpec(name="private", url=url, timeout_seconds=30)
+        async with McpServers([spec], tokens=TokenFile(logins), notice=said.append) as servers:
+            await servers.wait_ready(30)
+    assert said == ["MCP server 'private' is unavailable: login required: run `loom mcp login private`."]
+
+
+async def test_a_stored_login_without_what_was_not_known_is_used(tmp_path: Path) -> None:
+    port = free_port()
+    user = User(tmp_path, port)
+    with serving(port, "3600", SCRIPT, "agree"):
+        assert user.log_in()[0] == 0
+        stored = json.loads(user.logins.read_text())
+        assert set(stored["private"]) == {"url", "tokens", "expires_at", "client", "metadata"}
+        del stored["private"]["expires_at"], stored["private"]["metadata"]
+        user.logins.write_text(json.dumps(stored))
+        assert user.loom("mcp", "list", "--check").returncode == 0
 
 
 async def test_a_program_needs_no_login() -> None:

@@ -231,7 +231,7 @@ def logout(name: str) -> None:
     logins = login_file(load_config())
     if name not in logins.read():
         raise ConfigError(f"You are not logged in at {name!r}.", hint="List servers: `loom mcp list`.")
-    logins.write(name, None)
+    logins.put(name, None)
     click.echo(f"✔ logged out at {safe_text(name)}")
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from loom.agent.approvals import GivenAnswer
-from loom.content.blocks import ThinkingBlock, ToolResult, UnknownBlock
+from loom.content.blocks import ThinkingBlock, ToolResult, UnknownBlock, is_content_block
 from loom.content.messages import text_of
 from loom.errors import ApprovalGone, LoomError, NotFound, ToolError
 from loom.events import (
@@ -24,12 +24,14 @@ from loom.runtime.agents import AGENT, CALLER, agent_model, find_agent
 from loom.runtime.session import LocalSession
 from loom.store.nodes import Node
 from loom.tools.base import Tool, ToolContext, text_result
-from loom.tools.mcp.questions import SampleAnswer, SampleRequest
 from loom.tools.undo import file_changes
 from loom.work_types import FileChange
 
 if TYPE_CHECKING:
+    from mcp_types import CreateMessageResult
+
     from loom.runtime import Runtime
+    from loom.tools.mcp.questions import SampleRequest
 
 MAX_TASKS: Final = 8
 MAX_FOUND: Final = 20
@@ -187,9 +189,11 @@ async def _open(runtime: Runtime, context: ToolContext, agent: str, session: str
     return opened
 
 
-async def ask_for_server(runtime: Runtime, context: ToolContext, asked: SampleRequest) -> SampleAnswer:
+async def ask_for_server(runtime: Runtime, context: ToolContext, asked: SampleRequest) -> CreateMessageResult:
     """Answer a sampling request of an MCP server with the model of the turn. The request is a session of its own, below
     the one that called the server, so it is stored, counted and visible like any other."""
+    from mcp_types import CreateMessageResult, TextContent
+
     asking = _session_of(context)
     created = await runtime.stores.sessions.create(
         title=f"Request from MCP server {asked.server!r}",
@@ -198,12 +202,14 @@ async def ask_for_server(runtime: Runtime, context: ToolContext, asked: SampleRe
         settings={PARENT: asking.session_id},
     )
     await runtime.session_users.members.copy_owners(asking.session_id, created.id)
-    if asked.earlier:
-        await runtime.conversations.append(created.id, asked.earlier)
+    *earlier, question = asked.messages
+    if earlier:
+        await runtime.conversations.append(created.id, earlier)
     session = await runtime.session(created.id, tools=())
-    reply = await session.send(*asked.question, options=asked.options)
+    reply = await session.send(*filter(is_content_block, question.blocks), options=asked.options)
     stop = {"max_tokens": "maxTokens", "stop_sequence": "stopSequence"}.get(reply.stop or "", "endTurn")
-    return SampleAnswer(text=reply.text, model=asking.model, stop=stop)
+    answer = TextContent(text=reply.text)
+    return CreateMessageResult(role="assistant", content=answer, model=asking.model, stop_reason=stop)
 
 
 async def _run_task(context: ToolContext, session: LocalSession, task: str, changes: list[FileChange]) -> str:

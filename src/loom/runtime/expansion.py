@@ -41,8 +41,8 @@ def list_commands(runtime: Runtime, workspace: Path) -> tuple[CommandView, ...]:
     own = find_commands(runtime.config, workspace).values()
     found = [CommandView(name=it.name, description=it.description, text=it.text) for it in own]
     for prompt in runtime.mcp.prompts():
-        name = _name(prompt)  # the session replaces this text with the prompt
-        found.append(CommandView(name=name, description=prompt.description, text=f"/{name} $ARGUMENTS"))
+        text = f"/{prompt.command} $ARGUMENTS"  # the session replaces it with the prompt
+        found.append(CommandView(name=prompt.command, description=prompt.description, text=text))
     return tuple(found)
 
 
@@ -65,13 +65,13 @@ async def expand_message(
             leaves = [*others, own.fill(arguments, outputs)]
         elif (prompt := await _server_prompt(runtime, typed["name"])) is not None:
             # What a server writes mentions nothing of the user's.
-            found = await runtime.mcp.get_prompt(prompt, typed["arguments"].strip(), _Attach(runtime))
+            found = await prompt.blocks(typed["arguments"].strip(), _Attach(runtime))
             return ExpandedMessage([*others, *found], "")
     blocks: list[ContentBlock] = []
     for name in mentions("\n".join(texts)):
-        resource = runtime.mcp.mentioned_resource(name) or runtime.mcp.mentioned_resource(name.rstrip(".,;:!?)"))
-        if resource is not None:
-            blocks += await runtime.mcp.read_resource(*resource, _Attach(runtime))
+        read = runtime.mcp.mentioned_resource(name) or runtime.mcp.mentioned_resource(name.rstrip(".,;:!?)"))
+        if read is not None:
+            blocks += await read(_Attach(runtime))
     files = await asyncio.to_thread(_mentioned_media, mentions("\n".join(texts)), leaves, workspace)
     return ExpandedMessage([*blocks, *files, *leaves], "\n".join(texts))
 
@@ -117,11 +117,7 @@ async def _server_prompt(runtime: Runtime, name: str) -> ServerPrompt | None:
     if not prompt_name or server not in [status.name for status in runtime.mcp.status()]:
         return None
     await runtime.mcp.wait_ready()
-    return next((it for it in runtime.mcp.prompts() if _name(it) == name), None)
-
-
-def _name(prompt: ServerPrompt) -> str:
-    return f"{prompt.server}:{prompt.name}"
+    return next((it for it in runtime.mcp.prompts() if it.command == name), None)
 
 
 class _Attach:

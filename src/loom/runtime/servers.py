@@ -15,9 +15,8 @@ from loom.config.mcp_files import project_servers
 from loom.config.schema import McpServer
 from loom.errors import ConfigError
 from loom.tools.mcp import McpServers
-from loom.tools.mcp.oauth import TokenFile
+from loom.tools.mcp.records import Pins, TokenFile
 from loom.tools.mcp.specs import ServerSpec
-from loom.tools.mcp.tools import Pins
 from loom.tools.sandbox import Sandbox, SandboxSettings
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
 import shutil
@@ -19,7 +18,7 @@ from loom.content.blocks import ToolResult, clean_text
 from loom.errors import ToolError
 from loom.tools.base import Tool, ToolContext, text_result
 from loom.tools.number_text import count_text
-from loom.tools.processes import RunningProgram, collect_output, end_all, kill_group, start_program
+from loom.tools.processes import RunningProgram, collect_output, end_all, kill_group, start_program, wait_exit
 from loom.tools.sandbox import Sandbox
 
 DEFAULT_SECONDS: Final = 120
@@ -188,9 +187,7 @@ async def _wait_for_end(running: RunningProgram, seconds: float) -> bool:
         return True
     except TimeoutError:
         kill_group(running.process, signal.SIGTERM)
-        with contextlib.suppress(TimeoutError):  # a program that ignores SIGTERM is killed
-            async with asyncio.timeout(GRACE_SECONDS):
-                await running.process.wait()
+        await wait_exit(running.process, GRACE_SECONDS)  # a program that ignores SIGTERM is killed
         return False
     except asyncio.CancelledError:
         kill_group(running.process, signal.SIGKILL)

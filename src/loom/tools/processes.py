@@ -233,6 +233,16 @@ def kill_group(process: asyncio.subprocess.Process, number: signal.Signals) -> N
         os.killpg(process.pid, number)
 
 
+async def wait_exit(process: asyncio.subprocess.Process, seconds: float) -> int | None:
+    """Return the exit code, or None if the process does not exit in time; `wait()` would also wait for pipes that a
+    grandchild may keep open."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while process.returncode is None:  # noqa: ASYNC110  there is no event without the pipes
+                await asyncio.sleep(0.01)
+    return process.returncode
+
+
 def members(mark: str, groups: set[int]) -> set[int]:
     """Return the live processes that inherited the mark, in any group, and all in `groups`, to which their groups are
     added.

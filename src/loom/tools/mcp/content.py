@@ -4,7 +4,7 @@ determines their type, not the server. Links are listed, never followed, and no 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
@@ -14,7 +14,6 @@ from loom.content.blocks import NO_OUTPUT, ContentBlock, TextBlock, ToolResult, 
 from loom.content.encoded import from_base64, may_hold_bytes
 from loom.content.json_values import json_text, sanitize_json
 from loom.content.media import digest_of, size_label
-from loom.content.messages import media_blocks
 from loom.content.nested_media import store_nested_media
 from loom.errors import LoomError
 
@@ -39,21 +38,15 @@ class AttachBytes(Protocol):
 async def tool_result(answer: CallToolResult, attach: AttachBytes, server: str) -> ToolResult:
     """Return the result of a call. Content that cannot be shown is described; nothing that a server sends raises an
     error."""
-    builder = _BlockBuilder(attach, server)
-    await builder.add_items(answer.content)
-    data = await builder.add_structured(answer.structured_content)
-    if not builder.blocks:
-        await builder.add("it failed without a message" if answer.is_error else NO_OUTPUT)
-    return ToolResult("-", tuple(builder.blocks), is_error=answer.is_error, data=data)
+    response = _Response(answer.content)
+    data = response.add_structured(answer.structured_content)
+    empty = "it failed without a message" if answer.is_error else NO_OUTPUT
+    return ToolResult("-", tuple(await response.blocks(attach, server, empty)), is_error=answer.is_error, data=data)
 
 
 async def content_blocks(items: Sequence[Any], attach: AttachBytes, server: str) -> list[ContentBlock]:
     """Return the blocks for contents, or for the contents of resources; at least one."""
-    builder = _BlockBuilder(attach, server)
-    await builder.add_items(items)
-    if not builder.blocks:
-        await builder.add(NO_OUTPUT)
-    return builder.blocks
+    return await _Response(items).blocks(attach, server, NO_OUTPUT)
 
 
 def shorten(text: str) -> str:
@@ -62,70 +55,71 @@ def shorten(text: str) -> str:
     return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]}…"
 
 
-class _BlockBuilder:
-    """Converts one response, item by item, within one budget of bytes."""
+class _Response:
+    """One response as texts, and bytes with their names, within one budget of bytes."""
 
-    def __init__(self, attach: AttachBytes, server: str) -> None:
-        self.blocks: list[ContentBlock] = []
-        self._attach = attach
-        self._server = server
+    def __init__(self, items: Sequence[Any]) -> None:
+        self._parts: list[str | tuple[bytes, str]] = []
         self._bytes_left = MAX_BYTES
         self._pending: list[tuple[bytes, str]] = []
-        """Bytes and names that were taken out of the current text; their blocks follow it."""
+        """What was taken out of the current text; it follows it."""
         self._shown: set[str] = set()
         """The digests of the content while structured content is added: often both are the same."""
+        for item in items[:MAX_ITEMS]:
+            self._add_item(item)
+        if len(items) > MAX_ITEMS:
+            self._add(f"[{len(items) - MAX_ITEMS} more items are left out: at most {MAX_ITEMS} are shown]")
 
-    async def add(self, text: str) -> None:
-        """Add a text, and the bytes that were taken out of it."""
+    def add_structured(self, value: Any) -> Any:
+        """Return the data for interfaces. If there is no text, the model gets the data as JSON."""
+        if value is None:
+            return None
+        self._shown = {digest_of(part[0]) for part in self._parts if not isinstance(part, str)}
+        plain = self._take_nested(value)
+        written = json_text(plain)
+        if not any(isinstance(part, str) for part in self._parts):
+            self._add(written)
+        return plain if len(written.encode()) <= MAX_DATA_BYTES else None
+
+    async def blocks(self, attach: AttachBytes, server: str, empty: str) -> list[ContentBlock]:
+        """Return the blocks: `empty` if there are none."""
+        blocks: list[ContentBlock] = []
+        for part in self._parts:
+            if isinstance(part, str):
+                blocks.append(TextBlock(part))
+                continue
+            try:
+                blocks += await attach(part[0], name=part[1], source=f"mcp:{server}")
+            except LoomError as error:
+                blocks.append(TextBlock(f"[not shown: {error}]"))
+        return blocks or [TextBlock(empty)]
+
+    def _add(self, text: str) -> None:
+        """Add a text, and what was taken out of it."""
         text = clean_text(text)
         if len(text) > MAX_TEXT:
             left_out = len(text) - MAX_TEXT
             text = f"{text[:MAX_TEXT]}\n[cut here: {left_out} of {len(text)} characters are left out]"
-        if text.strip():
-            self.blocks.append(TextBlock(text))
-        for data, name in self._pending:
-            try:
-                self.blocks.extend(await self._attach(data, name=name, source=f"mcp:{self._server}"))
-            except LoomError as error:
-                self.blocks.append(TextBlock(f"[not shown: {error}]"))
+        self._parts += [*([text] if text.strip() else []), *self._pending]
         self._pending.clear()
 
-    async def add_items(self, items: Sequence[Any]) -> None:
-        for item in items[:MAX_ITEMS]:
-            for text in self._texts(item):
-                await self.add(text)
-        if len(items) > MAX_ITEMS:
-            await self.add(f"[{len(items) - MAX_ITEMS} more items are left out: at most {MAX_ITEMS} are shown]")
-
-    async def add_structured(self, value: Any) -> Any:
-        """Return the data for interfaces. If there is no text, the model gets the data as JSON."""
-        if value is None:
-            return None
-        self._shown = {block.media.digest for block in media_blocks(self.blocks)}
-        plain = self._take_nested(value)
-        written = json_text(plain)
-        if not any(isinstance(block, TextBlock) for block in self.blocks):
-            await self.add(written)
-        return plain if len(written.encode()) <= MAX_DATA_BYTES else None
-
-    def _texts(self, item: Any) -> Iterator[str]:
-        """Yield the texts of an item; its bytes are pending."""
+    def _add_item(self, item: Any) -> None:
         match getattr(item, "type", "contents"):
             case "text":
-                yield self._take_from_text(item.text)
+                self._add(self._take_from_text(item.text))
             case "image" | "audio":
-                yield self._take_base64(item.data, "", item.type)
+                self._add(self._take_base64(item.data, "", item.type))
             case "resource":
-                yield from self._texts(item.resource)
+                self._add_item(item.resource)
             case "resource_link":
-                yield _link(item)
+                self._add(_link(item))
             case "contents" if isinstance(blob := getattr(item, "blob", None), str):
-                yield self._take_base64(blob, _last_part(item.uri), "resource")
+                self._add(self._take_base64(blob, _last_part(item.uri), "resource"))
             case "contents":
-                yield f"[resource: {item.uri[:_MAX_URI]}]"
-                yield self._take_from_text(item.text)
+                self._add(f"[resource: {item.uri[:_MAX_URI]}]")
+                self._add(self._take_from_text(item.text))
             case other:
-                yield f"[{str(other)[:40]}: not shown]"
+                self._add(f"[{str(other)[:40]}: not shown]")
 
     def _take_from_text(self, text: str) -> str:
         """Take the images out of a text that it may contain as `data:` URLs or as base64 in JSON."""

@@ -6,74 +6,68 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+import httpx2
+from mcp.client.streamable_http import streamable_http_client
+
 from loom.content.media import size_label
 from loom.errors import ToolError
 from loom.tools.mcp.specs import MAX_MESSAGE_BYTES, ServerSpec
 
 if TYPE_CHECKING:
-    import httpx2
+    from loom.tools.mcp.connection import McpConnection
 
 CONNECT_SECONDS: Final = 10.0
 IDLE_SECONDS: Final = 3600.0
 """A stream of events may be silent for long; calls have their own deadlines."""
 
 
-class HttpTransport:
-    """The HTTP client of one connection. `reason` is why the server refuses requests: the SDK's errors do not contain
-    the status. `auth` adds a login to its requests."""
+class _CappedStream(httpx2.AsyncByteStream):
+    """An uncompressed response, counted as it arrives; the SDK limits streams of events event by event."""
 
-    process_id = None
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
 
-    def __init__(self, spec: ServerSpec, auth: httpx2.Auth | None) -> None:
-        self.reason = ""
-        self._spec = spec
-        self._auth = auth
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for part in self._stream:
+            size += len(part)
+            if size > MAX_MESSAGE_BYTES:
+                raise ToolError(f"it sent a message of more than {size_label(MAX_MESSAGE_BYTES)}")
+            yield part
 
-    @asynccontextmanager
-    async def streams(self, _on_end: object) -> AsyncGenerator[Any]:
-        """Yield the pair of streams for the SDK's client."""
-        import httpx2
-        from mcp.client.streamable_http import streamable_http_client
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
-        async with (
-            httpx2.AsyncClient(
-                headers={**self._spec.headers, "accept-encoding": "identity"},
-                timeout=httpx2.Timeout(CONNECT_SECONDS, read=IDLE_SECONDS),
-                auth=self._auth,
-                event_hooks={"response": [self._check_response]},
-            ) as client,
-            streamable_http_client(self._spec.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES) as streams,
-        ):
-            yield streams
 
-    async def _check_response(self, response: httpx2.Response) -> None:
-        """Count an uncompressed response as it arrives; the SDK limits streams of events event by event."""
-        import httpx2
+@asynccontextmanager
+async def http_streams(connection: McpConnection, auth: httpx2.Auth | None) -> AsyncGenerator[Any]:
+    """Yield the pair of streams for the SDK's client. `auth` adds a login to its requests."""
 
-        stream = response.stream
-        assert isinstance(stream, httpx2.AsyncByteStream)
-
-        class CappedStream(httpx2.AsyncByteStream):
-            async def __aiter__(self) -> AsyncIterator[bytes]:
-                size = 0
-                async for part in stream:
-                    size += len(part)
-                    if size > MAX_MESSAGE_BYTES:
-                        raise ToolError(f"it sent a message of more than {size_label(MAX_MESSAGE_BYTES)}")
-                    yield part
-
-            async def aclose(self) -> None:
-                await stream.aclose()
-
-        self.reason = self._refusal(response.status_code)
+    async def check_response(response: httpx2.Response) -> None:
+        connection.refusal = _refusal(connection.spec, response.status_code)
         if response.headers.get("content-encoding", "identity") != "identity":
             raise ToolError("it sent a compressed response, which Loom did not request")
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
-            response.stream = CappedStream()
+            response.stream = _CappedStream(response.stream)
 
-    def _refusal(self, status: int) -> str:
-        if status not in (401, 403):
-            return ""
-        if any(name.lower() == "authorization" for name in self._spec.headers):
-            return f"it rejected the configured key (HTTP {status})"
-        return f"login required: run `loom mcp login {self._spec.name}`"
+    async with (
+        httpx2.AsyncClient(
+            headers={**connection.spec.headers, "accept-encoding": "identity"},
+            timeout=httpx2.Timeout(CONNECT_SECONDS, read=IDLE_SECONDS),
+            auth=auth,
+            event_hooks={"response": [check_response]},
+        ) as client,
+        streamable_http_client(
+            connection.spec.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
+        ) as streams,
+    ):
+        yield streams
+
+
+def _refusal(spec: ServerSpec, status: int) -> str:
+    """Return why the server refuses requests, or an empty text: the SDK's errors do not contain the status."""
+    if status not in (401, 403):
+        return ""
+    if any(name.lower() == "authorization" for name in spec.headers):
+        return f"it rejected the configured key (HTTP {status})"
+    return f"login required: run `loom mcp login {spec.name}`"

@@ -1,23 +1,28 @@
-"""The configuration of one MCP server: how it is started or reached, and what it may do."""
+"""The configuration of one MCP server (how it is started or reached, and what it may do), and what it lists."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
-from loom.errors import ConfigError
+from loom.errors import ConfigError, LoomError
 from loom.tools.processes import environment
 
+if TYPE_CHECKING:
+    import mcp_types as types
+
+MAX_LISTED: Final = 200
 MAX_MESSAGE_BYTES: Final = 48 * 1024 * 1024
 _XDG: Final = ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR")
 DESKTOP_VARIABLES: Final = ("TERM", "DISPLAY", "WAYLAND_DISPLAY", *_XDG)
 """The variables that a server inherits in addition to those of commands."""
 
 ServerSandbox: TypeAlias = Literal["off", "offline", "online"]
+ServerState: TypeAlias = Literal["idle", "connecting", "ready", "failed"]
 
 
 class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,3 +55,17 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
         """Return the environment of the program: a few variables that contain no keys, and those configured for it."""
         desktop = {name: os.environ[name] for name in DESKTOP_VARIABLES if name in os.environ}
         return environment(desktop | dict(self.env))
+
+
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
+    """The tools and prompts of a server, and whether it has resources."""
+
+    tools: tuple[types.Tool, ...] = ()
+    prompts: tuple[types.Prompt, ...] = ()
+    has_resources: bool = False
+
+
+class ServerGone(LoomError):
+    """The connection has ended; the next call may open a new one."""
+
+    code = "tool.server_gone"

@@ -9,149 +9,124 @@ from __future__ import annotations
 import asyncio
 import signal
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
 from loom.content.media import size_label
 from loom.tools.mcp.specs import MAX_MESSAGE_BYTES, ServerSpec
-from loom.tools.processes import kill_group
+from loom.tools.processes import kill_group, wait_exit
 from loom.tools.sandbox import Sandbox
 
 if TYPE_CHECKING:
-    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-    from mcp.shared.message import SessionMessage
+    from loom.tools.mcp.connection import McpConnection
 
 MAX_STDERR_BYTES: Final = 16_384
 PATIENCE_SECONDS: Final = 2.0
 """How long a server may take to exit after its input is closed, and again after SIGTERM."""
 
 
-class StdioTransport:
-    """The process of one connection. `reason` is why it ended. `stderr` gets the end of its error output."""
+class _Pipes(ObjectReceiveStream[SessionMessage], ObjectSendStream[SessionMessage]):
+    """The pipes of a program as the two streams of the SDK's client."""
 
-    def __init__(self, spec: ServerSpec, sandbox: Sandbox, stderr: bytearray) -> None:
-        self.process_id: int | None = None
-        self.reason = ""
-        self._spec = spec
-        self._sandbox = sandbox
-        self._stderr = stderr
+    def __init__(self, process: Process, connection: McpConnection, errors: bytearray) -> None:
+        self._process = process
+        self._connection = connection
+        self._errors = errors
 
-    @asynccontextmanager
-    async def streams(self, on_end: Callable[[], object]) -> AsyncGenerator[Any]:
-        """Start the program; yield the pair of streams for the SDK's client. `on_end` is called if it ends."""
-        import anyio
-        from mcp.shared.message import SessionMessage
-
-        process = await self._start()
-        self.process_id = process.pid
-        arriving, read = anyio.create_memory_object_stream[SessionMessage | Exception](16)
-        write, leaving = anyio.create_memory_object_stream[SessionMessage](16)
-        receiving = asyncio.create_task(self._receive(process, arriving, on_end))
-        tasks = [asyncio.create_task(job) for job in (_send(process, leaving), self._read_stderr(process))]
-        try:
-            yield read, write
-        finally:
-            receiving.cancel()  # so that it does not report the end that follows
-            for stream in (read, write, arriving, leaving):
-                stream.close()
-            await _end(process, [receiving, *tasks])
-
-    async def _start(self) -> Process:
-        spec = self._spec
-        fenced = self._sandbox.wrap(
-            (spec.command, *spec.args),
-            spec.folder or Path.cwd(),
-            network=spec.sandbox == "online",
-            unsandboxed=spec.sandbox == "off",
-            is_server=True,
-        )
-        try:
-            return await asyncio.create_subprocess_exec(
-                *fenced.argv,
-                stdin=PIPE,
-                stdout=PIPE,
-                stderr=PIPE,
-                env=fenced.environment | spec.environment(),
-                cwd=spec.folder,
-                start_new_session=True,
-                limit=MAX_MESSAGE_BYTES,
-                pass_fds=fenced.descriptors,
-            )
-        finally:
-            fenced.close()
-
-    async def _receive(
-        self, process: Process, arriving: MemoryObjectSendStream[SessionMessage | Exception], on_end: Callable[[], Any]
-    ) -> None:
-        """Pass messages on until the pipe ends. A line that is not a message is kept with stderr."""
-        import anyio
-        from mcp.shared.message import SessionMessage
-        from mcp_types import jsonrpc_message_adapter
-
-        assert process.stdout is not None
+    async def receive(self) -> SessionMessage:
+        """Return the next message. A line that is not a message is kept with stderr. At the end of the pipe, and if a
+        message is too large, the connection is stopped."""
+        assert self._process.stdout is not None
         try:
             while True:
-                line = await process.stdout.readuntil(b"\n")
-                try:
-                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except ValueError:
-                    self._keep(line)
-                else:
-                    await arriving.send(SessionMessage(message))
-        except anyio.BrokenResourceError:
-            return  # the connection is being closed
+                line = await self._process.stdout.readuntil(b"\n")
+                with suppress(ValueError):
+                    return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+                self._keep(line)
         except asyncio.LimitOverrunError:
-            self.reason = f"it sent a message of more than {size_label(MAX_MESSAGE_BYTES)}"
+            self._connection.stop(f"it sent a message of more than {size_label(MAX_MESSAGE_BYTES)}")
         except asyncio.IncompleteReadError:
-            code = await _wait_exit(process)
+            code = await wait_exit(self._process, PATIENCE_SECONDS)
             exited = f"signal {-code}" if code and code < 0 else f"exit code {code}"
-            self.reason = "it closed its output" if code is None else exited
-        on_end()
+            self._connection.stop("it closed its output" if code is None else exited)
+        raise anyio.EndOfStream
 
-    async def _read_stderr(self, process: Process) -> None:
-        assert process.stderr is not None
-        while data := await process.stderr.read(4096):
+    async def send(self, item: SessionMessage) -> None:
+        assert self._process.stdin is not None
+        with suppress(OSError):  # it has exited, or reads no more: it then does not respond in time
+            self._process.stdin.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+            await self._process.stdin.drain()
+
+    async def read_errors(self) -> None:
+        assert self._process.stderr is not None
+        while data := await self._process.stderr.read(4096):
             self._keep(data)
 
     def _keep(self, data: bytes) -> None:
-        self._stderr += data
-        del self._stderr[:-MAX_STDERR_BYTES]
+        self._errors += data
+        del self._errors[:-MAX_STDERR_BYTES]
+
+    async def aclose(self) -> None:
+        """Do nothing: `process_streams` ends the program."""
 
 
-async def _send(process: Process, leaving: MemoryObjectReceiveStream[SessionMessage]) -> None:
-    assert process.stdin is not None
-    with suppress(OSError):  # it has exited, or reads no more: it then does not respond in time
-        async for message in leaving:
-            process.stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-            await process.stdin.drain()
+@asynccontextmanager
+async def process_streams(connection: McpConnection, sandbox: Sandbox, errors: bytearray) -> AsyncGenerator[Any]:
+    """Start the program; yield the pair of streams for the SDK's client. `errors` gets the end of its error output."""
+    process = await _start(connection.spec, sandbox)
+    connection.process_id = process.pid
+    pipes = _Pipes(process, connection, errors)
+    reading = asyncio.create_task(pipes.read_errors())
+    try:
+        yield pipes, pipes
+    finally:
+        await _end(process)
+        reading.cancel()
+        await asyncio.wait([reading])
 
 
-async def _end(process: Process, tasks: list[asyncio.Task[None]]) -> None:
+async def _start(spec: ServerSpec, sandbox: Sandbox) -> Process:
+    fenced = sandbox.wrap(
+        (spec.command, *spec.args),
+        spec.folder or Path.cwd(),
+        network=spec.sandbox == "online",
+        unsandboxed=spec.sandbox == "off",
+        is_server=True,
+    )
+    try:
+        return await asyncio.create_subprocess_exec(
+            *fenced.argv,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            env=fenced.environment | spec.environment(),
+            cwd=spec.folder,
+            start_new_session=True,
+            limit=MAX_MESSAGE_BYTES,
+            pass_fds=fenced.descriptors,
+        )
+    finally:
+        fenced.close()
+
+
+async def _end(process: Process) -> None:
     """Close its input, then send SIGTERM, then SIGKILL, to the whole group: no child of the server remains."""
     assert process.stdin is not None
     process.stdin.close()
     try:
-        if await _wait_exit(process) is None:
+        if await wait_exit(process, PATIENCE_SECONDS) is None:
             kill_group(process, signal.SIGTERM)
-            await _wait_exit(process)
+            await wait_exit(process, PATIENCE_SECONDS)
     finally:
         kill_group(process, signal.SIGKILL)
-    await _wait_exit(process)
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
+    await wait_exit(process, PATIENCE_SECONDS)
     transport = getattr(process, "_transport", None)
     if transport is not None:  # a grandchild outside the group may keep the pipes open: our ends are closed anyway
         transport.close()
-
-
-async def _wait_exit(process: Process) -> int | None:
-    """Return its exit code, or None if it does not exit in time; `wait()` would also wait for pipes that a grandchild
-    may keep open."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while process.returncode is None:  # noqa: ASYNC110  there is no event without the pipes
-                await asyncio.sleep(0.01)
-    return process.returncode

@@ -13,25 +13,27 @@ import math
 import re
 import time
 from collections.abc import Container, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from loom.atomic_file import write_file_whole
 from loom.content.blocks import ToolResult, clean_text
 from loom.content.json_values import json_text, sanitize_json
+from loom.errors import ConfigError, ToolError
 from loom.prompt import ToolSpec
 from loom.tools.base import Tool, ToolContext, text_result
 from loom.tools.input_schema import InputSchema, parse_input_schema
 from loom.tools.mcp.content import shorten, tool_result
-from loom.tools.mcp.server import Listing, Server, list_pages
+from loom.tools.mcp.records import Pins
+from loom.tools.mcp.specs import Listing
 
 if TYPE_CHECKING:
     import mcp_types as types
     from mcp import Client
     from mcp.shared.dispatcher import ProgressFnT
+
+    from loom.tools.mcp.servers import Server
 
 MAX_DESCRIPTION: Final = 4_000
 _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9_-]+")
@@ -64,29 +66,6 @@ def fingerprint(tool: types.Tool) -> str:
     return hashlib.sha256(msgspec.json.encode(sanitize_json(shown), order="sorted")).hexdigest()
 
 
-class Pins:
-    """The version of each tool that the user approved: an approval applies to the texts at that time, so a tool that
-    its server changes afterwards needs another approval. With a file, the versions outlive the process; an unreadable
-    file counts as empty."""
-
-    def __init__(self, file: Path | None = None) -> None:
-        self._file = file
-        self._known: dict[str, dict[str, str]] = {}
-        if file is not None:
-            with suppress(msgspec.DecodeError, OSError, UnicodeDecodeError):
-                self._known = msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, str]])
-
-    def get(self, server: str, tool: str) -> str | None:
-        return self._known.get(server, {}).get(tool)
-
-    def put(self, server: str, tool: str, fingerprint: str) -> None:
-        """Record a version. It applies in this process in any case; OSError means that it was not written to the
-        file."""
-        self._known.setdefault(server, {})[tool] = fingerprint
-        if self._file is not None:
-            write_file_whole(self._file, msgspec.json.format(msgspec.json.encode(self._known, order="sorted")))
-
-
 class McpTool(Tool):
     """A tool of a server, in the version that was listed."""
 
@@ -116,16 +95,20 @@ class McpTool(Tool):
         description = shorten(self.spec.description) or "no description"
         texts = {key: value if isinstance(value, str) else json_text(value) for key, value in arguments.items()}
         lines = [f"{key}: {text}" for key, text in texts.items()] or ["(no arguments)"]
-        return "\n".join([f"{self.tool} of MCP server {self._server.spec.name!r}: {description}", "", *lines])
+        return "\n".join([f"{self.tool} of MCP server {self._server.name!r}: {description}", "", *lines])
 
     async def run(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
         given = sanitize_json(self.check_arguments(arguments))
-        await self._approve_change(context, self._server.spec.name)
+        await self._approve_change(context, self._server.name)
         progress = _progress_events(context)
-        answer = await self._server.call(
-            self.tool, lambda client: client.call_tool(self.tool, given, progress_callback=progress), context, self
-        )
-        return await tool_result(answer, context.attach, self._server.spec.name)
+
+        async def call_tool(client: Client) -> types.CallToolResult:
+            if self._server.tools.get(self.name) is not self:
+                raise ToolError(f"{self.name} has changed or was removed. Look at the current tools.")
+            return await client.call_tool(self.tool, given, progress_callback=progress)
+
+        answer = await self._server.call(self.tool, call_tool, context)
+        return await tool_result(answer, context.attach, self._server.name)
 
     async def _approve_change(self, context: ToolContext, server: str) -> None:
         # Stored under our own name, which rules and approvals use: the tool behind it cannot change without an
@@ -138,8 +121,8 @@ class McpTool(Tool):
             await context.confirm(action, why=f"MCP server {server!r} has changed this tool since it was last used")
         try:
             await asyncio.to_thread(self._pins.put, server, self.name, self.fingerprint)
-        except OSError as error:
-            self._server.notice(f"The approved version of {self.name} could not be stored: {error.strerror}.")
+        except ConfigError as error:
+            self._server.notice(f"The approved version of {self.name} could not be stored: {error}")
 
 
 def _progress_events(context: ToolContext) -> ProgressFnT:
@@ -164,7 +147,7 @@ def _progress_events(context: ToolContext) -> ProgressFnT:
 
 def extra_tools(server: Server, listing: Listing, taken: Container[str]) -> Iterator[Tool]:
     """Yield tools for the resources and prompts of a server, if it has any."""
-    name = server.spec.name
+    name = server.name
 
     async def list_resources(context: ToolContext) -> ToolResult:
         """List what this MCP server offers to read: documents, files, records. Read one with read_resource."""
@@ -203,6 +186,8 @@ def _prompt_line(prompt: types.Prompt) -> str:
 
 async def _list_resources(client: Client) -> str:
     """Return the resources and templates of a server, one per line."""
+    from loom.tools.mcp.connection import list_pages
+
     found = [(it.uri, it) for it in await list_pages(client.list_resources, "resources", MAX_RESOURCES)]
     templates = await list_pages(client.list_resource_templates, "resource_templates", MAX_RESOURCES)
     found += [(it.uri_template, it) for it in templates]
