@@ -91,7 +91,8 @@ def test_a_file_that_was_not_uploaded_yet_survives_a_reload(client: Client, kind
         case _:
             client.paste_files(file_payload("broken.png", b"\x89PNG\r\n\x1a\nnot an image"))
     expect(client.attachments.get_by_role("progressbar")).to_have_count(1)
-    client.page.wait_for_function("""() => Object.values(localStorage).some((one) => one.includes('"attachments":[{'))""")
+    is_saved = """() => Object.values(localStorage).some((one) => one.includes('"attachments":[{'))"""
+    client.page.wait_for_function(is_saved)
     client.page.reload()
     expect(client.attachments.get_by_role("progressbar")).to_have_count(1)
     release()

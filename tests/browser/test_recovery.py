@@ -164,3 +164,17 @@ def test_without_the_cookie_the_page_says_how_to_get_in(open_client: OpenClient)
     client.page.reload()
     expect(client.page.get_by_role("heading", name="Sign in to Loom")).to_be_visible()
     expect(client.page.locator("body")).to_contain_text("loom web")
+
+
+def test_a_page_behind_a_proxy_without_web_sockets_is_live(open_client: OpenClient) -> None:
+    client = open_client()
+    client.send_and_wait("!echo hello")
+    other = open_client(path=f"/#/s/{client.session}")
+    other.page.route_web_socket("**/*", lambda socket: socket.close())
+    other.page.reload()
+    expect(other.answers.last).to_contain_text("hello")
+    with other.page.expect_response("**/socket.io/?*transport=polling*"):
+        pass
+    client.send_and_wait("!echo seen from elsewhere")
+    expect(other.answers.last).to_contain_text("seen from elsewhere")
+    expect(other.page.locator(".bar.offline")).to_have_count(0)
