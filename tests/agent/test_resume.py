@@ -18,7 +18,7 @@ from loom.agent.services import TurnLimits
 from loom.config import load_config
 from loom.content.blocks import ToolCall
 from loom.content.messages import broken_pairs, text_of
-from loom.errors import ConfigError, Conflict
+from loom.errors import ConfigError, Conflict, ContentError
 from loom.events import (
     ApprovalAnswered,
     ApprovalRequested,
@@ -88,6 +88,17 @@ def test_whoever_opens_the_session_after_a_kill_answers_and_the_call_runs_at_mos
     else:
         assert [text_of(result) for result in results] == ["the user denied it: not today"]
         assert not (tmp_path / EFFECTS).exists()
+
+
+async def test_an_unknown_answer_to_an_approval_that_was_left_is_refused_and_it_stays_pending(tmp_path: Path):
+    async with runtime_at(tmp_path, [ToolCall("1", "look_up"), ToolCall("2", "wipe")], wipe, look_up) as runtime:
+        session_id = await left_waiting(runtime)
+        session = await runtime.session(session_id)
+        pending = await session.approvals()
+        unknown: Any = "no"
+        with pytest.raises(ContentError, match='Answer with "once", "always" or "deny"'):
+            await session.answer(pending[0].approval, unknown)
+        assert await session.approvals() == pending
 
 
 async def test_a_resumed_turn_counts_what_it_used_before(tmp_path: Path):

@@ -277,12 +277,7 @@ class Approvals:
                 self.deadline.reschedule(asyncio.get_running_loop().time() + self._left_seconds)
 
     def answer(self, approval: str, answer: ApprovalVerdict, reason: str = "", by: str = "") -> bool:
-        """Answer a pending request; return False if it is no longer pending. Raise `ContentError` for an unknown
-        answer."""
-        if answer not in get_args(ApprovalVerdict):  # from an untyped program: "no" must not run the call
-            raise ContentError(
-                f"{answer!r} is not an answer to an approval.", hint='Answer with "once", "always" or "deny".'
-            )
+        """Answer a pending request; return False if it is no longer pending."""
         waiting = self._waiting.get(approval)
         if waiting is None or waiting.done():
             return False
@@ -300,6 +295,14 @@ class Approvals:
         self._early[approval] = (answer, reason, by)
         self._answered.add(approval)
         return True
+
+
+def check_verdict(answer: ApprovalVerdict) -> None:
+    """Raise `ContentError` for an unknown answer, from an untyped program: "no" must not run the call."""
+    if answer not in get_args(ApprovalVerdict):
+        raise ContentError(
+            f"{answer!r} is not an answer to an approval.", hint='Answer with "once", "always" or "deny".'
+        )
 
 
 def _not_allowed(call: ToolCall) -> ToolError:

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Unpack
 
 import msgspec
 
+from loom.agent.approvals import check_verdict
 from loom.agent.checkpoint import (
     Compact,
     NewMessage,
@@ -442,7 +443,8 @@ class SessionTurns:
         self, approval: str, answer: Literal["once", "always", "deny"], reason: str = "", *, by: str = ""
     ) -> None:
         """Answer a pending approval of a turn that runs here or in another process, or that `resume` will continue.
-        Raise `ApprovalGone` if it is no longer pending."""
+        Raise `ApprovalGone` if it is no longer pending, `ContentError` for another answer."""
+        check_verdict(answer)
         turn = self._lock.turn
         if turn is not None and turn.approvals.answer(approval, answer, reason, by):
             return
