@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import threading
 from collections import Counter
@@ -315,6 +316,26 @@ async def test_a_store_that_is_older_than_the_index_is_searched_at_once_and_inde
     assert {hit.session for hit in after} == {made[7]}
     assert before == half == after
     assert len(await MessageSearch(database).find("quokka")) == 1
+
+
+async def test_a_store_that_is_closed_while_messages_are_indexed_leaves_a_log_line_behind(
+    database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr("loom.store.search._CATCH_UP_SECONDS", 0.0)
+    sessions = Sessions(database)
+    for at in range(20):
+        await said(sessions, f"number {at}", *(user(f"word{at} common {n}") for n in range(90)))
+    reported: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    with caplog.at_level("INFO", logger="loom.store.search"):
+        await MessageSearch(database).find("common")
+        (indexing,) = [task for task in asyncio.all_tasks() if "catch_up" in repr(task.get_coro())]
+        await database.close()
+        await asyncio.wait([indexing])
+        del indexing
+        gc.collect()
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["messages are not indexed"]
+    assert reported == []
 
 
 async def test_a_search_holds_up_no_other_reading(database: Database):

@@ -8,6 +8,7 @@ separate connection, so that they delay no other read.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,8 @@ from loom.errors import ContentError
 from loom.store.database import MAX_NUMBER, Database, Row, Transaction, checked_limit, rows_among
 from loom.store.message_sessions import MessageSessions
 from loom.store.search_index import SearchIndex, find_media, find_nodes, message_text, query_words, unindexed_messages
+
+_log = logging.getLogger(__name__)
 
 MAX_WORDS: Final = 20
 MAX_WORD_CHARACTERS: Final = 200
@@ -97,7 +100,14 @@ class MessageSearch:
             running = _indexing.get(self._database)
             if running is None or running.done():
                 _indexing[self._database] = asyncio.create_task(SearchIndex(self._database).catch_up())
+                _indexing[self._database].add_done_callback(_log_failure)
         return await self._database.read_aside(lambda tx: _find(tx, words, limit, per_session))
+
+
+def _log_failure(indexing: asyncio.Task[bool]) -> None:
+    """Searches go on without the index, and the next one starts again. The store may have been closed meanwhile."""
+    if not indexing.cancelled() and (error := indexing.exception()) is not None:
+        _log.info("messages are not indexed: %s", error)
 
 
 def _words(text: str) -> list[str]:
