@@ -32,7 +32,7 @@ export { Suggestions, takeCommand } from "./Suggestions";
 export { Usage } from "./Usage";
 export { TextAlternative } from "./TextAlternative";
 export { resumeUploads, retry } from "../state/attaching";
-export { announceEvent } from "../state/announcements";
+export { announceChange } from "../state/announcements";
 export { forgetWork } from "../state/sign_out";
 export { giveBack, resendOutbox } from "../state/unsent";
 export { returnToAddress } from "../state/login_return";

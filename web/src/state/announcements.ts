@@ -1,15 +1,32 @@
-// What screen readers hear of the events of a session.
-import { announce, view } from "./app";
-import type { Envelope } from "./envelopes";
+// What screen readers hear of a session. It is read off the view before and after, not off events: a snapshot that was loaded
+// meanwhile brings the same news, and the events that it contains are not applied again.
+import { announce } from "./app";
+import type { View } from "./view";
 
-export function announceEvent(envelope: Envelope): void {
-  if (envelope.type === "turn_started") announce(`${envelope.data.model} is answering`);
-  if (envelope.type === "approval_requested") announce(`Approval pending: ${envelope.data.call.name}`);
-  if (envelope.type === "turn_failed") announce(envelope.data.code === "turn.cancelled" ? "Answer stopped" : `Answer failed: ${envelope.data.text}`);
-  if (envelope.type === "notice") announce(envelope.data.text);
-  if (envelope.type === "turn_finished") {
-    const last = view.value?.messages.at(-1);
-    const words = last?.blocks.map((block) => (block.type === "text" ? block.text : "")).join(" ").split(/\s+/).filter(Boolean).length ?? 0;
-    announce(`Done, ${words} words`);
-  }
+export function announceChange(before: View, after: View): void {
+  for (const text of describeChange(before, after)) announce(text);
+}
+
+/** Return what is new in a later view of the same session. */
+export function describeChange(before: View, after: View): string[] {
+  const known = new Set(before.approvals.map((one) => one.approval));
+  const noted = (view: View): string[] => [...view.notices, ...view.asides.filter((one) => one.kind === "notice").map((one) => one.text)];
+  return [
+    ...(after.live?.turn && after.live.turn !== before.live?.turn ? [`${after.live.model} is answering`] : []),
+    ...noted(after).filter((text) => !noted(before).includes(text)),
+    ...after.approvals.filter((one) => !known.has(one.approval)).map((one) => `Approval pending: ${one.call.name}`),
+    ...(after.live ? [] : describeEnd(before, after)),
+  ];
+}
+
+function describeEnd(before: View, after: View): string[] {
+  const last = after.messages.at(-1);
+  // A turn that was never seen running has left an answer after the messages that were there.
+  const continues = !before.messages.length || after.messages.some((one) => one.node === before.head);
+  const hasGrown = continues && last?.role === "assistant" && last.node !== before.head;
+  const hasFailed = after.failure !== null && JSON.stringify(after.failure) !== JSON.stringify(before.failure);
+  if (!before.live && !hasGrown && !hasFailed) return [];
+  if (after.failure) return [after.failure.code === "turn.cancelled" ? "Answer stopped" : `Answer failed: ${after.failure.message}`];
+  const words = last?.blocks.map((block) => (block.type === "text" ? block.text : "")).join(" ").split(/\s+/).filter(Boolean).length ?? 0;
+  return [`Done, ${words} words`];
 }

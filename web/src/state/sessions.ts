@@ -8,7 +8,7 @@ import {
 import { join, leave } from "./connection";
 import type { Envelope } from "./envelopes";
 import { withReopened } from "./outbox";
-import { applyEnvelope, mergeHistory, prependOlder, openView } from "./view";
+import { applyEnvelope, mergeHistory, prependOlder, openView, type View } from "./view";
 
 /** Messages per page: small enough to render without a pause. */
 const PAGE = 60;
@@ -128,7 +128,7 @@ export async function refresh(): Promise<void> {
     const history = await readHistory(seen.session);
     const now = view.value;
     if (now?.session !== seen.session) return;
-    view.value = mergeHistory(now, history, Date.now());
+    showChange(now, mergeHistory(now, history, Date.now()));
     join(seen.session);
   } catch (error) {
     if (!(error instanceof ApiError && error.isOffline)) report(error);
@@ -152,16 +152,18 @@ export async function loadOlder(count = PAGE): Promise<void> {
   }
 }
 
-/** Events that screen readers hear of. */
-const ANNOUNCED = new Set(["turn_started", "approval_requested", "turn_failed", "notice", "turn_finished"]);
+/** Show a later view of the open session, and let screen readers hear what is new. */
+function showChange(before: View, after: View): void {
+  view.value = after;
+  void import("../screens/deferred").then(({ announceChange }) => announceChange(before, after), () => undefined);
+}
 
 export function onEnvelope(envelope: Envelope): void {
   const seen = view.value;
   if (!seen) return;
   const after = applyEnvelope(seen, envelope, Date.now());
   if (after === seen) return;
-  view.value = after;
-  if (ANNOUNCED.has(envelope.type)) void import("../screens/deferred").then(({ announceEvent }) => announceEvent(envelope), () => undefined);
+  showChange(seen, after);
   if (after.isStale) void refresh();
   else if (after.refreshes > seen.refreshes) void refresh();
   // The first message becomes the title.
