@@ -328,10 +328,14 @@ async def test_a_store_that_is_closed_while_messages_are_indexed_leaves_a_log_li
     reported: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     with caplog.at_level("INFO", logger="loom.store.search"):
-        await MessageSearch(database).find("common")
-        (indexing,) = [task for task in asyncio.all_tasks() if "catch_up" in repr(task.get_coro())]
+        search = asyncio.create_task(MessageSearch(database).find("common"))
+        indexing = list[asyncio.Task[object]]()
+        while not indexing:
+            await asyncio.sleep(0)
+            indexing = [it for it in asyncio.all_tasks() if "SearchIndex.catch_up" in repr(it.get_coro())]
         await database.close()
-        await asyncio.wait([indexing])
+        await asyncio.wait([search, *indexing])
+        search.exception()  # the store was closed while it ran
         del indexing
         gc.collect()
     assert [record.message.partition(":")[0] for record in caplog.records] == ["messages are not indexed"]

@@ -347,7 +347,7 @@ async def test_odd_numbers_get_an_explanation(tmp_path: Path, offset: int, limit
 @pytest.mark.parametrize("pages", ["0", "5-2", "a-b", "1,2", "-3", "1-2-3"])
 async def test_odd_pages_get_an_explanation(tmp_path: Path, pages: str) -> None:
     (tmp_path / "a.pdf").write_bytes(sample_pdf("x"))
-    with pytest.raises(ContentError, match="(?i)pages"):
+    with pytest.raises(ContentError, match=r"(?i)pages"):
         await read_file(Context(tmp_path), "a.pdf", pages=pages)
 
 
