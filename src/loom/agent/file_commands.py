@@ -27,6 +27,7 @@ from loom.models import Capabilities
 from loom.tools.base import Tool
 from loom.tools.file_records import FileRecords
 from loom.tools.secret_mask import mask_secrets
+from loom.work_types import FileChange
 
 RUN_COMMAND: Final = "run_command"
 COMMAND_SECONDS: Final = 60
@@ -153,6 +154,7 @@ class FileCommandRunner:
             approvals=approvals,
             emit=_ignore,
             emit_now=_ignore,
+            store_changes=_ignore_changes,
             messages=_no_messages,
             on_finished=_ignore_result,
             session_id=self._session_id,
@@ -185,6 +187,10 @@ async def _refuse_request(event: Event) -> None:
 
 
 async def _ignore(_event: Event) -> None:
+    pass
+
+
+async def _ignore_changes(_call_id: str, _changes: Sequence[FileChange]) -> None:
     pass
 
 

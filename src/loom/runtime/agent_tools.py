@@ -56,9 +56,8 @@ class SessionContext(Protocol):
         """The names of the tools that the turn may call."""
         ...
 
-    @property
-    def changes(self) -> list[FileChange]:
-        """The changes of files that the call has reported so far, for `undo`."""
+    async def record_change(self, change: FileChange) -> None:
+        """Store a change of a file that the call has made, for `undo`."""
         ...
 
     async def forward_approval(
@@ -135,14 +134,13 @@ def ask_agent_tool(runtime: Runtime) -> Tool:
             raise ToolError(f"{len(tasks)} tasks; 1 to {MAX_TASKS} can be given to agents at once")
         if session and len(tasks) > 1:
             raise ToolError("a session runs one task at a time")
-        changes = _session_of(context).changes
         try:
             sessions = [await _open(runtime, context, agent, session, task) for task in tasks]
         except LoomError as error:
             raise ToolError(error.message, hint=error.hint) from None
         async with asyncio.TaskGroup() as group:
             jobs = [
-                group.create_task(_run_task(context, opened, task, changes))
+                group.create_task(_run_task(context, opened, task))
                 for opened, task in zip(sessions, tasks, strict=True)
             ]
         parts = [f"[session {opened.id}]\n{job.result()}" for opened, job in zip(sessions, jobs, strict=True)]
@@ -212,21 +210,19 @@ async def ask_for_server(runtime: Runtime, context: ToolContext, asked: SampleRe
     return CreateMessageResult(role="assistant", content=answer, model=asking.model, stop_reason=stop)
 
 
-async def _run_task(context: ToolContext, session: LocalSession, task: str, changes: list[FileChange]) -> str:
+async def _run_task(context: ToolContext, session: LocalSession, task: str) -> str:
     """Run one task to its end and return the answer, or why there is none. Show its progress, pass its approval
-    requests to the user, and add the files that it changes to `changes`."""
+    requests to the user, and record the files that it changes."""
     answer = ""
     try:
         async with asyncio.TaskGroup() as group:
-            answer = await _follow(context, session, task, changes, group)
+            answer = await _follow(context, session, task, group)
     except* LoomError as failed:
         answer = f"The agent could not finish: {failed.exceptions[0]}"
     return answer
 
 
-async def _follow(
-    context: ToolContext, session: LocalSession, task: str, changes: list[FileChange], group: asyncio.TaskGroup
-) -> str:
+async def _follow(context: ToolContext, session: LocalSession, task: str, group: asyncio.TaskGroup) -> str:
     """Send the task and follow its events; `group` runs what waits for the user."""
     answer: list[str] = []
     requests: dict[str, asyncio.Future[GivenAnswer]] = {}
@@ -240,7 +236,8 @@ async def _follow(
                         answer.clear()  # text before a call is not the answer
                         await context.emit(f"{session.id}: {call.name}")
                     case ToolFinished(result=result):
-                        changes += file_changes([result])
+                        for change in file_changes([result]):
+                            await _session_of(context).record_change(change)
                     case ApprovalRequested():
                         requests[event.approval] = asyncio.get_running_loop().create_future()
                         group.create_task(_pass_on(context, session, event, requests[event.approval]))
