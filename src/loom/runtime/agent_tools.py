@@ -22,6 +22,7 @@ from loom.events import (
 )
 from loom.runtime.agents import AGENT, CALLER, agent_model, find_agent
 from loom.runtime.session import LocalSession
+from loom.session import PARENT_SESSION
 from loom.store.nodes import Node
 from loom.tools.base import Tool, ToolContext, text_result
 from loom.tools.undo import file_changes
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 MAX_TASKS: Final = 8
 MAX_FOUND: Final = 20
-PARENT: Final = "parent_session"
-"""The setting of a sub-agent's session with the id of the session that started it."""
 _AROUND_CHARS: Final = 200
 _SHORT_NODE: Final = 12
 
@@ -163,7 +162,7 @@ async def _open(runtime: Runtime, context: ToolContext, agent: str, session: str
     tools = [name for name in asking.tool_names if name != "ask_agent"]
     if session:
         stored = await runtime.stores.sessions.get(session)
-        if stored.settings.get(PARENT) != parent.id:
+        if stored.settings.get(PARENT_SESSION) != parent.id:
             raise NotFound("That session does not belong to one of your agents.", hint="Use the id from ask_agent.")
         return await runtime.session(session, tools=tools)
     caller = str(parent.settings.get(AGENT, ""))
@@ -181,7 +180,7 @@ async def _open(runtime: Runtime, context: ToolContext, agent: str, session: str
         workspace=str(context.workspace),
         tools=tools,
         agent=agent or caller,
-        settings={PARENT: parent.id, **({CALLER: caller} if caller else {})},
+        settings={PARENT_SESSION: parent.id, **({CALLER: caller} if caller else {})},
     )
     await runtime.session_users.members.copy_owners(parent.id, opened.id)
     return opened
@@ -197,7 +196,7 @@ async def ask_for_server(runtime: Runtime, context: ToolContext, asked: SampleRe
         title=f"Request from MCP server {asked.server!r}",
         model=asking.model,
         system=asked.system,
-        settings={PARENT: asking.session_id},
+        settings={PARENT_SESSION: asking.session_id},
     )
     await runtime.session_users.members.copy_owners(asking.session_id, created.id)
     *earlier, question = asked.messages
