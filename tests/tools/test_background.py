@@ -143,7 +143,7 @@ async def test_they_do_not_outlive_a_killed_runner(kind: str, tmp_path: Path) ->
 
 
 async def test_what_is_not_there_and_what_is_too_much_is_said(tools: dict[str, Tool], owner: Owner) -> None:
-    with pytest.raises(ToolError, match="Process 'p9' not found; known: none. Processes end when Loom exits"):
+    with pytest.raises(ToolError, match=r"Process 'p9' not found; known: none\. Processes end when Loom exits"):
         await call(tools["read_output"], owner, process="p9")
     with pytest.raises(ToolError, match="command is empty"):
         await call(tools["start_process"], owner, command=" ")
