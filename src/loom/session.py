@@ -442,7 +442,7 @@ class Session(Protocol):
         """Undo the file changes of the last step that has any, or of `step` and all later ones. The model is informed.
 
         A file that something else has changed since is left alone; the report names it. Raise `Conflict` while a turn
-        runs, `NotFound` if there is nothing to undo.
+        runs or an approval is pending, `NotFound` if there is nothing to undo.
         """
         ...
 
