@@ -511,6 +511,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     folder: str = ""
     tags: tuple[str, ...] = ()
     pinned: bool = False
+    parent_session: str = ""
+    """The session whose agent or MCP server began it; empty for a session of the user."""
 
 
 class MessagePlace(msgspec.Struct, frozen=True):

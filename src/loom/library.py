@@ -65,9 +65,9 @@ class Library(Protocol):
         ...
 
     async def find(self, text: str = LATEST, *, workspace: str = "") -> SessionView:
-        """Return the session that `text` refers to: `latest` (of one `workspace`, if given), its number in the list,
-        its id or the beginning or end of it (6 characters or more), or its title. Raise `NotFound` if there is none, or
-        more than one."""
+        """Return the session that `text` refers to: `latest` (of one `workspace`, if given; never one that an agent
+        began), its number in the list, its id or the beginning or end of it (6 characters or more), or its title. Raise
+        `NotFound` if there is none, or more than one."""
         ...
 
     async def find_message(self, node: str) -> MessagePlace:
@@ -205,6 +205,8 @@ class FindableSession(Protocol):
     def title(self) -> str: ...
     @property
     def workspace(self) -> str: ...
+    @property
+    def parent_session(self) -> str: ...
 
 
 S = TypeVar("S", bound=FindableSession)
@@ -234,7 +236,7 @@ async def find_session(sessions: AsyncIterable[S], text: str = LATEST, *, worksp
     """Find a session like `Library.find`, in any list of sessions, newest first."""
     if text == LATEST:
         async for found in sessions:
-            if not workspace or found.workspace == workspace:
+            if not found.parent_session and (not workspace or found.workspace == workspace):
                 return found
         where = "in this folder yet" if workspace else "yet"
         raise NotFound(f"No sessions {where}.", hint='Start one: loom "hello"')

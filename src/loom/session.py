@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from loom.work_types import ChangedStep, ProcessView, Todo, UndoReport
 
 ExportFormat: TypeAlias = Literal["md", "html", "json", "zip"]
+PARENT_SESSION: Final = "parent_session"
+"""The setting of a session that the agent, or an MCP server, of another session began: the id of that session."""
 NumberedEvent: TypeAlias = tuple[int, Event]
 """An event and its number in its session. Numbers have no gaps, and are the same for every reader."""
 
@@ -440,7 +442,7 @@ class Session(Protocol):
         """Undo the file changes of the last step that has any, or of `step` and all later ones. The model is informed.
 
         A file that something else has changed since is left alone; the report names it. Raise `Conflict` while a turn
-        runs, `NotFound` if there is nothing to undo.
+        runs or an approval is pending, `NotFound` if there is nothing to undo.
         """
         ...
 

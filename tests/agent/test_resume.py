@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,39 @@ async def test_an_unknown_answer_to_an_approval_that_was_left_is_refused_and_it_
         with pytest.raises(ContentError, match='Answer with "once", "always" or "deny"'):
             await session.answer(pending[0].approval, unknown)
         assert await session.approvals() == pending
+
+
+@pytest.mark.parametrize("is_left", [True, False], ids=["left", "running"])
+async def test_an_undo_leaves_a_pending_approval_as_it_is(tmp_path: Path, is_left: bool):
+    answers = [ToolCall("1", "write_file", {"path": "a.txt", "content": "new"}), ToolCall("2", "wipe"), "done"]
+    config = load_config(
+        cwd=tmp_path,
+        environ={"LOOM_HOME": str(tmp_path / "home")},
+        flags={"approval.rules": [{"tool": "write_file", "action": "allow"}]},
+    )
+
+    def opened() -> AbstractAsyncContextManager[Runtime]:
+        return Runtime.open(config, providers={"anthropic": ScriptedProvider(answers)}, tools=["write_file", wipe])
+
+    async def refused(runtime: Runtime, session_id: str) -> None:
+        session = await runtime.session(session_id)
+        pending = await session.approvals()
+        with pytest.raises(Conflict, match="An approval is pending"):
+            await session.undo()
+        assert len(pending) == 1 and await session.approvals() == pending
+        assert (tmp_path / "a.txt").exists()
+
+    async with opened() as runtime:
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path))
+        async for event in session.stream("wipe it"):
+            if isinstance(event, ApprovalRequested) and is_left:
+                await session.leave()
+            elif isinstance(event, ApprovalRequested):
+                await refused(runtime, session.id)
+                await session.answer(event.approval, "deny")
+    if is_left:
+        async with opened() as runtime:
+            await refused(runtime, session.id)
 
 
 async def test_a_resumed_turn_counts_what_it_used_before(tmp_path: Path):

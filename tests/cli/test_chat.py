@@ -16,6 +16,7 @@ from cli.loom_command import Loom, Terminal
 from cli.model_server import model_server
 from cli.test_daemon_commands import serving
 from loom.cli.line_chat import split_attachments
+from loom.content.inputs import Attachment
 from loom.testing import sample_pdf, sample_png
 
 
@@ -261,18 +262,50 @@ def test_the_error_of_the_last_turn_is_shown_when_its_conversation_is_opened(tmp
     assert "did not finish" not in loom("log").err
 
 
+def test_mentions_name_files_of_the_folder_of_the_conversation(tmp_path: Path):
+    loom = Loom(tmp_path)
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "there.txt").write_text("the words of the file\n")
+    (there / "login.png").write_bytes(sample_png())
+    loom.file("here.txt", "here\n")
+    assert loom("!echo hello", cwd=there).code == 0
+    where = f"The files of this conversation are in {there}."
+
+    at_home = loom("-r", "latest", "!echo see @there.txt", cwd=there)
+    asked = loom("-r", "latest", "!echo see @there.txt")
+    chatted = loom("chat", "--plain", "-r", "latest", stdin=b"!echo see @login.png and @here.txt\n")
+    with Terminal(loom, "-r", "latest", "!echo see @there.txt and @here.txt") as terminal:
+        terminal.wait_for("File not found: here.txt")
+        terminal.type("n\n")
+        assert terminal.end() == 5
+    with Terminal(loom, "chat", "--plain", "-r", "latest") as terminal:
+        terminal.wait_for("›")
+        terminal.type("see @here.txt\n")
+        terminal.wait_for("File not found: here.txt")
+        terminal.type("n\n/quit\n")
+        assert terminal.end() == 0
+
+    assert where in asked.err and where in chatted.err and where not in at_home.err
+    assert "file not found" not in asked.err + at_home.err and "file not found: here.txt" in chatted.err
+    assert "64×48 PNG" in loom("log", "latest").out, "the image of the folder of the conversation was sent"
+
+
 def test_files_come_along_by_mention_and_by_drop(tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("login.png", "my notes.txt"):
         (tmp_path / name).write_text("x")
 
-    assert [file.source for file in split_attachments("look at @login.png and @nobody")[1]] == [Path("login.png")]
-    assert split_attachments("look at @login.png, ok") == ("look at login.png, ok", split_attachments("login.png")[1])
-    assert split_attachments('see @"my notes.txt" now') == ('see @"my notes.txt" now', []), "the session tracks it"
+    def split(line: str) -> tuple[str, list[Attachment]]:
+        return split_attachments(line, Path())
+
+    assert [file.source for file in split("look at @login.png and @nobody")[1]] == [Path("login.png")]
+    assert split("look at @login.png, ok") == ("look at login.png, ok", split("login.png")[1])
+    assert split('see @"my notes.txt" now') == ('see @"my notes.txt" now', []), "the session tracks it"
     for dropped in ("my\\ notes.txt", "'my notes.txt'", f"file://{tmp_path}/login.png"):
-        words, files = split_attachments(dropped)
+        words, files = split(dropped)
         assert words == "" and len(files) == 1, dropped
-    assert split_attachments("mail me@example.org") == ("mail me@example.org", [])
+    assert split("mail me@example.org") == ("mail me@example.org", [])
 
 
 def test_an_attached_chat_has_the_commands_for_the_work_of_an_agent(tmp_path: Path):

@@ -358,3 +358,21 @@ async def test_a_sub_agent_that_cannot_start_does_not_stop_the_others(tmp_path: 
         (result,) = [result for message in await session.path() for result in message.results]
         assert "The agent could not finish: the model is away" in text_of(result)
         assert "Good." in text_of(result).splitlines()
+
+
+async def test_the_last_session_is_one_of_the_user_even_if_an_agent_or_a_server_worked_later(tmp_path: Path) -> None:
+    async with opened() as runtime:
+        equip(runtime, call("ask_agent", tasks=["look"]), "Looked.", "Done.", "Looked again.")
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path))
+        await session.send("go")
+        listed = (await runtime.library.sessions()).sessions
+        (made,) = [view for view in listed if view.parent_session]
+        assert made.parent_session == session.id
+        later = await runtime.session(made.id)
+        await later.send("and now?")
+        assert (await runtime.library.sessions()).sessions[0].id == made.id
+        for workspace in ("", str(tmp_path)):
+            assert (await runtime.library.find(workspace=workspace)).id == session.id
+        forked = await later.fork()
+        assert (await forked.info()).parent_session == "", "a fork is the user's"
+        assert (await runtime.library.find()).id == forked.id

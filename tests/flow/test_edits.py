@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flow.cut_call import drain, end_in_hook, open_runtime, run_to_kill
 from loom.content.blocks import TextBlock, ToolCall, ToolResult
 from loom.content.messages import text_of
 from loom.errors import NotFound
@@ -317,3 +320,33 @@ async def test_what_a_sub_agent_changed_can_be_undone_when_it_is_cut_off(tmp_pat
         assert [change.path for change in step.changes] == ["c.txt", "a.txt"]
         assert (await session.undo()).steps == (1,)
         assert contents(folder) == START
+
+
+UNENDED_CALLS = (
+    call(2, "edit_file", path="a.txt", old="one", new="1"),
+    call(2, "multi_edit", path="a.txt", edits=[{"old": "one", "new": "1"}, {"old": "two", "new": "2"}]),
+    call(2, "write_file", path="a.txt", content="all new\n"),
+    call(2, "write_file", path="deep/new.txt", content="new\n"),
+)
+
+
+@pytest.mark.parametrize("made", UNENDED_CALLS, ids=lambda made: f"{made.name}-{made.arguments['path']}")
+@pytest.mark.parametrize("way", ["cancel", "leave", "kill"])
+async def test_a_change_whose_call_did_not_end_can_be_undone(tmp_path: Path, way: str, made: ToolCall) -> None:
+    folder = write_all(tmp_path / "ws", START)
+    async with open_runtime(tmp_path, []) as runtime:
+        session_id = (await runtime.session(model=MODEL, workspace=str(folder))).id
+    if way == "kill":
+        worker = multiprocessing.get_context("spawn").Process(target=run_to_kill, args=(tmp_path, session_id, made))
+        await asyncio.to_thread(worker.start)
+        await asyncio.to_thread(worker.join)
+        assert worker.exitcode == -signal.SIGKILL
+    else:
+        await end_in_hook(tmp_path, session_id, made, way)
+    async with open_runtime(tmp_path, ["Done."]) as runtime:
+        session = await runtime.session(session_id)
+        await drain(session.resume())
+        (step,) = await session.changes()
+        assert [change.path for change in step.changes] == [made.arguments["path"]]
+        assert (await session.undo()).steps == (1,)
+    assert {file.name: file.read_text() for file in folder.rglob("*") if file.is_file()} == START

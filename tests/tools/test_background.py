@@ -19,7 +19,7 @@ import pytest
 from loom.content.blocks import ToolResult
 from loom.content.messages import text_of
 from loom.errors import ToolError
-from loom.tools.background import BackgroundProcesses, background_tools
+from loom.tools.background import ENDED, BackgroundProcesses, background_tools
 from loom.tools.base import Tool
 from loom.tools.sandbox import Sandbox, SandboxSettings, SandboxState
 from patience import PATIENCE_SECONDS
@@ -143,11 +143,11 @@ async def test_they_do_not_outlive_a_killed_runner(kind: str, tmp_path: Path) ->
 
 
 async def test_what_is_not_there_and_what_is_too_much_is_said(tools: dict[str, Tool], owner: Owner) -> None:
-    with pytest.raises(ToolError, match="Process 'p9' not found; known: none"):
+    with pytest.raises(ToolError, match=r"Process 'p9' not found; known: none\. Processes end when Loom exits"):
         await call(tools["read_output"], owner, process="p9")
     with pytest.raises(ToolError, match="command is empty"):
         await call(tools["start_process"], owner, command=" ")
-    assert text_of(await call(tools["read_output"], owner)) == "nothing was started"
+    assert text_of(await call(tools["read_output"], owner)) == f"No background processes. {ENDED}"
     ended = await call(tools["start_process"], owner, command="exit 7")
     assert text_of(ended) == "(p1 ended with exit code 7)"
     with pytest.raises(ToolError, match="wait is between"):

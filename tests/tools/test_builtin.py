@@ -180,3 +180,20 @@ async def test_a_picture_that_was_said_before_is_called_back_by_the_id_that_the_
         corner, _ = result.blocks
         assert isinstance(corner, ImageBlock)
         assert (corner.media.width, corner.media.height) == (40, 20)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("search_files", {"pattern": "x", "show": "all"}, 'show?: "count" | "files" | "lines"'),
+        ("multi_edit", {"path": "x", "edits": [{"old": "x"}]}, "edits: [{old: string, new: string, all?: boolean}]"),
+        ("update_todos", {"todos": ["x"]}, 'state?: "done" | "in_progress" | "pending"'),
+        ("read_file", {}, "path: string, offset?: integer, limit?: integer | null"),
+    ],
+)
+def test_wrong_arguments_are_answered_with_every_value_that_is_accepted(
+    name: str, arguments: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ToolError) as caught:
+        builtin_tools()[name].check_arguments(arguments)
+    assert said in str(caught.value)

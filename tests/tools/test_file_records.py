@@ -17,7 +17,8 @@ from loom.tools.base import Tool
 from loom.tools.file_edits import edit_file, multi_edit, write_file
 from loom.tools.file_read import read_file
 from loom.tools.file_records import FileRecords, RecordsFiles
-from loom.tools.undo import file_changes, restore_files
+from loom.tools.undo import restore_files
+from loom.work_types import FileChange
 from tools.world import Context
 
 READ = Tool(read_file, reads_only=True)
@@ -29,6 +30,7 @@ class Recording(Context):
     def __init__(self, workspace: Path) -> None:
         super().__init__(workspace, allow=True)
         self.file_records = FileRecords()
+        self.changes: list[FileChange] = []
 
     def may_show(self, path: Path) -> bool:
         return path.name != "unseen.txt"
@@ -36,6 +38,12 @@ class Recording(Context):
     async def keep_bytes(self, data: bytes) -> str:
         self.bytes[digest_of(data)] = data
         return digest_of(data)
+
+    async def record_change(self, change: FileChange) -> None:
+        self.changes.append(change)
+
+    async def drop_change(self, change: FileChange) -> None:
+        self.changes.remove(change)
 
 
 async def run(tool: Tool, context: Context, **arguments: object) -> ToolResult:
@@ -165,17 +173,15 @@ async def test_undo_brings_back_the_bytes_before_and_removes_what_was_new(tmp_pa
     (tmp_path / "a.txt").write_bytes(latin)
     context = Recording(tmp_path)
     await READ.run(context, {"path": "a.txt"})
-    results = [
-        await run(edit_file, context, path="a.txt", old="schön", new="alt"),
-        await run(write_file, context, path="sub/new.txt", content="new\n"),
-        await run(write_file, context, path="a.txt", content="all else\n"),
-    ]
-    assert [change.path for change in file_changes(results)] == ["a.txt", "sub/new.txt", "a.txt"]
-    said = await restore_files(tmp_path, file_changes(results), context.load)
+    await run(edit_file, context, path="a.txt", old="schön", new="alt")
+    await run(write_file, context, path="sub/new.txt", content="new\n")
+    await run(write_file, context, path="a.txt", content="all else\n")
+    assert [change.path for change in context.changes] == ["a.txt", "sub/new.txt", "a.txt"]
+    said = await restore_files(tmp_path, context.changes, context.load)
     assert (tmp_path / "a.txt").read_bytes() == latin
     assert not (tmp_path / "sub/new.txt").exists()
     assert said.sentences == ("a.txt was restored", "sub/new.txt was removed: it was new")
-    again = await restore_files(tmp_path, file_changes(results), context.load)
+    again = await restore_files(tmp_path, context.changes, context.load)
     assert again.sentences == ("a.txt is already as it was before", "sub/new.txt is already as it was before")
     assert not again.left
 
@@ -184,14 +190,32 @@ async def test_undo_leaves_alone_what_something_else_changed_since(tmp_path: Pat
     (tmp_path / "a.txt").write_text("one\n")
     context = Recording(tmp_path)
     await READ.run(context, {"path": "a.txt"})
-    results = [await run(edit_file, context, path="a.txt", old="one", new="two")]
+    await run(edit_file, context, path="a.txt", old="one", new="two")
     (tmp_path / "a.txt").write_text("by hand\n")
-    said = await restore_files(tmp_path, file_changes(results), context.load)
+    said = await restore_files(tmp_path, context.changes, context.load)
     assert said.sentences == ("a.txt was not changed: another program has changed or removed it since",)
     assert (said.left, said.is_changed) == ({"a.txt"}, False)
     assert (tmp_path / "a.txt").read_text() == "by hand\n"
-    unkept = [await run(edit_file, Context(tmp_path), path="a.txt", old="by hand", new="x")]
-    assert "not kept" in (await restore_files(tmp_path, file_changes(unkept), context.load)).sentences[0]
+
+
+async def test_a_change_that_could_not_be_made_is_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.txt").write_text("one\n")
+    context = Recording(tmp_path)
+    await READ.run(context, {"path": "a.txt"})
+    record = context.record_change
+
+    async def record_late(change: FileChange) -> None:
+        await record(change)
+        (tmp_path / change.path).write_text("by hand\n")
+
+    monkeypatch.setattr(context, "record_change", record_late)
+    for tool, arguments in (
+        (edit_file, {"path": "a.txt", "old": "one", "new": "two"}),
+        (write_file, {"path": "new.txt", "content": "new"}),
+    ):
+        with pytest.raises(ToolError, match="by another program meanwhile"):
+            await tool.run(context, arguments)
+    assert context.changes == []
 
 
 async def test_what_is_never_written_is_refused_before_anybody_is_asked(tmp_path: Path) -> None:
@@ -251,7 +275,6 @@ def test_undoing_any_last_steps_gives_what_was_there_before_them(
 
     async def play() -> None:
         context = Recording(workspace)
-        results: list[ToolResult] = []
         states: list[dict[str, bytes]] = []
 
         def state() -> dict[str, bytes]:
@@ -261,14 +284,14 @@ def test_undoing_any_last_steps_gives_what_was_there_before_them(
             states.append(state())
             try:
                 if (workspace / path).exists():
-                    results.append(await run(edit_file, context, path=path, old=old, new=new, all=True))
+                    await run(edit_file, context, path=path, old=old, new=new, all=True)
                 else:
-                    results.append(await run(write_file, context, path=path, content=old + new))
+                    await run(write_file, context, path=path, content=old + new)
             except ToolError:
                 states.pop()
         states.append(state())
-        first = min(kept, len(results))
-        await restore_files(workspace, file_changes(results[first:]), context.load)
+        first = min(kept, len(context.changes))
+        await restore_files(workspace, context.changes[first:], context.load)
         assert state() == states[first]
 
     asyncio.run(play())

@@ -8,7 +8,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, cast
@@ -71,6 +71,8 @@ class CallServices(msgspec.Struct, frozen=True, kw_only=True):
     emit: Callable[[Event], Awaitable[None]]
     emit_now: Callable[[Event], Awaitable[None]]
     """Like `emit`, but the event is on disk when it returns."""
+    store_changes: Callable[[str, Sequence[FileChange]], Awaitable[None]]
+    """Stores the changes of files that a call, given by its id, has made so far."""
     messages: Callable[[], Awaitable[Sequence[Message]]]
     """Returns the messages of the session's path."""
     on_finished: Callable[[ToolCall, ToolResult], Awaitable[None]]
@@ -89,9 +91,11 @@ class CallServices(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallContext:
-    """The ToolContext of one call."""
+    """The ToolContext of one call. `changes` are those of files that an earlier run of the call has made."""
 
-    def __init__(self, services: CallServices, call: ToolCall, capabilities: Capabilities) -> None:
+    def __init__(
+        self, services: CallServices, call: ToolCall, capabilities: Capabilities, changes: Iterable[FileChange] = ()
+    ) -> None:
         self._services = services
         self._call = call
         self.capabilities = capabilities
@@ -99,8 +103,8 @@ class CallContext:
         self._root = os.path.realpath(services.workspace)
         self.limits = services.limits
         self.injected: list[ContentBlock] = []
-        self.changes: list[FileChange] = []
-        """Changes of files that the call has reported so far: `undo` finds them also if the call is cut off."""
+        self.changes = list(changes)
+        """The changes of files that the call has made so far."""
         self.gate: Action | None = None
         """The action of the user's rules for this call, decided before it ran."""
         self.was_asked = False
@@ -223,6 +227,14 @@ class CallContext:
     async def keep_bytes(self, data: bytes) -> str:
         return await self._services.media.put(data) if data else digest_of(data)
 
+    async def record_change(self, change: FileChange) -> None:
+        self.changes.append(change)
+        await self._services.store_changes(self._call.id, self.changes)
+
+    async def drop_change(self, change: FileChange) -> None:
+        self.changes.remove(change)
+        await self._services.store_changes(self._call.id, self.changes)
+
     async def keep(self, text: str) -> Media:
         data = text.encode()
         return kept_text(await self._services.media.put(data), len(data), self._call.name)
@@ -244,6 +256,8 @@ class EarlierCalls(msgspec.Struct, frozen=True, kw_only=True):
 
     begun: frozenset[str] = frozenset()
     results: Mapping[str, ToolResult] = msgspec.field(default_factory=dict[str, ToolResult])
+    changes: Mapping[str, Sequence[FileChange]] = msgspec.field(default_factory=dict[str, Sequence[FileChange]])
+    """The changes of files that calls without a result have made, by call id."""
 
 
 async def run_calls(
@@ -257,14 +271,14 @@ async def run_calls(
     result as soon as it is available. A call that `earlier` started and that is not repeatable gets the result
     `INTERRUPTED`."""
     services.records.begin_step()
-    contexts = {call.id: CallContext(services, call, capabilities) for call in calls}
+    contexts = {call.id: CallContext(services, call, capabilities, earlier.changes.get(call.id, ())) for call in calls}
     done.update(earlier.results)
     for group in _groups(calls, services.tools):
         pending = [call for call in group if call.id not in done]
         for call in [call for call in pending if call.id in earlier.begun]:
             tool_ = services.tools.get(call.name)
             if tool_ is None or not tool_.repeatable:
-                done[call.id] = _interrupted_result(call, INTERRUPTED)
+                done[call.id] = _interrupted_result(call, INTERRUPTED, contexts[call.id].changes)
         runs = [call for call in pending if call.id not in done]
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -285,23 +299,28 @@ def _groups(calls: Sequence[ToolCall], tools: Mapping[str, Tool]) -> Iterator[li
             yield from ([call] for call in group)
 
 
-def unanswered_results(calls: Sequence[ToolCall], done: Mapping[str, ToolResult]) -> Message:
+def unanswered_results(
+    calls: Sequence[ToolCall],
+    done: Mapping[str, ToolResult] | None = None,
+    changes: Mapping[str, Sequence[FileChange]] | None = None,
+) -> Message:
     """Return the message that answers the calls of a turn that is ending: calls without a result are reported as
-    interrupted."""
-    return tool(*(done.get(call.id) or _interrupted_result(call, CUT_OFF) for call in calls))
+    interrupted, with the `changes` of files that they have made."""
+    done, changes = done or {}, changes or {}
+    return tool(*(done.get(call.id) or _interrupted_result(call, CUT_OFF, changes.get(call.id, ())) for call in calls))
 
 
-def _interrupted_result(call: ToolCall, text: str) -> ToolResult:
-    return ToolResult(call.id, (TextBlock(text),), name=call.name, is_error=True)
+def _interrupted_result(call: ToolCall, text: str, changes: Sequence[FileChange]) -> ToolResult:
+    return _with_changes(ToolResult(call.id, (TextBlock(text),), name=call.name, is_error=True), changes)
 
 
 def _with_changes(result: ToolResult, changes: Sequence[FileChange]) -> ToolResult:
-    """Return the result with the changes of files that its call has reported, as `undo` finds them."""
+    """Return the result with the changes of files that its call has made, as `undo` finds them."""
     if not changes:
         return result
     found: Any = result.data
     data = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-    return msgspec.structs.replace(result, data={**data, "changes": msgspec.to_builtins(changes)})
+    return msgspec.structs.replace(result, data={**data, "changes": msgspec.to_builtins(list(changes))})
 
 
 async def _run(call: ToolCall, services: CallServices, context: CallContext, done: dict[str, ToolResult]) -> None:
@@ -317,8 +336,6 @@ async def _run(call: ToolCall, services: CallServices, context: CallContext, don
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
-            if context.changes:
-                done[call.id] = _with_changes(_interrupted_result(call, CUT_OFF), context.changes)
             raise
         result = await _failed_result(call, _describe_crash(call, error), services)  # the tool cancelled itself
     except (Exception, SystemExit) as error:  # noqa: BLE001  foreign code: any error is a result for the model

@@ -15,6 +15,7 @@ from loom.events import ApprovalRequested
 from loom.models import Usage
 from loom.sampling import Sampling
 from loom.session import Queued
+from loom.work_types import FileChange
 
 
 class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +72,8 @@ class TurnCheckpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     sampling: Sampling = Sampling()
     """The sampling options of the message."""
     approvals: dict[str, OpenApproval] = {}
+    changes: dict[str, tuple[FileChange, ...]] = {}
+    """The changes of files by the calls that run now, by call id. Each is stored before it is made."""
     usage: Usage = Usage()
     steps: int = 0
     """Steps whose answer is stored."""

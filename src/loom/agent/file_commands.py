@@ -24,17 +24,17 @@ from loom.content.messages import Message
 from loom.errors import LoomError, ToolError
 from loom.events import ApprovalRequested, Event
 from loom.models import Capabilities
+from loom.session import PARENT_SESSION
 from loom.tools.base import Tool
 from loom.tools.file_records import FileRecords
 from loom.tools.secret_mask import mask_secrets
+from loom.work_types import FileChange
 
 RUN_COMMAND: Final = "run_command"
 COMMAND_SECONDS: Final = 60
 """The timeout of each command. The sender of the message waits for it."""
 MAX_COMMANDS: Final = 20
 MAX_PARALLEL: Final = 4
-_PARENT: Final = "parent_session"
-"""The setting of a session that another session started."""
 
 FileRule = Callable[[str, str], bool]
 """(tool, subject) → whether the front matter of the file allows it."""
@@ -140,7 +140,7 @@ class FileCommandRunner:
         services = self._services
         # A file's permission is for the user who sends the command. It counts neither against a program's own `approve`
         # function, nor in the session of a sub-agent, where a model wrote the message.
-        is_users = services.approve is None and not self._settings.get(_PARENT)
+        is_users = services.approve is None and not self._settings.get(PARENT_SESSION)
         rule: Rule = _FileRules(services.rule, allows) if is_users else services.rule
         approvals = Approvals(rule, _refuse_request, approve=services.approve)
         approvals.always = {(tool, pattern) for tool, pattern in self._settings.get("always", ())}
@@ -153,6 +153,7 @@ class FileCommandRunner:
             approvals=approvals,
             emit=_ignore,
             emit_now=_ignore,
+            store_changes=_ignore_changes,
             messages=_no_messages,
             on_finished=_ignore_result,
             session_id=self._session_id,
@@ -185,6 +186,10 @@ async def _refuse_request(event: Event) -> None:
 
 
 async def _ignore(_event: Event) -> None:
+    pass
+
+
+async def _ignore_changes(_call_id: str, _changes: Sequence[FileChange]) -> None:
     pass
 
 

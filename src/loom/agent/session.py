@@ -405,8 +405,10 @@ class SessionTurns:
         """Undo the file changes of the last step that has any, or of `step` and all later ones. The model is informed.
 
         A file that something else has changed since is left alone; the report names it, and its step stays open. Raise
-        `Conflict` while a turn runs, `NotFound` if there is nothing to undo.
+        `Conflict` while a turn runs or an approval is pending, `NotFound` if there is nothing to undo.
         """
+        if (await self._left_turn()).approvals:
+            raise Conflict("An approval is pending in this session", hint="Answer it first: `loom approvals` lists it.")
         async with self._hold_idle():
             return await undo_steps(self._record, self._work, self._services.media, step)
 

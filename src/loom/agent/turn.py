@@ -47,6 +47,7 @@ from loom.events import (
 from loom.prompt import Receipt
 from loom.session import LeaseChange, NewNode, SessionChange
 from loom.tools.base import Tool
+from loom.work_types import FileChange
 
 TurnState: TypeAlias = Literal["starting", "running", "waiting", "finished", "failed", "interrupted", "lost"]
 
@@ -301,7 +302,7 @@ class Turn:
             nodes.append(NewNode(message=message, meta={**answer.meta, **ended}))
         calls = nodes[-1].message.calls if nodes else self.open_calls
         if calls:
-            nodes.append(NewNode(message=unanswered_results(calls, self.done)))
+            nodes.append(NewNode(message=unanswered_results(calls, self.done, self.checkpoint.changes)))
         denied = [
             ApprovalAnswered(approval=approval, answer="deny", reason=end.text)
             for approval in self.checkpoint.approvals
@@ -373,6 +374,7 @@ class Turn:
             calls, self._call_services(), self.request.model.capabilities, self.earlier, self.done
         )
         self.earlier = EarlierCalls()
+        self.checkpoint = msgspec.structs.replace(self.checkpoint, changes={})
         results = mark_repeats(calls, outcome.results, [placed.message for placed in self.request.path])
         nodes = [NewNode(message=tool(*results), source="tool")]
         if outcome.injected:
@@ -449,6 +451,12 @@ class Turn:
         settings = {"running": as_json(self.checkpoint), "always": always}
         await self.sink.commit(SessionChange(settings=settings), lambda _: Completion(events=[event]))
 
+    async def _store_changes(self, call_id: str, changes: Sequence[FileChange]) -> None:
+        """Store the changes of files that a call has made so far, for `undo` if the call does not end."""
+        every = {**self.checkpoint.changes, call_id: tuple(changes)}
+        self.checkpoint = msgspec.structs.replace(self.checkpoint, changes=every, seconds=self.seconds)
+        await self.sink.commit(SessionChange(settings={"running": as_json(self.checkpoint)}))
+
     # Calls -----------------------------------------------------------------------------------------------------------
 
     def tools(self) -> Mapping[str, Tool]:
@@ -482,6 +490,7 @@ class Turn:
             approvals=self.approvals,
             emit=self.sink.emit,
             emit_now=self.sink.emit_now,
+            store_changes=self._store_changes,
             messages=messages,
             on_finished=on_finished,
             session_id=self.record.id,

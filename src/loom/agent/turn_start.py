@@ -113,7 +113,7 @@ async def _start(
     base = await turn.record.snapshot(parent) if parent else snapshot
     # A fork may end with calls of a turn that runs elsewhere: report them as interrupted before the message.
     open_calls = base.path[-1].message.calls if message is not None and base.path else ()
-    extra = [NewNode(message=unanswered_results(open_calls, {}))] if open_calls else []
+    extra = [NewNode(message=unanswered_results(open_calls))] if open_calls else []
     if news is not None:
         extra.append(NewNode(message=news, source="system"))
     change = msgspec.structs.replace(
@@ -213,7 +213,9 @@ async def _resume(turn: Turn, request: Resume, snapshot: Snapshot) -> bool:
         await turn.sink.emit(ApprovalAnswered(approval=approval, answer="deny", reason="the call was cut off"))
     turn.approvals.taken_up = dict(waiting)
     begun = step.begun | ({call.id for call in turn.open_calls} if step.is_damaged else set[str]())
-    turn.earlier = EarlierCalls(begun=frozenset(begun) - waiting.keys(), results=step.results)
+    turn.earlier = EarlierCalls(
+        begun=frozenset(begun) - waiting.keys(), results=step.results, changes=turn.checkpoint.changes
+    )
     if turn.stop_reason == "cancel":
         await _close_open_step(turn, step, turn_cancelled(turn.id))
         return False

@@ -15,6 +15,7 @@ import msgspec
 from loom.cli.shared.attachments import (
     MessageInput,
     add_password_hint,
+    confirm_mentions,
     named_files,
     prepare_files,
     read_message,
@@ -65,6 +66,7 @@ from loom.runtime import Runtime
 from loom.runtime.attachments import attachment
 from loom.runtime.session import LocalSession
 from loom.sampling import Sampling
+from loom.tools.workspace import local_workspace, workspace_notice
 
 _MOST_ANSWERS = 20
 
@@ -239,10 +241,12 @@ async def _preview_switch(runtime: Runtime, asked: AskOptions) -> str:
 
 async def _turns(runtime: Runtime, asked: AskOptions, said: MessageInput, progress: ProgressLine) -> TurnOutcome:
     key = stored_key(runtime, asked)  # before anything is written: a wrong name must not create a session
+    place = "" if asked.place.is_new else (await target_session(runtime.library, asked.place)).workspace
+    confirm_mentions(said.words, local_workspace(place))
     await answer_pending(runtime, asked, asked.place)
     tools = await choose_tools(runtime, asked.tools, default="safe")
     blocks, notices = await ingest_input(runtime, asked, said.files, said.contents, progress)
-    notices = [*type_notices(asked.declared), *notices]
+    notices = [*filter(None, [workspace_notice(place)]), *type_notices(asked.declared), *notices]
     model = await model_for(runtime, asked.model) if asked.place.is_new else asked.model
     switches = bool(asked.model) and not asked.place.is_new and await _is_other(runtime, asked)
     preview = await _preview_switch(runtime, asked) if switches and asked.form == "text" else ""

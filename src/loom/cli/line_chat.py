@@ -86,6 +86,7 @@ from loom.runtime.workspace_files import missing_mentions
 from loom.sampling import sampling_of
 from loom.session import EventIterator, Session
 from loom.tools.todos import todo_lines
+from loom.tools.workspace import local_workspace, workspace_notice
 from loom.tui.dropped_paths import parse_dropped_paths
 from loom.work_types import process_line
 
@@ -120,6 +121,8 @@ class Chat(ABC):
         self._options = options
         self._sampling = options.sampling
         self._session: Session | None = None
+        self._folder = Path.cwd()
+        """The folder of the conversation."""
         names = options.template.attach if options.template is not None else ()
         self._attachments: list[Attachment] = [attachment(name) for name in names]
         self._ink = Colors(sys.stdout)
@@ -174,6 +177,12 @@ class Chat(ABC):
     @abstractmethod
     def _library(self) -> Library: ...
 
+    def _use_folder(self, workspace: str, *, is_remote: bool = False) -> None:
+        """Use the folder of the conversation, and name it if it is another one."""
+        self._folder = local_workspace(workspace)
+        if notice := workspace_notice(workspace, is_remote=is_remote):
+            print_line(notice)
+
     def run(self) -> int:
         header = self._runner.run(self._open())
         sys.stdout.write(self._ink.dim(f"loom · {header} · /help, Ctrl+D to exit") + "\n")
@@ -208,7 +217,7 @@ class Chat(ABC):
         is_command = line.startswith("/") and not parse_dropped_paths(line)
         try:
             if not is_command:
-                confirm_mentions(line)
+                confirm_mentions(line, self._folder)
             with quiet_keys():
                 self._runner.run(self._command(line) if is_command else self._say(line))
         except LoomError as error:
@@ -227,7 +236,7 @@ class Chat(ABC):
         return commands[name].run(rest.strip())
 
     async def _say(self, line: str) -> None:
-        words, mentioned = split_attachments(line)
+        words, mentioned = split_attachments(line, self._folder)
         message = MessageInput(words, (*self._attachments, *mentioned))
         self._attachments = []
         await self._send(message)
@@ -243,7 +252,7 @@ class Chat(ABC):
     ) -> TurnOutcome:
         """Run a turn and print it, then the turns of lines that were typed meanwhile. Return the outcome of the
         first."""
-        typed = TypedLines(session, _steering_content) if sys.stdin.isatty() else None
+        typed = TypedLines(session, partial(_steering_content, folder=self._folder)) if sys.stdin.isatty() else None
         begun: list[SentLine] = []
         try:
             outcome = await run_turn(
@@ -428,6 +437,7 @@ class LocalChat(Chat):
             agent=options.agent,
         )
         view = await self._session.info()
+        self._use_folder(view.workspace)
         if view.plan_mode and options.plan_mode is None:
             print_line(PLANNING)
         return f"{self._runtime.models.resolve(view.model).reference}, {one_line(view.title or view.id, 50)}"
@@ -497,12 +507,12 @@ def _name(item: Attachment) -> str:
     return item.name or getattr(item.source, "name", "") or str(item.source)
 
 
-def _steering_content(line: str) -> list[Content] | None:
+def _steering_content(line: str, folder: Path) -> list[Content] | None:
     """Return the content that a line sends to the running turn; None if the line has to wait for the prompt: commands,
     and mentions of files that do not exist."""
-    if (line.startswith("/") and not parse_dropped_paths(line)) or missing_mentions(Path.cwd(), line):
+    if (line.startswith("/") and not parse_dropped_paths(line)) or missing_mentions(folder, line):
         return None
-    words, files = split_attachments(line)
+    words, files = split_attachments(line, folder)
     return MessageInput(words, tuple(files)).content
 
 
@@ -521,8 +531,9 @@ def unknown_command(name: str) -> LoomError:
     return LoomError(f"Unknown command /{one_line(name, 40)}.", hint="/help lists the commands.")
 
 
-def split_attachments(line: str) -> tuple[str, list[Attachment]]:
-    """Split `look at @login.png` into words and files. A line that is only a path (a dropped file) is a file.
+def split_attachments(line: str, folder: Path) -> tuple[str, list[Attachment]]:
+    """Split `look at @login.png` into words and files of `folder`. A line that is only a path (a dropped file) is a
+    file.
 
     Mentions stay in the text for text files of the workspace, which the session tracks, for files that do not exist,
     and for invalid page ranges, which the turn reports.
@@ -539,10 +550,10 @@ def split_attachments(line: str) -> tuple[str, list[Attachment]]:
     def attach_mention(match: re.Match[str]) -> str:
         name = match[1] or match[2]
         for written in dict.fromkeys((name, name.rstrip(_PUNCTUATION))):
-            if tracked_name(Path.cwd(), written) is not None and _is_text_name(written.rstrip(_PUNCTUATION)):
+            if tracked_name(folder, written) is not None and _is_text_name(written.rstrip(_PUNCTUATION)):
                 return match[0]
             try:
-                found.append(attachment(written))
+                found.append(attachment(written, folder))
             except LoomError:
                 continue
             else:
@@ -619,6 +630,7 @@ class RemoteChat(Chat):
     async def _open(self) -> str:
         """Return the header line, after prompting for pending approvals; without a terminal they stay pending."""
         info = await self._remote.info()
+        self._use_folder(info.workspace, is_remote=True)
         waiting = await self._remote.approvals()
         if waiting and is_interactive():
             async with ProgressLine(plain=self._options.plain) as progress:

@@ -16,6 +16,7 @@ from loom.api_types import ProblemBody, ProblemText
 from loom.errors import ContentError, LoomError, Unreachable
 from loom.events import Event, ToolFinished, decode_event
 from loom.message_types import EventEnvelope
+from loom.network_environment import check_network_environment
 from loom.wire.framing import SseParser
 
 if TYPE_CHECKING:
@@ -148,14 +149,20 @@ class DaemonConnection:
         if self._http is None:
             import httpx2
 
-            self._http = httpx2.AsyncClient(
-                base_url=self.url,
-                headers={"authorization": f"Bearer {self._token}", "user-agent": "loom", "accept-encoding": "identity"},
-                timeout=httpx2.Timeout(60.0, connect=5.0),
-                mounts=dict.fromkeys(_LOOPBACK),
-                limits=httpx2.Limits(max_connections=None),
-                verify=_trust(self._certificate) if self._certificate else True,
-            )
+            trusted = _trust(self._certificate) if self._certificate else True
+            with check_network_environment():
+                self._http = httpx2.AsyncClient(
+                    base_url=self.url,
+                    headers={
+                        "authorization": f"Bearer {self._token}",
+                        "user-agent": "loom",
+                        "accept-encoding": "identity",
+                    },
+                    timeout=httpx2.Timeout(60.0, connect=5.0),
+                    mounts=dict.fromkeys(_LOOPBACK),
+                    limits=httpx2.Limits(max_connections=None),
+                    verify=trusted,
+                )
         return self._http
 
     def _connection_errors(self) -> tuple[type[Exception], ...]:

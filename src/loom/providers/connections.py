@@ -17,6 +17,7 @@ import msgspec
 
 from loom.errors import ConfigError, NotAuthorised
 from loom.models import Model
+from loom.network_environment import check_network_environment
 from loom.providers.catalog import ALIASES, key_env
 
 if TYPE_CHECKING:
@@ -62,19 +63,20 @@ class Connections:
             import httpx2
 
             patience = self.patience
-            self._client = httpx2.AsyncClient(
-                timeout=httpx2.Timeout(
-                    connect=patience.connect_seconds, read=patience.silence_seconds, write=60.0, pool=None
-                ),
-                limits=httpx2.Limits(
-                    max_connections=None,
-                    max_keepalive_connections=_KEPT_CONNECTIONS,
-                    keepalive_expiry=_KEPT_SECONDS,
-                ),
-                headers={"user-agent": "loom", "accept-encoding": "identity"},
-                mounts=dict.fromkeys(_LOOPBACK),
-                follow_redirects=False,
-            )
+            with check_network_environment():
+                self._client = httpx2.AsyncClient(
+                    timeout=httpx2.Timeout(
+                        connect=patience.connect_seconds, read=patience.silence_seconds, write=60.0, pool=None
+                    ),
+                    limits=httpx2.Limits(
+                        max_connections=None,
+                        max_keepalive_connections=_KEPT_CONNECTIONS,
+                        keepalive_expiry=_KEPT_SECONDS,
+                    ),
+                    headers={"user-agent": "loom", "accept-encoding": "identity"},
+                    mounts=dict.fromkeys(_LOOPBACK),
+                    follow_redirects=False,
+                )
         return self._client
 
     def access(self, model: Model, key: str | None) -> dict[str, str]:

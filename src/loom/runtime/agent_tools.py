@@ -22,6 +22,7 @@ from loom.events import (
 )
 from loom.runtime.agents import AGENT, CALLER, agent_model, find_agent
 from loom.runtime.session import LocalSession
+from loom.session import PARENT_SESSION
 from loom.store.nodes import Node
 from loom.tools.base import Tool, ToolContext, text_result
 from loom.tools.undo import file_changes
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 MAX_TASKS: Final = 8
 MAX_FOUND: Final = 20
-PARENT: Final = "parent_session"
-"""The setting of a sub-agent's session with the id of the session that started it."""
 _AROUND_CHARS: Final = 200
 _SHORT_NODE: Final = 12
 
@@ -56,9 +55,8 @@ class SessionContext(Protocol):
         """The names of the tools that the turn may call."""
         ...
 
-    @property
-    def changes(self) -> list[FileChange]:
-        """The changes of files that the call has reported so far, for `undo`."""
+    async def record_change(self, change: FileChange) -> None:
+        """Store a change of a file that the call has made, for `undo`."""
         ...
 
     async def forward_approval(
@@ -135,14 +133,13 @@ def ask_agent_tool(runtime: Runtime) -> Tool:
             raise ToolError(f"{len(tasks)} tasks; 1 to {MAX_TASKS} can be given to agents at once")
         if session and len(tasks) > 1:
             raise ToolError("a session runs one task at a time")
-        changes = _session_of(context).changes
         try:
             sessions = [await _open(runtime, context, agent, session, task) for task in tasks]
         except LoomError as error:
             raise ToolError(error.message, hint=error.hint) from None
         async with asyncio.TaskGroup() as group:
             jobs = [
-                group.create_task(_run_task(context, opened, task, changes))
+                group.create_task(_run_task(context, opened, task))
                 for opened, task in zip(sessions, tasks, strict=True)
             ]
         parts = [f"[session {opened.id}]\n{job.result()}" for opened, job in zip(sessions, jobs, strict=True)]
@@ -165,7 +162,7 @@ async def _open(runtime: Runtime, context: ToolContext, agent: str, session: str
     tools = [name for name in asking.tool_names if name != "ask_agent"]
     if session:
         stored = await runtime.stores.sessions.get(session)
-        if stored.settings.get(PARENT) != parent.id:
+        if stored.settings.get(PARENT_SESSION) != parent.id:
             raise NotFound("That session does not belong to one of your agents.", hint="Use the id from ask_agent.")
         return await runtime.session(session, tools=tools)
     caller = str(parent.settings.get(AGENT, ""))
@@ -183,7 +180,7 @@ async def _open(runtime: Runtime, context: ToolContext, agent: str, session: str
         workspace=str(context.workspace),
         tools=tools,
         agent=agent or caller,
-        settings={PARENT: parent.id, **({CALLER: caller} if caller else {})},
+        settings={PARENT_SESSION: parent.id, **({CALLER: caller} if caller else {})},
     )
     await runtime.session_users.members.copy_owners(parent.id, opened.id)
     return opened
@@ -199,7 +196,7 @@ async def ask_for_server(runtime: Runtime, context: ToolContext, asked: SampleRe
         title=f"Request from MCP server {asked.server!r}",
         model=asking.model,
         system=asked.system,
-        settings={PARENT: asking.session_id},
+        settings={PARENT_SESSION: asking.session_id},
     )
     await runtime.session_users.members.copy_owners(asking.session_id, created.id)
     *earlier, question = asked.messages
@@ -212,21 +209,19 @@ async def ask_for_server(runtime: Runtime, context: ToolContext, asked: SampleRe
     return CreateMessageResult(role="assistant", content=answer, model=asking.model, stop_reason=stop)
 
 
-async def _run_task(context: ToolContext, session: LocalSession, task: str, changes: list[FileChange]) -> str:
+async def _run_task(context: ToolContext, session: LocalSession, task: str) -> str:
     """Run one task to its end and return the answer, or why there is none. Show its progress, pass its approval
-    requests to the user, and add the files that it changes to `changes`."""
+    requests to the user, and record the files that it changes."""
     answer = ""
     try:
         async with asyncio.TaskGroup() as group:
-            answer = await _follow(context, session, task, changes, group)
+            answer = await _follow(context, session, task, group)
     except* LoomError as failed:
         answer = f"The agent could not finish: {failed.exceptions[0]}"
     return answer
 
 
-async def _follow(
-    context: ToolContext, session: LocalSession, task: str, changes: list[FileChange], group: asyncio.TaskGroup
-) -> str:
+async def _follow(context: ToolContext, session: LocalSession, task: str, group: asyncio.TaskGroup) -> str:
     """Send the task and follow its events; `group` runs what waits for the user."""
     answer: list[str] = []
     requests: dict[str, asyncio.Future[GivenAnswer]] = {}
@@ -240,7 +235,8 @@ async def _follow(
                         answer.clear()  # text before a call is not the answer
                         await context.emit(f"{session.id}: {call.name}")
                     case ToolFinished(result=result):
-                        changes += file_changes([result])
+                        for change in file_changes([result]):
+                            await _session_of(context).record_change(change)
                     case ApprovalRequested():
                         requests[event.approval] = asyncio.get_running_loop().create_future()
                         group.create_task(_pass_on(context, session, event, requests[event.approval]))

@@ -19,15 +19,15 @@ _PAGES: Final = re.compile(r"(.+)#([1-9][0-9]{0,6}(?:-[1-9][0-9]{0,6})?)")
 _LONGEST_PATH: Final = 4_096
 
 
-def attachment(name: str) -> Attachment:
-    """Return the attachment that a name refers to: a file, pages of a file (`report.pdf#3-7`), or a URL. Raise
+def attachment(name: str, folder: Path = Path()) -> Attachment:
+    """Return the attachment that a name refers to: a file of `folder`, pages of one (`report.pdf#3-7`), or a URL. Raise
     `Unreadable` if there is none."""
     if name.startswith(("http://", "https://")):
         return Attachment(source=name)
-    found = attachment_from_word(name)
+    found = attachment_from_word(str(folder / name))
     if found is not None:
         return found
-    if Path(name).is_dir():
+    if (folder / name).is_dir():
         raise Unreadable(f"{name} is a folder.", name=name, hint="Attach individual files.")
     raise Unreadable(f"File not found: {name}", name=name, hint="Check the name; paths are relative to this folder.")
 

@@ -41,7 +41,7 @@ from loom.errors import Corrupt, LoomError, NotFound
 from loom.formats import render
 from loom.runtime.conversation_page import Mask, PageImage, conversation_page
 from loom.runtime.session_settings import system_prompt_of
-from loom.session import ExportFormat
+from loom.session import PARENT_SESSION, ExportFormat
 from loom.store.exchange import WORKSPACE, SessionExchange
 from loom.store.nodes import Node, digests_of
 from loom.store.session_rows import StoredSession
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 FORMS: Final[tuple[ExportFormat, ...]] = ("md", "html", "json", "zip")
 
 ARCHIVE_FILE: Final = "conversation.json"
-LOCAL_SETTINGS: Final = frozenset({"running", "always", "parent_session", TRACKED, KNOWN_FILES, UNDONE})
+LOCAL_SETTINGS: Final = frozenset({"running", "always", PARENT_SESSION, TRACKED, KNOWN_FILES, UNDONE})
 """Session settings that are valid only on this machine, and permissions, which a file must not grant."""
 NOT_CARRIED: Final = (
     "the event log, queued messages and the running turn",

@@ -35,7 +35,7 @@ from loom.runtime.session_settings import settings_change, system_prompt_of
 from loom.runtime.views import process_views, running_turn, siblings_of, tree_node, usage_of
 from loom.runtime.workspace_files import find_files
 from loom.sampling import Choices, Sampling, sampling_of
-from loom.session import ExportFormat, MediaBytes, NumberedEvent, Queued
+from loom.session import PARENT_SESSION, ExportFormat, MediaBytes, NumberedEvent, Queued
 from loom.store.events import EncodedEvents
 from loom.store.forest import NodeTree
 from loom.store.nodes import Node
@@ -258,8 +258,8 @@ class LocalSession(SessionTurns):
     async def fork(self, node: str | None = None, *, title: str | None = None) -> LocalSession:
         at = await self._own_node(node) if node else None
         made = await self._stores.sessions.fork(self.id, at, title=title)
-        if running_turn(made):  # the running turn belongs to the original session
-            await self._stores.sessions.update(made.id, settings={"running": None})
+        if running_turn(made) or made.parent_session:  # they belong to the original session
+            await self._stores.sessions.update(made.id, settings={"running": None, PARENT_SESSION: None})
         return await self._library.open(made.id, tools=self._tools)
 
     async def mark(self, node: str, *, bookmark: str | None = None, tags: Sequence[str] | None = None) -> None:

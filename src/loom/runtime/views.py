@@ -94,6 +94,7 @@ class Views:
             tools=tools_of(stored.settings),
             plan_mode=is_planning(stored.settings),
             damage=stored.damage,
+            parent_session=stored.parent_session,
         )
 
     async def _summarize(self, stored: Sequence[StoredSession]) -> dict[str, Summary]:

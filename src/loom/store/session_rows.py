@@ -18,6 +18,7 @@ import msgspec
 
 from loom.content.blocks import clean_text
 from loom.errors import Conflict, Corrupt, NotFound, Stale
+from loom.session import PARENT_SESSION
 from loom.store.database import Row, T, Transaction, row_as
 from loom.store.media_references import KEPT, kept_digests
 from loom.store.nodes import NODE_TAG, Node, NodeDraft, NodeRef, insert_path, ref_at, ref_of
@@ -54,6 +55,11 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     pinned: bool = False
     damage: str = ""
+
+    @property
+    def parent_session(self) -> str:
+        """The id of the session whose agent or MCP server began this one; empty for a session of the user."""
+        return str(self.settings.get(PARENT_SESSION, ""))
 
 
 class _SessionRow(msgspec.Struct, frozen=True, array_like=True):

@@ -29,6 +29,7 @@ from loom.tools.sandbox import Sandbox, SandboxedCommand
 MAX_PROCESSES: Final = 16
 START_SECONDS: Final = 3.0
 MAX_WAIT_SECONDS: Final = 60
+ENDED: Final = "Processes end when Loom exits; start them again with start_process if they are needed."
 _POLL_SECONDS: Final = 0.1
 _LISTENING: Final = "0A"
 _INODE: Final = re.compile(r"socket:\[(\d+)\]")
@@ -147,7 +148,7 @@ class BackgroundProcesses:
         found = self._found.get(name)
         if found is None:
             known = ", ".join(self._found) or "none"
-            raise ToolError(f"Process {name[:40]!r} not found; known: {known}")
+            raise ToolError(f"Process {name[:40]!r} not found; known: {known}", hint=ENDED)
         return found
 
     def list_processes(self) -> tuple[BackgroundProcess, ...]:
@@ -212,7 +213,7 @@ def background_tools(
             for each in every:
                 await asyncio.to_thread(each.look)
             return text_result(
-                "\n".join(f"{each.describe()}: {each.command}" for each in every) or "nothing was started"
+                "\n".join(f"{each.describe()}: {each.command}" for each in every) or f"No background processes. {ENDED}"
             )
         found = owner(context).get(process)
         await _settle(found, wait, until_port=False)

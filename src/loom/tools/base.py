@@ -32,6 +32,7 @@ from loom.formats.facts import IntakeLimits
 from loom.models import Capabilities
 from loom.prompt import ToolSpec
 from loom.tools.docstrings import parse_docstring
+from loom.tools.input_schema import describe_arguments
 from loom.tools.workspace import OpenFile
 
 Danger: TypeAlias = Literal["none", "ask"]
@@ -218,7 +219,8 @@ class Tool:
             found = msgspec.convert(arguments, self._arguments, strict=False, dec_hook=_read_model)
         except (msgspec.ValidationError, RecursionError) as error:
             raise ToolError(
-                f"{self.name} does not accept these arguments: {error}. Expected: {self._describe_parameters()}"
+                f"{self.name} does not accept these arguments: {error}. "
+                f"Expected: ({describe_arguments(self.spec.parameters)})"
             ) from None
         return {field: getattr(found, field) for field in self._arguments.__struct_fields__}
 
@@ -230,15 +232,6 @@ class Tool:
         if is_async:
             return await self.function(**values)
         return await asyncio.to_thread(self.function, **values)
-
-    def _describe_parameters(self) -> str:
-        properties = cast("dict[str, Any]", self.spec.parameters.get("properties", {}))
-        required = self.spec.parameters.get("required", [])
-        parts = [
-            f"{name}{'' if name in required else '?'}: {facts.get('type', 'value')}"
-            for name, facts in properties.items()
-        ]
-        return f"({', '.join(parts)})"
 
 
 @overload

@@ -1,8 +1,8 @@
 """write_file, edit_file and multi_edit: change files of the workspace, and show the changes.
 
 Just before a file is replaced, it is compared with the version that was read. If the session keeps records, a change of
-a file that the model never read, or that changed since, is refused once; and the bytes before each write are kept, so
-that `undo.restore` can restore them.
+a file that the model never read, or that changed since, is refused once; and each
+change is recorded, with the bytes before it, so that `undo.restore_files` can restore them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,16 @@ from loom.errors import ToolError
 from loom.tools.base import FileContext, text_result, tool
 from loom.tools.diff import Diff, unified_diff
 from loom.tools.file_records import RecordsFiles
-from loom.tools.file_write import OriginalFile, TextEncoding, create, is_inside, needs_approval, original, write_bytes
+from loom.tools.file_write import (
+    OriginalFile,
+    TextEncoding,
+    create,
+    is_inside,
+    needs_approval,
+    original,
+    real_path,
+    write_bytes,
+)
 from loom.tools.number_text import count_text
 from loom.tools.passage_match import passages, replace_passages
 from loom.work_types import FileChange, KeptBytes
@@ -42,6 +51,14 @@ class NewText(msgspec.Struct, frozen=True):
 
     text: str
     places: int = 0
+
+
+class NewFile(msgspec.Struct, frozen=True):
+    """A file as it is about to be written: its real path, its bytes, and their text."""
+
+    path: Path
+    data: bytes
+    text: str
 
 
 def _check_place(context: FileContext, arguments: dict[str, Any]) -> None:
@@ -99,9 +116,10 @@ async def write_file(context: FileContext, path: str, content: str) -> ToolResul
     found = await asyncio.to_thread(original, context.workspace, path)
     if found is None:
         data = TextEncoding().encode(content, path)
-        await asyncio.to_thread(create, context.workspace, path, data)
-        change = await _note(context, path, None, data, text=content)
-        return _diff_result(path, unified_diff("", content, path), f"{path} is new", change)
+        place = await asyncio.to_thread(real_path, context.workspace, path)
+        new = NewFile(place, data, content)
+        await _make_change(context, path, None, new, lambda: create(context.workspace, path, data))
+        return _diff_result(path, unified_diff("", content, path), f"{path} is new")
     _check_known(context, found, path)
     text = _keep_line_ends(found, content)
     if text == found.text:
@@ -188,36 +206,34 @@ def _check_known(context: FileContext, found: OriginalFile, path: str) -> None:
 
 async def _replace(context: FileContext, path: str, found: OriginalFile, made: NewText, what: str) -> ToolResult:
     data = found.form.encode(made.text, path)
-    change = await _note(
-        context, path, found, data, text=made.text, write=lambda: write_bytes(context.workspace, found, data)
-    )
-    return _diff_result(path, unified_diff(found.text, made.text, path), f"{path} {what}", change)
+
+    def write() -> None:
+        write_bytes(context.workspace, found, data)
+
+    await _make_change(context, path, found, NewFile(found.path, data, made.text), write)
+    return _diff_result(path, unified_diff(found.text, made.text, path), f"{path} {what}")
 
 
-async def _note(
-    context: FileContext,
-    path: str,
-    found: OriginalFile | None,
-    data: bytes,
-    *,
-    text: str,
-    write: Callable[[], None] | None = None,
-) -> FileChange:
-    """Keep the old bytes, write, and record the new ones. The old bytes are on disk before they are replaced."""
-    before = None if found is None else found.digest
-    is_kept = isinstance(context, RecordsFiles)
-    if is_kept and found is not None:
-        before = await context.keep_bytes(found.data)
-    if write is not None:
+async def _make_change(
+    context: FileContext, path: str, found: OriginalFile | None, new: NewFile, write: Callable[[], None]
+) -> None:
+    """Call `write`, which writes the file. The old bytes and the change are stored before: `undo` finds the change even
+    if the call does not end."""
+    if not isinstance(context, RecordsFiles):
         await asyncio.to_thread(write)
-    written = found or await asyncio.to_thread(original, context.workspace, path)
-    if is_kept and written is not None:
-        context.file_records.note(written.path, data, text)
-    place = written.path if written is not None else Path(path)
+        return
     root = context.workspace.resolve()
-    named = place.relative_to(root).as_posix() if place.is_relative_to(root) else path
-    kept = KeptBytes(digest=before) if is_kept and before is not None else None
-    return FileChange(path=named, before=before, after=digest_of(data), kept=kept)
+    name = new.path.relative_to(root).as_posix() if new.path.is_relative_to(root) else path
+    before = None if found is None else await context.keep_bytes(found.data)
+    kept = None if before is None else KeptBytes(digest=before)
+    change = FileChange(path=clean_text(name), before=before, after=digest_of(new.data), kept=kept)
+    await context.record_change(change)
+    try:
+        await asyncio.to_thread(write)
+    except ToolError:
+        await context.drop_change(change)
+        raise
+    context.file_records.note(new.path, new.data, new.text)
 
 
 def _keep_line_ends(found: OriginalFile, content: str) -> str:
@@ -227,8 +243,8 @@ def _keep_line_ends(found: OriginalFile, content: str) -> str:
     return content
 
 
-def _diff_result(path: str, diff: Diff, what: str, change: FileChange) -> ToolResult:
-    """Return the result. The diff lets the model check its change and interfaces show it; `change` is for undo."""
+def _diff_result(path: str, diff: Diff, what: str) -> ToolResult:
+    """Return the result. The diff lets the model check its change, and interfaces show it."""
     text = clean_text(diff.text)
     is_cut = len(text) > _MAX_DATA_CHARS
     data = {
@@ -238,7 +254,6 @@ def _diff_result(path: str, diff: Diff, what: str, change: FileChange) -> ToolRe
         "removed": diff.removed,
         "diff": text[:_MAX_DATA_CHARS],
         "is_cut": is_cut,
-        "change": msgspec.to_builtins(msgspec.structs.replace(change, path=clean_text(change.path))),
     }
     head = f"{what} (+{diff.added} −{diff.removed})"
     return text_result(f"{head}\n{text}" if text else f"{head}; it is empty", data=data)

@@ -1,8 +1,7 @@
 """The files that a session has read and written: an edit of a file that changed since, or that was never read, is
 refused once.
 
-This requires a context with `file_records` and `keep_bytes` (`RecordsFiles`); without them edits are not refused and
-cannot be undone.
+This requires a context that records files (`RecordsFiles`); without one, edits are not refused and cannot be undone.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from loom.content.media import DIGEST_TAG, digest_of
 from loom.errors import ToolError
 from loom.tools.diff import unified_diff
 from loom.tools.number_text import count_text
+from loom.work_types import FileChange
 
 MAX_KEPT_CHARS: Final = 4_000_000
 """The limit for the texts that differences are shown against, for all files of a session together."""
@@ -135,7 +135,7 @@ def _cut(text: str) -> str:
 
 @runtime_checkable
 class RecordsFiles(Protocol):
-    """A context that records the files that were read, and keeps the bytes that a write replaces."""
+    """A context that records the files that were read and changed, and keeps the bytes that a write replaces."""
 
     @property
     def file_records(self) -> FileRecords: ...
@@ -146,4 +146,12 @@ class RecordsFiles(Protocol):
 
     async def keep_bytes(self, data: bytes) -> str:
         """Store bytes unchanged and return their digest."""
+        ...
+
+    async def record_change(self, change: FileChange) -> None:
+        """Store a change before it is made, so that `undo` finds it even if the call does not end."""
+        ...
+
+    async def drop_change(self, change: FileChange) -> None:
+        """Remove a recorded change that could not be made."""
         ...

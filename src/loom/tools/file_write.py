@@ -194,9 +194,14 @@ def create(workspace: Path, asked: str, data: bytes) -> None:
         _write(descriptor, wanted.name, data, None)
 
 
+def real_path(workspace: Path, asked: str) -> Path:
+    """Return the real path of a file, which need not exist."""
+    return Path(os.path.realpath(_resolve_path(workspace, asked)))
+
+
 def is_inside(workspace: Path, asked: str) -> bool:
     """Return whether a path, which need not exist, leads into the workspace."""
-    return Path(os.path.realpath(_resolve_path(workspace, asked))).is_relative_to(os.path.realpath(workspace))
+    return real_path(workspace, asked).is_relative_to(os.path.realpath(workspace))
 
 
 def needs_approval(workspace: Path, asked: str) -> str:

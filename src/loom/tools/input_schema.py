@@ -30,6 +30,8 @@ _NOT_AT_ROOT: Final = (
     *("allOf", *_OPTIONS, "not", "enum", "const", "if", "then", "else"),
     *("dependencies", "dependentRequired", "dependentSchemas", "propertyNames"),
 )
+_MAX_CHOICES: Final = 20
+_MAX_DESCRIBED_DEPTH: Final = 3
 _TYPES: Final = ("string", "integer", "number", "boolean", "array", "object", "null")
 
 
@@ -53,11 +55,7 @@ class InputSchema(msgspec.Struct, frozen=True, kw_only=True):
         if _is_closed(self.parameters):
             problems += [f"{name} is not known" for name in found if name not in properties]
         if problems:
-            required = _required_names(self.parameters)
-            expected = ", ".join(
-                f"{name}{'' if name in required else '?'}: {' | '.join(_types(facts)) or 'value'}"
-                for name, facts in properties.items()
-            )
+            expected = describe_arguments(self.parameters)
             raise ToolError(
                 f"{tool} does not accept these arguments: {'; '.join(problems[:10])}. Expected: ({expected})"
             )
@@ -81,6 +79,32 @@ def flatten_root(schema: dict[str, Any]) -> dict[str, Any]:
     if schema.get("type") == "object" and not schema.keys() & {*_NOT_AT_ROOT, "$ref"}:
         return schema
     return parse_input_schema(schema).parameters
+
+
+def describe_arguments(parameters: dict[str, Any], *, depth: int = 0) -> str:
+    """Return the arguments and the values that they take, for a model that made a wrong call: `name: string, count?:
+    integer | null`."""
+    required = _required_names(parameters)
+    return ", ".join(
+        f"{name}{'' if name in required else '?'}: {_describe_value(facts, depth)}"
+        for name, facts in _properties(parameters).items()
+    )
+
+
+def _describe_value(schema: Any, depth: int) -> str:
+    facts = get_object(schema)
+    choices = _list_at(facts, "enum")
+    if 0 < len(choices) <= _MAX_CHOICES:
+        return " | ".join(msgspec.json.encode(choice).decode() for choice in choices)
+    types = _types(facts)
+    if depth < _MAX_DESCRIBED_DEPTH:
+        if options := [branch for key in _OPTIONS for branch in _list_at(facts, key)]:
+            return " | ".join(dict.fromkeys(_describe_value(option, depth + 1) for option in options))
+        if types == ["array"] and "items" in facts:
+            return f"[{_describe_value(facts['items'], depth + 1)}]"
+        if types == ["object"] and _properties(facts):
+            return f"{{{describe_arguments(facts, depth=depth + 1)}}}"
+    return " | ".join(types) or "value"
 
 
 # References ----------------------------------------------------------------------------------------------------------

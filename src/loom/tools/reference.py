@@ -86,7 +86,9 @@ def _section(tool: Tool) -> str:
 
 
 def _type(facts: dict[str, Any]) -> str:
-    words = {"string": "text", "integer": "number", "boolean": "true or false", "null": ""}
+    if choices := cast("list[str]", facts.get("enum", [])):
+        return " or ".join(f"`{choice}`" for choice in choices)
+    words = {"string": "text", "integer": "number", "boolean": "true or false", "array": "list", "null": ""}
     kinds = [facts, *cast("list[dict[str, Any]]", facts.get("anyOf", []))]
     return ", ".join(word for kind in kinds if (word := words.get(str(kind.get("type", "null")), "")))
 

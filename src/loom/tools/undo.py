@@ -31,8 +31,8 @@ class RestoredFiles(msgspec.Struct, frozen=True):
 
 
 def file_changes(results: Iterable[ToolResult]) -> list[FileChange]:
-    """Return the changes that the tools of these results wrote, in order: `change` is that of a file tool, `changes`
-    are those of sub-agents."""
+    """Return the changes that the calls of these results made, in order. Results that an earlier version stored have
+    the `change` of a file tool apart from the `changes` of sub-agents."""
     found: list[FileChange] = []
     for result in results:
         raw: Any = result.data

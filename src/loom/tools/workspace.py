@@ -143,6 +143,21 @@ def open_folder(workspace: Path, asked: str) -> Generator[OpenFolder]:
         os.close(descriptor)
 
 
+def local_workspace(written: str) -> Path:
+    """Return the folder of a conversation; the current one if it has none on this machine."""
+    return Path(written) if written and Path(written).is_dir() else Path.cwd()
+
+
+def workspace_notice(written: str, *, is_remote: bool = False) -> str:
+    """Return what to say about the folder of a conversation that was begun in another one. With `is_remote`, the folder
+    may be on another machine."""
+    if not written or written == str(Path.cwd()):
+        return ""
+    if Path(written).is_dir():
+        return f"The files of this conversation are in {written}."
+    return "" if is_remote else f"The folder of this conversation no longer exists: {written}"
+
+
 def is_folder(workspace: Path, asked: str) -> bool:
     """Return whether the path is a folder, only to choose an action: opening it checks again."""
     try:

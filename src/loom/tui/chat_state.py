@@ -211,8 +211,10 @@ class ChatState(Screen[None]):
 
     def use_workspace(self, written: str) -> None:
         """Use the folder of a conversation; the current one if it has none on this machine."""
-        folder = Path(written) if written and Path(written).is_dir() else Path.cwd()
-        self.workspace, self.files = folder, FileIndex(folder)
+        from loom.tools.workspace import local_workspace
+
+        self.workspace = local_workspace(written)
+        self.files = FileIndex(self.workspace)
 
     # The transcript --------------------------------------------------------------------------------------------------
 

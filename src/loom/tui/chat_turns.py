@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -155,7 +154,10 @@ class ChatTurns(ChatState):
         await self.show_transcript(path)
         if conversation.running_model:
             self._begin_turn(conversation.running_model)
-        if notice := self._workspace_notice(info.workspace):
+        from loom.tools.workspace import workspace_notice
+
+        is_remote = self.library is not None and bool(self.library.place)
+        if notice := workspace_notice(info.workspace, is_remote=is_remote):
             await self.transcript.notice(notice)
         if conversation.failure is not None:
             await self.transcript.show_failure(conversation.failure)
@@ -176,15 +178,6 @@ class ChatTurns(ChatState):
             self.set_state(permission="plan")
         elif not is_planning and self.state.permission == "plan":
             self.set_state(permission="ask")
-
-    def _workspace_notice(self, workspace: str) -> str:
-        """Return what to say about the folder of a conversation that was begun in another one."""
-        if not workspace or workspace == str(Path.cwd()):
-            return ""
-        if self.workspace == Path(workspace):
-            return f"The files of this conversation are in {workspace}."
-        is_remote = self.library is not None and self.library.place
-        return "" if is_remote else f"The folder of this conversation no longer exists: {workspace}"
 
     async def _stop_following(self) -> None:
         if self._following is not None:

@@ -1114,6 +1114,7 @@ export interface SessionView {
   folder?: string;
   tags?: string[];
   pinned?: boolean;
+  parent_session?: string;
 }
 
 export interface SettingChange {

@@ -86,14 +86,14 @@ def named_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
     for word in words:
         if word not in names and _FILE_NAME.fullmatch(word):
             _confirm_text(word)
-    confirm_mentions(" ".join(word for word in words if word not in names))
     return [word for word in words if word not in names], names
 
 
-def confirm_mentions(text: str) -> None:
-    """Ask about mentions (`@src/ap.py`) of files that do not exist; raise `Unreadable` if the user does not confirm to
-    send them as text. Without a terminal they are sent, with a notice in the turn: `@types/node` need not be a file."""
-    missing = missing_mentions(Path.cwd(), text)
+def confirm_mentions(text: str, folder: Path) -> None:
+    """Ask about mentions (`@src/ap.py`) of files that do not exist in the `folder` of the conversation; raise
+    `Unreadable` if the user does not confirm to send them as text. Without a terminal they are sent, with a notice in
+    the turn: `@types/node` need not be a file."""
+    missing = missing_mentions(folder, text)
     if missing and sys.stdin.isatty() and sys.stderr.isatty():
         said = missing_files_notice(missing)
         if not confirm(f"{said[0].upper()}{said[1:]}. Send it as text?"):

@@ -245,10 +245,10 @@ async def attached_session(library: Library, session: str, *, last: bool) -> str
     """Return the id of the daemon's session to continue; empty for a new one."""
     if session or not last:
         return session.upper()
-    newest = (await library.sessions(limit=1)).sessions
-    if not newest:
-        raise NotFound("The daemon has no sessions yet.", hint="Start one: loom attach")
-    return newest[0].id
+    try:
+        return (await library.find()).id
+    except NotFound:
+        raise NotFound("The daemon has no sessions yet.", hint="Start one: loom attach") from None
 
 
 async def open_target(

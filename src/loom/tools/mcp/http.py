@@ -11,6 +11,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from loom.content.media import size_label
 from loom.errors import ToolError
+from loom.network_environment import check_network_environment
 from loom.tools.mcp.specs import MAX_MESSAGE_BYTES, ServerSpec
 
 if TYPE_CHECKING:
@@ -50,13 +51,15 @@ async def http_streams(connection: McpConnection, auth: httpx2.Auth | None) -> A
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
             response.stream = _CappedStream(response.stream)
 
-    async with (
-        httpx2.AsyncClient(
+    with check_network_environment():
+        opened = httpx2.AsyncClient(
             headers={**connection.spec.headers, "accept-encoding": "identity"},
             timeout=httpx2.Timeout(CONNECT_SECONDS, read=IDLE_SECONDS),
             auth=auth,
             event_hooks={"response": [check_response]},
-        ) as client,
+        )
+    async with (
+        opened as client,
         streamable_http_client(
             connection.spec.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
         ) as streams,
