@@ -52,7 +52,8 @@ from loom.work_types import FileChange
 LOOK: Final = "look"
 """The tool that reads the rest of a truncated text."""
 INTERRUPTED: Final = "Interrupted: the call may or may not have taken effect. Check before you repeat it."
-"""The result of a call that had started when its process ended and that may be unsafe to run again."""
+"""The result of a call that had started when its process ended and that may be unsafe to run again, or that was cut off
+after it had changed files."""
 READ: Final = "read_file"
 CHANGED: Final = "(The user changed the arguments of this call: {})"
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -317,8 +318,9 @@ async def _run(call: ToolCall, services: CallServices, context: CallContext, don
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
-            if context.changes:
-                done[call.id] = _with_changes(_interrupted_result(call, CUT_OFF), context.changes)
+            if context.changes:  # in the log, too: another process may continue the turn
+                done[call.id] = _with_changes(_interrupted_result(call, INTERRUPTED), context.changes)
+                await services.emit(ToolFinished(result=done[call.id], seconds=time.monotonic() - started))
             raise
         result = await _failed_result(call, _describe_crash(call, error), services)  # the tool cancelled itself
     except (Exception, SystemExit) as error:  # noqa: BLE001  foreign code: any error is a result for the model
