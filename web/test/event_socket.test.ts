@@ -73,10 +73,14 @@ test("nothing is sent before the server has accepted the connection, and pings a
 });
 
 test("a connection that ends in any way is replaced, and the old one is not heard any more", async () => {
-  connect();
+  const connection = connect();
   const ends = [() => newest().onclose?.(), () => newest().receive("41/events,"), () => newest().receive("1"), goOffline, () => mock.timers.tick(45_000)];
   for (const end of ends) {
+    connection.emit("early", {});
     newest().receive(OPEN, CONNECTED);
+    mock.timers.tick(44_990);
+    assert.deepEqual([seen.at(-1), newest().sent], ["open", ["40/events,"]]);
+    newest().receive("2");
     const old = newest();
     end();
     assert.equal(seen.at(-1), "lost");
