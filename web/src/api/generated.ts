@@ -50,6 +50,7 @@ export interface ApprovalRequested {
   values?: Record<string, unknown> | null;
 }
 
+/** A recording. `transcript` is the spoken text, if a person or a program has written it. */
 export interface AudioBlock {
   type: "audio";
   media: Media;
