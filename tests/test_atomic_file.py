@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,15 @@ def test_a_table_keeps_values_by_name_for_its_owner_alone(tmp_path: Path) -> Non
     table.put("gone", None)
     assert table.read() == {"b": 2, "a": 3}
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_table_keeps_what_threads_put_at_the_same_time(tmp_path: Path) -> None:
+    table = JsonTable(tmp_path / "table.json", dict[str, int])
+    names = [f"name {number}" for number in range(32)]
+    with ThreadPoolExecutor(len(names)) as threads:
+        for written in [threads.submit(table.put, name, 1) for name in names]:
+            written.result()
+    assert table.read() == dict.fromkeys(names, 1)
 
 
 @pytest.mark.parametrize("damaged", [b"", b"{", b"[]", b'{"a": "text"}', b"\xff"])

@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import stat
+import threading
 from collections.abc import Generator
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -58,6 +59,7 @@ class JsonTable(Generic[T]):
     def __init__(self, file: Path, kind: type[dict[str, T]]) -> None:
         self._file = file
         self._kind = kind
+        self._writing = threading.Lock()
 
     def read(self) -> dict[str, T]:
         try:
@@ -67,13 +69,14 @@ class JsonTable(Generic[T]):
 
     def put(self, name: str, value: T | None) -> None:
         """Store a value; None removes it. Raise `ConfigError` if the file cannot be written."""
-        known = {key: known for key, known in self.read().items() if key != name}
-        if value is not None:
-            known[name] = value
-        try:
-            write_file_whole(self._file, msgspec.json.format(msgspec.json.encode(known)), private=True)
-        except OSError as error:
-            raise ConfigError(f"cannot be written: {error.strerror}.", file=str(self._file)) from None
+        with self._writing:
+            known = {key: known for key, known in self.read().items() if key != name}
+            if value is not None:
+                known[name] = value
+            try:
+                write_file_whole(self._file, msgspec.json.format(msgspec.json.encode(known)), private=True)
+            except OSError as error:
+                raise ConfigError(f"cannot be written: {error.strerror}.", file=str(self._file)) from None
 
 
 @contextlib.contextmanager

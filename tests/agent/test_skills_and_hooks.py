@@ -135,6 +135,10 @@ async def test_hooks_run_beside_calls_and_can_refuse_them(tmp_path: Path) -> Non
     assert (seen["tool_name"], seen["tool_input"]["path"]) == ("write_file", "new.txt")
 
 
+async def _unexpected(text: str) -> None:
+    raise AssertionError(text)
+
+
 @pytest.mark.parametrize(
     "extra", ["", "sleep 3600 & ", "setsid sleep 3600 & ", "head -c 300000 /dev/zero | tr '\\0' x; "]
 )
@@ -142,13 +146,10 @@ async def test_hooks_run_beside_calls_and_can_refuse_them(tmp_path: Path) -> Non
 async def test_a_refusal_counts_whatever_else_a_hook_prints_or_leaves_running(
     tmp_path: Path, extra: str, is_claude: bool
 ) -> None:
-    async def unexpected(text: str) -> None:
-        raise AssertionError(text)
-
     async def refusal_of(command: str) -> str:
         hook = HookProgram(tool="*", command=command, timeout_seconds=600, is_claude=is_claude)
         with pytest.raises(ToolError) as refused:
-            await ToolHooks(before=(hook,)).run_before(ToolCall("a", "run_command", {}), tmp_path, "s", unexpected)
+            await ToolHooks(before=(hook,)).run_before(ToolCall("a", "run_command", {}), tmp_path, "s", _unexpected)
         return refused.value.message
 
     assert len(await refusal_of(f"{extra}echo not now >&2; exit 2")) < 20_000
@@ -156,6 +157,14 @@ async def test_a_refusal_counts_whatever_else_a_hook_prints_or_leaves_running(
         reason = '$(head -c 300000 /dev/zero | tr "\\0" x)'
         answer = f"""{extra.partition("head")[0]}echo '{{"decision": "block", "reason": "'"not now {reason}"'"}}'"""
         assert "not now" in await refusal_of(answer)
+
+
+async def test_a_hook_that_ends_within_its_time_has_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Reading what it printed may end after its time.
+    monkeypatch.setattr("loom.tools.processes._DRAIN_SECONDS", 3.0)
+    hook = HookProgram(tool="*", command="sleep 3600 & exit 2", timeout_seconds=2)
+    with pytest.raises(ToolError, match="refused"):
+        await ToolHooks(before=(hook,)).run_before(ToolCall("a", "run_command", {}), tmp_path, "s", _unexpected)
 
 
 LOGGED = 'cat >> "$CLAUDE_PROJECT_DIR/log.jsonl"; echo >> "$CLAUDE_PROJECT_DIR/log.jsonl"'

@@ -111,6 +111,7 @@ def test_two_pages_on_one_session_show_the_same(open_client: OpenClient) -> None
 
 _ENDS = {
     "finished": "!echo hello",
+    "noticed": "!echo hello @missing.txt",
     "continued": "!echo half of it\n!fail cut",
     "failed": "!fail 400 the provider's own words",
     "cancelled": "!slow 5tps\n!tokens 400",
@@ -144,6 +145,8 @@ def test_a_page_that_loads_at_any_time_shows_how_the_last_turn_ended(
     expect(note).to_have_count(1 if end.startswith(("cancelled", "interrupted")) else 0)
     expect(card).to_have_count(1 if end in ("continued", "failed") else 0)
     before.wait_idle()
+    if end == "noticed":
+        expect(before.page.locator(".chat .notices")).to_contain_text("missing.txt")
     shown = before.page.locator(".chat").inner_text()
     # How long a model thought is measured by each page.
     alike = re.compile(re.sub("Thought[^\n]*", r"Thought[^\n]*", re.escape(shown)))

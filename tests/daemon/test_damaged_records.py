@@ -23,7 +23,9 @@ def test_f6_damaged_records_are_listed_with_the_reason_and_the_others_go_on(tmp_
             sound, *hurt = [new_session(api) for _ in range(1 + len(DAMAGE))]
             question = say(api, sound, "!echo before")["messages"][0]["node"]
             api.post(f"/v1/sessions/{sound}/head", json={"node": question})
-            say(api, sound, "!echo instead")
+            head = say(api, sound, "!echo instead")["head"]
+            say(api, sound, "!echo aside @missing.txt")
+            api.post(f"/v1/sessions/{sound}/head", json={"node": head})
         house.stop()
         with closing(sqlite3.connect(tmp_path / "home" / "loom.db")) as database:
             for damage, session in zip(DAMAGE.values(), hurt, strict=True):
@@ -32,6 +34,10 @@ def test_f6_damaged_records_are_listed_with_the_reason_and_the_others_go_on(tmp_
                 "UPDATE node SET message = replace(message, 'before', 'never') WHERE depth = 2 AND role = 'assistant'"
             )
             assert database.execute(branch).rowcount == 1
+            last_turn = (
+                "UPDATE node SET message = replace(message, 'aside', 'never') WHERE message LIKE '%!echo aside%'"
+            )
+            assert database.execute(last_turn).rowcount == 1
             database.commit()
         house.start()
         with api_of(house) as api:
@@ -45,5 +51,8 @@ def test_f6_damaged_records_are_listed_with_the_reason_and_the_others_go_on(tmp_
                 assert refused.status_code == 410, refused.text
             assert "damaged" not in listed[sound]["snippet"]
             assert len(api.get(f"/v1/sessions/{sound}/tree").json()["nodes"]) == 4
+            shown = api.get(f"/v1/sessions/{sound}/messages")
+            assert shown.status_code == 200, shown.text
+            assert ["missing.txt" in notice["text"] for notice in shown.json()["notices"]] == [True]
             assert say(api, sound, "!echo go on")["messages"][-1]["role"] == "assistant"
         assert "Traceback" not in house.log()

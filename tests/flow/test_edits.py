@@ -301,7 +301,9 @@ async def test_undo_reverts_what_sub_agents_changed_together_with_their_step(tmp
         assert contents(folder) == {**START, "first.txt": "1"}
 
 
-async def test_what_a_sub_agent_changed_can_be_undone_when_it_is_cut_off(tmp_path: Path) -> None:
+@pytest.mark.parametrize("continues", [False, True])
+async def test_what_a_sub_agent_changed_can_be_undone_when_it_is_cut_off(tmp_path: Path, continues: bool) -> None:
+    """By the user, or by the end of the process; another one then continues the turn."""
     folder = write_all(tmp_path / "ws", START)
     async with memory_runtime(ALLOWED, providers={"anthropic": ScriptedProvider([])}, tools="all") as runtime:
         provider_of(runtime).add(
@@ -309,13 +311,19 @@ async def test_what_a_sub_agent_changed_can_be_undone_when_it_is_cut_off(tmp_pat
             [call(2, "write_file", path="c.txt", content="c"), call(3, "read_file", path="a.txt")],
             call(4, "edit_file", path="a.txt", old="one", new="1"),
             call(5, "run_command", command="sleep 3600"),
+            "It was cut off.",
         )
         session = await runtime.session(model=MODEL, workspace=str(folder))
         async with session.stream("go") as events:
             async for event in events:
                 if isinstance(event, ToolProgressed) and event.text.endswith("run_command"):
-                    await session.cancel()
+                    await (session.leave() if continues else session.cancel())
         assert contents(folder) != START
+        session = await runtime.session(session.id)
+        if continues:
+            assert [event async for event in session.resume()]
+        results = [text_of(result) for message in await session.path() for result in message.results]
+        assert len(results) == 1 and "Check before you repeat it" in results[0]
         (step,) = await session.changes()
         assert [change.path for change in step.changes] == ["c.txt", "a.txt"]
         assert (await session.undo()).steps == (1,)

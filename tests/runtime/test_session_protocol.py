@@ -284,6 +284,18 @@ async def test_a_history_has_the_notices_of_the_last_turn(library: Library) -> N
     assert (await session.history()).notices == ()
 
 
+async def test_a_history_has_the_notices_that_came_just_before_the_last_turn(library: Library) -> None:
+    session = await begun(library, "!echo before @nowhere.txt")
+    begin = await session.head()
+    events = await _run_turn(session, "!echo hello @missing.txt")
+    (seen,) = [event for event in events if isinstance(event, NoticeRaised)]
+    assert "missing.txt" in seen.text
+    history = await session.history()
+    assert [(notice.text, notice.after) for notice in history.notices] == [(seen.text, begin)]
+    await session.send("!echo after")
+    assert (await session.history()).notices == ()
+
+
 async def test_what_is_queued_can_be_removed(library: Library) -> None:
     session = await begun(library)
     other = await library.open(session.id)

@@ -33,18 +33,20 @@ async def test_events_come_back_in_order_with_numbers_from_one(sessions: Session
 
 async def test_the_events_since_the_last_start_are_found_by_type(sessions: Sessions, events: Events):
     session = await sessions.create()
-    kinds = ["notice", "turn_failed", "turn_started", "notice", "text", "turn_finished", "turn_started", "text"]
-    await events.append(session.id, [(kind, b"{}") for kind in [*kinds, "notice", "turn_failed", "notice"]])
+    first = ["notice", "turn_failed", "turn_started", "notice", "text", "turn_finished"]
+    second = ["notice", "turn_started", "text", "notice", "turn_failed", "notice"]
+    await events.append(session.id, [(kind, b"{}") for kind in [*first, *second]])
 
     async def numbers(until: int, *types: str) -> list[int]:
-        found = await events.since_last(session.id, "turn_started", types, until=until)
+        ends = ("turn_finished", "turn_failed")
+        found = await events.since_last(session.id, "turn_started", types, ends=ends, until=until)
         return [event.seq for event in found]
 
     assert await numbers(2, "notice", "turn_failed") == [1, 2], "nothing has started yet"
     assert await numbers(6, "notice", "turn_finished") == [4, 6]
-    assert await numbers(7, "notice", "turn_failed") == []
-    assert await numbers(10, "notice", "turn_failed") == [9, 10]
-    assert await numbers(100, "notice", "turn_failed") == [9, 10, 11]
+    assert await numbers(8, "notice", "turn_failed") == [7], "what came just before it belongs to it"
+    assert await numbers(11, "notice", "turn_failed") == [7, 10, 11]
+    assert await numbers(100, "notice", "turn_failed") == [7, 10, 11, 12]
     assert await numbers(100) == []
 
 

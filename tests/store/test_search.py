@@ -322,6 +322,7 @@ async def test_a_store_that_is_closed_while_messages_are_indexed_leaves_a_log_li
     database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr("loom.store.search._CATCH_UP_SECONDS", 0.0)
+    monkeypatch.setattr("loom.store.search_index._BATCH", 1)  # so that it takes longer than the search
     sessions = Sessions(database)
     for at in range(20):
         await said(sessions, f"number {at}", *(user(f"word{at} common {n}") for n in range(90)))
@@ -340,6 +341,21 @@ async def test_a_store_that_is_closed_while_messages_are_indexed_leaves_a_log_li
         gc.collect()
     assert [record.message.partition(":")[0] for record in caplog.records] == ["messages are not indexed"]
     assert reported == []
+
+
+async def test_a_bug_in_the_index_is_an_error_in_the_log_with_its_place(
+    database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    async def fail(_: object, *, seconds: float | None = None) -> bool:
+        if seconds is not None:
+            return False
+        raise TypeError("a bug")
+
+    monkeypatch.setattr("loom.store.search.SearchIndex.catch_up", fail)
+    await said(Sessions(database), "x", user("words"))
+    await MessageSearch(database).find("words")
+    (record,) = caplog.records
+    assert record.levelname == "ERROR" and record.exc_info is not None
 
 
 async def test_a_search_holds_up_no_other_reading(database: Database):

@@ -17,8 +17,9 @@ from loom.errors import ToolError
 from loom.testing import ScriptedProvider, memory_runtime
 from loom.tools.background import BackgroundProcesses
 from loom.tools.builtin import builtin_tools
-from loom.tools.commands import run_command
+from loom.tools.commands import SHELL, run_command
 from loom.tools.mcp.specs import ServerSpec
+from loom.tools.processes import run_typed_command
 from patience import PATIENCE_SECONDS
 from tools.world import Context, said
 
@@ -185,6 +186,29 @@ async def test_cancelling_while_it_starts_leaves_nothing_either(tmp_path: Path) 
         while alive(marker):  # noqa: ASYNC110  a process of the system tells nobody
             await asyncio.sleep(0.01)
     assert zombies() == []
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_typed_command_is_ended_however_often_it_is_cancelled(tmp_path: Path, times: int) -> None:
+    printed = bytearray()
+    is_running = asyncio.Event()
+
+    def add(chunk: bytes) -> None:
+        printed.extend(chunk)
+        is_running.set()
+
+    marker = f"typed{os.getpid()}x{times}"
+    script = f"trap 'echo stopping' TERM; echo {marker}; while true; do sleep 0.05; done"
+    typing = asyncio.create_task(run_typed_command((SHELL, "-c", script), tmp_path, add))
+    await is_running.wait()
+    for _ in range(times):
+        typing.cancel()
+        await asyncio.sleep(0.7)
+    await asyncio.wait([typing])
+    assert typing.cancelled()
+    wait_for(lambda: not alive(marker))
+    assert zombies() == []
+    assert b"stopping" in printed
 
 
 async def test_a_fork_bomb_is_put_out(tmp_path: Path) -> None:

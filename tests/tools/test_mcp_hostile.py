@@ -22,7 +22,9 @@ from loom.events import NoticeRaised
 from loom.providers.catalog import model
 from loom.testing import ScriptedProvider, memory_runtime
 from loom.tools.mcp import McpServers
+from loom.tools.mcp.connection import McpConnection
 from loom.tools.mcp.records import Pins
+from loom.tools.mcp.specs import ServerGone
 from patience import PATIENCE_SECONDS
 from tools.mcp_world import Context, hostile, is_running, is_there, open_files, until
 
@@ -227,6 +229,14 @@ async def test_a_server_that_hangs_whole_is_ended_and_started_again(monkeypatch:
             await call(servers, "stops")
         assert not is_running(first)
         assert text_of((await call(servers, "many")).blocks[0]) == "item 0"
+
+
+async def test_a_connection_that_is_ended_at_once_keeps_nobody_waiting() -> None:
+    connection = McpConnection(hostile(), lambda _: None)
+    await connection.end("it was closed")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        with pytest.raises(ServerGone, match="it was closed"):
+            await connection.opened
 
 
 async def test_a_server_that_hangs_at_the_start_keeps_nobody_waiting() -> None:

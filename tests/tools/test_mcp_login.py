@@ -105,6 +105,34 @@ async def test_a_refused_login_says_so_and_stores_nothing(tmp_path: Path) -> Non
         assert not user.logins.exists()
 
 
+async def test_a_login_that_is_cancelled_ends_without_another_error(tmp_path: Path) -> None:
+    is_asked = asyncio.Event()
+    errors: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+
+    async def never_respond(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        is_asked.set()
+        writers.append(writer)
+
+    writers: list[asyncio.StreamWriter] = []
+    silent = await asyncio.start_server(never_respond, "127.0.0.1", 0)
+    spec = ServerSpec(name="private", url=f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}/mcp")
+    async with McpServers([spec]) as servers:
+        login = asyncio.create_task(servers.log_in("private", _open_nothing, TokenFile(tmp_path / "logins.json")))
+        await is_asked.wait()
+        login.cancel()
+        await asyncio.wait([login])
+    assert login.cancelled()
+    for writer in writers:
+        writer.close()
+    silent.close()
+    assert errors == []
+
+
+async def _open_nothing(_: str) -> None:
+    raise AssertionError
+
+
 async def test_a_login_that_no_longer_counts_names_the_command(tmp_path: Path) -> None:
     port = free_port()
     user = User(tmp_path, port)

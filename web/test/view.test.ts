@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { History, MessageView } from "../src/api/types";
 import type { Envelope, SessionEvent } from "../src/state/envelopes";
 import { TurnList } from "../src/state/turns";
-import { applyEnvelope, mergeHistory, prependOlder, openView, type View, withState, withSent } from "../src/state/view";
+import { applyEnvelope, mergeHistory, prependOlder, openView, shownNotices, type View, withState, withSent } from "../src/state/view";
 
 const EMPTY: History = { messages: [], more: false, system: "", head: "root", seq: 0, queue: [], approvals: [], running: null };
 
@@ -233,6 +233,21 @@ test("a notice that a turn repeats is shown once", () => {
   const notice = (text: string): SessionEvent => ({ type: "notice", data: { text, code: "" } });
   const view = play(openView("S", EMPTY, 0), [...TURN, notice("smaller"), notice("as text"), notice("smaller"), notice("as text")]);
   assert.deepEqual(view.notices, ["smaller", "as text"]);
+});
+
+test("a notice about a message, which comes before its turn starts, is shown until the next turn", () => {
+  const notice = (text: string): SessionEvent => ({ type: "notice", data: { text, code: "" } });
+  const end: SessionEvent = { type: "turn_finished", data: { turn: "t1", node: "n1", stop: "end", usage: {} } };
+  const ended = play(openView("S", EMPTY, 0), [notice("first"), ...TURN, notice("both"), end]);
+  assert.deepEqual(shownNotices(ended), ["first", "both"]);
+  const before = play(ended, [notice("both"), notice("second")]);
+  assert.deepEqual(shownNotices(before), ["first", "both", "second"]);
+  const started: SessionEvent = { type: "turn_started", data: { turn: "t2", model: "loom/spark" } };
+  const history: History = { ...EMPTY, seq: before.seq, notices: shownNotices(before).map((text) => ({ text, code: "", after: "n1" })) };
+  for (const view of [before, mergeHistory(before, history, 0)]) {
+    assert.deepEqual(shownNotices(view), ["first", "both", "second"]);
+    assert.deepEqual(shownNotices(play(view, [started])), ["both", "second"]);
+  }
 });
 
 test("pausing and resuming change a queued message in place, and a new message takes no paused one from the list", () => {

@@ -52,7 +52,8 @@ from loom.work_types import FileChange
 LOOK: Final = "look"
 """The tool that reads the rest of a truncated text."""
 INTERRUPTED: Final = "Interrupted: the call may or may not have taken effect. Check before you repeat it."
-"""The result of a call that had started when its process ended and that may be unsafe to run again."""
+"""The result of a call that had started when its process ended and that may be unsafe to run again, or that was
+interrupted after it had begun to change files."""
 READ: Final = "read_file"
 CHANGED: Final = "(The user changed the arguments of this call: {})"
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -307,7 +308,9 @@ def unanswered_results(
     """Return the message that answers the calls of a turn that is ending: calls without a result are reported as
     interrupted, with the `changes` of files that they have made."""
     done, changes = done or {}, changes or {}
-    return tool(*(done.get(call.id) or _interrupted_result(call, CUT_OFF, changes.get(call.id, ())) for call in calls))
+    made = {call.id: changes.get(call.id, ()) for call in calls}
+    texts = {call.id: INTERRUPTED if made[call.id] else CUT_OFF for call in calls}
+    return tool(*(done.get(it.id) or _interrupted_result(it, texts[it.id], made[it.id]) for it in calls))
 
 
 def _interrupted_result(call: ToolCall, text: str, changes: Sequence[FileChange]) -> ToolResult:

@@ -140,7 +140,8 @@ async def _run_program(hook: HookProgram, given: Mapping[str, Any]) -> tuple[int
             stderr=stderr.fileno() if hook.is_claude else None,
         ) as running:
             try:
-                async with asyncio.timeout(hook.timeout_seconds), collect_output(running.output, add):
+                # Its time is over when it ends, not when its output is read.
+                async with collect_output(running.output, add), asyncio.timeout(hook.timeout_seconds):
                     code = await running.process.wait()
             except TimeoutError:
                 return os.EX_TEMPFAIL, f"timed out after {hook.timeout_seconds:g} s", ""

@@ -66,11 +66,11 @@ class EventLog:
         return await self._events.last_of(session_id, types)
 
     async def since_last(
-        self, session_id: str, start: str, types: Sequence[str], *, until: int
+        self, session_id: str, start: str, types: Sequence[str], *, ends: Sequence[str], until: int
     ) -> tuple[StoredEvent, ...]:
-        """Return the events of `types` since the newest one of type `start`, up to number `until`, as they are
-        stored."""
-        return await self._events.since_last(session_id, start, types, until=until)
+        """Return the events of `types`, up to number `until`, since the last of `ends` before the newest `start`, as
+        they are stored."""
+        return await self._events.since_last(session_id, start, types, ends=ends, until=until)
 
     async def head(self, session_id: str) -> int:
         return await self._events.head(session_id)

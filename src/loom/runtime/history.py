@@ -34,7 +34,8 @@ from loom.store.session_rows import StoredSession
 _FIRST_LOOK: Final = 200
 _PAGE: Final = 1_000
 _MARKS: Final = frozenset(("message_stored", "turn_started", "turn_finished", "turn_failed"))
-_TURN_FACTS: Final = ("notice", "message_stored", "turn_finished", "turn_failed")
+_TURN_ENDS: Final = ("turn_finished", "turn_failed")
+_TURN_FACTS: Final = ("notice", "message_stored", *_TURN_ENDS)
 
 
 class LiveState(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,11 +72,15 @@ async def read_history(stores: SessionStores, views: Views, session_id: str, que
 
 
 async def _last_turn(stores: SessionStores, stored: StoredSession) -> tuple[TurnFailed | None, tuple[NoticeView, ...]]:
-    """Return how the last turn failed, if it did, and its notices. A failure before the start of a turn counts, too."""
+    """Return how the last turn failed, if it did, and its notices, with those about its message, which come before its
+    start. A failure before the start of a turn counts, too."""
     failure: TurnFailed | None = None
     notices: list[NoticeView] = []
     first = last = ""
-    for event in await stores.events.since_last(stored.id, "turn_started", _TURN_FACTS, until=stored.last_seq):
+    events = await stores.events.since_last(
+        stored.id, "turn_started", _TURN_FACTS, ends=_TURN_ENDS, until=stored.last_seq
+    )
+    for event in events:
         if event.type == "message_stored" and (node := stored_node_of(event.data)):
             first, last = first or node, node
             continue
@@ -91,7 +96,8 @@ async def _last_turn(stores: SessionStores, stored: StoredSession) -> tuple[Turn
             case _:
                 pass
     if any(not notice.after for notice in notices):
-        begin = ((await stores.forest.node(first)).parent_id or "") if first else stored.head_id
+        found = await stores.forest.nodes([first]) if first else {}  # without it if it is damaged
+        begin = (found[first].parent_id or "") if first in found else stored.head_id
         notices = [msgspec.structs.replace(notice, after=notice.after or begin) for notice in notices]
     return failure, tuple(notices)
 

@@ -45,8 +45,8 @@ _SELECT_LAST: Final = (
     "SELECT e.seq, e.type, e.data FROM event e WHERE e.session_key = :key"
     " AND e.type IN (:first, :second) ORDER BY e.seq DESC LIMIT 1"
 )
-_SELECT_START: Final = (
-    "SELECT e.seq FROM event e WHERE e.session_key = :key AND e.seq <= :until AND e.type = :start"
+_SELECT_NEWEST: Final = (
+    "SELECT e.seq FROM event e WHERE e.session_key = :key AND e.seq <= :until AND e.type IN ({})"
     " ORDER BY e.seq DESC LIMIT 1"
 )
 _SELECT_SINCE: Final = (
@@ -175,22 +175,21 @@ class Events:
         return await self._database.read(work)
 
     async def since_last(
-        self, session_id: str, start: str, types: Sequence[str], *, until: int
+        self, session_id: str, start: str, types: Sequence[str], *, ends: Sequence[str], until: int
     ) -> tuple[StoredEvent, ...]:
-        """Return the events of `types` after the newest event of type `start`, in order; from the first on if there is
-        no such event. Only events up to number `until` count."""
+        """Return the events of `types` that belong to what began last, in order: those after the last of `ends` that
+        came before the newest event of type `start`. Only events up to number `until` count."""
         check_session_id(session_id)
-        names = {f"type_{at}": name for at, name in enumerate(types)}
-        select = _SELECT_SINCE.format(", ".join(f":{name}" for name in names))
 
         def work(tx: Transaction) -> tuple[StoredEvent, ...]:
             key, _ = _head(tx, session_id)
-            found = tx.execute(_SELECT_START, {"key": key, "until": until, "start": start})
-            seq = row_as(found[0], tuple[int], _RECORD)[0] if found else 0
-            rows = tx.execute(select, {"key": key, "seq": seq, "until": until, **names})
+            began = _newest(tx, key, (start,), until)
+            seq = _newest(tx, key, ends, began - 1)
+            names, params = _type_params(types)
+            rows = tx.execute(_SELECT_SINCE.format(names), {"key": key, "seq": seq, "until": until, **params})
             return tuple(_event_of(row) for row in rows)
 
-        return await self._database.read(work) if names else ()
+        return await self._database.read(work) if types else ()
 
     async def head(self, session_id: str) -> int:
         """Return the number of the last event; 0 if there is none yet."""
@@ -242,6 +241,19 @@ def _head(tx: Transaction, session_id: str) -> tuple[int, int]:
     if not rows:
         raise session_not_found()
     return row_as(rows[0], tuple[int, int], _RECORD)
+
+
+def _newest(tx: Transaction, key: int, types: Sequence[str], until: int) -> int:
+    """Return the number of the newest event of these types up to number `until`; 0 if there is none."""
+    names, params = _type_params(types)
+    rows = tx.execute(_SELECT_NEWEST.format(names), {"key": key, "until": until, **params})
+    return row_as(rows[0], tuple[int], _RECORD)[0] if rows else 0
+
+
+def _type_params(types: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Return the placeholders for types of events in a statement, and their values."""
+    params = {f"type_{at}": name for at, name in enumerate(types)}
+    return ", ".join(f":{name}" for name in params), params
 
 
 def _event_of(row: Row) -> StoredEvent:

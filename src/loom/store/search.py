@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from loom.content.blocks import clean_text
-from loom.errors import ContentError
+from loom.errors import ContentError, StoreError
 from loom.store.database import MAX_NUMBER, Database, Row, Transaction, checked_limit, rows_among
 from loom.store.message_sessions import MessageSessions
 from loom.store.search_index import SearchIndex, find_media, find_nodes, message_text, query_words, unindexed_messages
@@ -105,9 +105,12 @@ class MessageSearch:
 
 
 def _log_failure(indexing: asyncio.Task[bool]) -> None:
-    """Searches go on without the index, and the next one starts again. The store may have been closed meanwhile."""
-    if not indexing.cancelled() and (error := indexing.exception()) is not None:
+    """Log why messages are not indexed. Searches go on without the index, and the next one starts again."""
+    error = None if indexing.cancelled() else indexing.exception()
+    if isinstance(error, StoreError):  # the store may have been closed meanwhile
         _log.info("messages are not indexed: %s", error)
+    elif error is not None:
+        _log.error("messages are not indexed", exc_info=error)
 
 
 def _words(text: str) -> list[str]:

@@ -112,15 +112,17 @@ async def run_typed_command(argv: Sequence[str], folder: Path, add: Callable[[by
         finally:
             os.close(writing)
         ending = asyncio.create_task(process.wait())
-        try:
-            async with collect_output(output, add):
+        async with collect_output(output, add):
+            try:
                 return await asyncio.shield(ending)
-        except asyncio.CancelledError:
-            kill_group(process, signal.SIGTERM)
-            await asyncio.wait([ending], timeout=_GONE_SECONDS)
-            kill_group(process, signal.SIGKILL)
-            await asyncio.wait([ending])
-            raise
+            except asyncio.CancelledError:
+                kill_group(process, signal.SIGTERM)
+                try:
+                    await asyncio.wait([ending], timeout=_GONE_SECONDS)
+                finally:  # cancelled again: the user does not want to wait for its end
+                    kill_group(process, signal.SIGKILL)
+                await asyncio.wait([ending])
+                raise
 
 
 @asynccontextmanager

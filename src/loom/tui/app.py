@@ -153,7 +153,10 @@ class LoomApp(App[int]):
             with contextlib.suppress(WorkerError):
                 await worker.wait()
         if self.library is not None:
-            await self.library.close()
+            try:
+                await self.library.close()
+            except LoomError as error:
+                self.failure = error
 
     def notify(
         self,
@@ -184,7 +187,7 @@ class LoomApp(App[int]):
 
 
 def run_app(app: LoomApp) -> int:
-    """Run the UI until it ends, and return the exit code; raise the error that prevented its start."""
+    """Run the UI until it ends, and return the exit code; raise the error that prevented its start or its end."""
     code = app.run(mouse=os.environ.get("LOOM_MOUSE", "1") != "0")
     if app.failure is not None:
         raise app.failure

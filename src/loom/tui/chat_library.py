@@ -4,6 +4,7 @@ sessions."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from loom.content.inputs import Content, Ingested
@@ -114,10 +115,11 @@ class ChatLibrary:
             return None
 
     async def close(self) -> None:
-        for opened in self._opened:
-            await opened.close()
-        if self._close is not None:
-            await self._close()
+        async with AsyncExitStack() as stack:  # each ends, also if another one raises an error
+            if self._close is not None:
+                stack.push_async_callback(self._close)
+            for opened in self._opened:
+                stack.push_async_callback(opened.close)
 
 
 def _ignore(_: LoomError) -> None:

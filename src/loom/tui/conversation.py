@@ -105,10 +105,12 @@ class OpenConversation:
 
     async def close(self) -> None:
         """Stop working here; the turn stays open for the next process to continue."""
-        await self.session.leave()
-        if self._working is not None:
-            self._working.cancel()
-            await asyncio.wait([self._working])
+        try:
+            await self.session.leave()
+        finally:
+            if self._working is not None:
+                self._working.cancel()
+                await asyncio.wait([self._working])
 
     async def override(self, row: ReceiptRow, rendition: Override | None) -> None:
         """Set the rendition of one block; None leaves it to the policy."""

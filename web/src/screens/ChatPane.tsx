@@ -8,7 +8,7 @@ import { deferred } from "../parts/components";
 import { Composer } from "./Composer";
 import { Notices, SentMessages } from "./Pending";
 import { TurnView } from "./TurnView";
-import { waitingMessages } from "../state/view";
+import { shownNotices, waitingMessages } from "../state/view";
 
 const PausedMessages = deferred((found) => found.PausedMessages);
 const ActivityBar = deferred((found) => found.ActivityBar);
@@ -111,7 +111,7 @@ export function ChatPane() {
           {seen && (
             <>
               <SentMessages sent={seen.sent} />
-              <Notices notices={seen.notices} />
+              <Notices notices={shownNotices(seen)} />
               {seen.failure && !ENDED_CODES.has(seen.failure.code) && <TurnFailure failure={seen.failure} />}
               {seen.live && waitingMessages(seen).length > 0 && <QueuedMessages queue={waitingMessages(seen)} />}
               {seen.queue.some((one) => one.paused) && <PausedMessages paused={seen.queue.filter((one) => one.paused)} />}

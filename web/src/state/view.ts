@@ -73,6 +73,8 @@ export interface View {
   failure: Problem | null;
   /** The notices of the last turn, without repetitions. */
   notices: string[];
+  /** The notices since it ended: they are about the next message, and its turn takes them over. */
+  earlyNotices: string[];
   asides: Aside[];
   sent: Sent[];
   /** The head moved to a message that is not loaded: a new snapshot is needed. */
@@ -97,12 +99,13 @@ export function openView(session: string, history: History, now: number): View {
     thought: {},
     failure: history.failure ? problemOf(history.failure) : null,
     notices: [],
+    earlyNotices: [],
     asides: [],
     sent: [],
     isStale: false,
     refreshes: 0,
   };
-  for (const notice of history.notices ?? []) view = addNotice(view, notice, notice.after);
+  for (const notice of history.notices ?? []) view = addNotice(view, notice, notice.after, "notices");
   if (history.running) {
     const { turn, model, partial } = history.running;
     view = { ...view, live: { turn, model, began: now, drafts: {} } };
@@ -133,7 +136,8 @@ export function mergeHistory(view: View, history: History, now: number): View {
   const sent = view.sent.filter((one) => one.state !== "accepted");
   const kept = after.live && view.live?.turn === after.live.turn ? view : keepPartial(view);
   const asides = after.asides.reduce(addAside, kept).asides.filter((one) => !isStored(one, messages) && !isStreaming(one, live));
-  return { ...after, messages, more, live, sent, asides, runs: view.runs, thought: view.thought };
+  const earlyNotices = after.live ? [] : view.earlyNotices.filter((text) => after.notices.includes(text));
+  return { ...after, messages, more, live, sent, asides, earlyNotices, runs: view.runs, thought: view.thought };
 }
 
 /** Keep older messages that were already loaded if the new page continues them. */
@@ -164,9 +168,13 @@ function problemOf({ code, text, hint }: EventsByType["turn_failed"]): Problem {
 }
 
 /** Show a notice once, however often a turn repeats it: at its place if it belongs to one. */
-function addNotice(view: View, { code, text }: EventsByType["notice"], after: string | null): View {
+function addNotice(view: View, { code, text }: EventsByType["notice"], after: string | null, list: "notices" | "earlyNotices"): View {
   if (PLACED_NOTICES.has(code ?? "")) return addAside(view, { kind: "notice", after, text });
-  return view.notices.includes(text) ? view : { ...view, notices: [...view.notices, text] };
+  return view[list].includes(text) ? view : { ...view, [list]: [...view[list], text] };
+}
+
+export function shownNotices(view: View): string[] {
+  return [...new Set([...view.notices, ...view.earlyNotices])];
 }
 
 function addAside(view: View, aside: Omit<Aside, "id">): View {
@@ -196,7 +204,8 @@ function applyEvent(view: View, event: SessionEvent, now: number): View {
         ...keepPartial(view),
         live: { turn: event.data.turn, model: event.data.model, began: now, drafts: {} },
         failure: null,
-        notices: [],
+        notices: view.earlyNotices,
+        earlyNotices: [],
       };
     case "step_started":
       return view.live ? { ...keepPartial(view), live: { ...view.live, model: event.data.model, drafts: {} } } : view;
@@ -222,7 +231,7 @@ function applyEvent(view: View, event: SessionEvent, now: number): View {
       return { ...view, approvals: view.approvals.filter((one) => one.approval !== event.data.approval) };
     case "notice":
       if (PLACED_NOTICES.has(event.data.code ?? "")) view = { ...keepPartial(view), live: view.live && { ...view.live, drafts: {} } };
-      return addNotice(view, event.data, view.head);
+      return addNotice(view, event.data, view.head, view.live ? "notices" : "earlyNotices");
     case "message_queued":
       return addQueued(view, event.data, now);
     case "turn_finished":

@@ -77,6 +77,7 @@ class McpConnection:
         self._on_listed = on_listed
         self._changed = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name=f"mcp {spec.name}")
+        self._task.add_done_callback(self._on_ended)
 
     @property
     def state(self) -> ServerState:
@@ -133,8 +134,10 @@ class McpConnection:
                 await self._follow_changes(client)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  whatever the SDK raises ends the connection
             self.error = self.error or self.refusal or _describe_error(error, self.spec)
-            if not self.opened.done():
-                self.opened.set_exception(ServerGone(self.error))
+
+    def _on_ended(self, _: asyncio.Task[None]) -> None:
+        if not self.opened.done():
+            self.opened.set_exception(ServerGone(self.error))
 
     async def _on_message(self, message: IncomingMessage) -> None:
         if isinstance(message, types.ToolListChangedNotification | types.PromptListChangedNotification):

@@ -324,7 +324,7 @@ class McpServers:
         async with login_auth(spec, tokens, open_page) as auth:
             connection = McpConnection(spec, listed.append, auth=auth)
             try:
-                await connection.opened
+                await asyncio.shield(connection.opened)
             except ServerGone as error:
                 raise ToolError(f"the login at {name} failed: {error.message}") from None
             finally:
