@@ -121,7 +121,7 @@ async def _check(link: DaemonConnection, clients: Sequence[str], model: str) -> 
                 outcomes[route] = await _problem(link, route, model)
         problems = [f"{route}: {outcomes[route]}" for route in routes if outcomes[route]]
         code = FAILED if problems else code
-        click.echo(f"✘ {client}: {'; '.join(problems)}" if problems else f"✔ {client}: {', '.join(routes)}")
+        click.echo(f"✖ {client}: {'; '.join(problems)}" if problems else f"✔ {client}: {', '.join(routes)}")
     return code
 
 

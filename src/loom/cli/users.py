@@ -29,7 +29,7 @@ def users_command() -> None:
     """Manage who may use the daemon, and which browsers are signed in.
 
     Not needed if you use Loom alone: the owner has the token and the password. A user sees the sessions that they
-    began and those that were shared with them. Admins can see and do everything; users cannot manage keys and the
+    started and those that were shared with them. Admins can see and do everything; users cannot manage keys and the
     token; viewers can only read.
     """
 
