@@ -36,7 +36,7 @@ from loom.cli.shared.renderers import (
     usage_line,
 )
 from loom.cli.shared.session_options import (
-    PLANNING,
+    PLAN_MODE_NOTICE,
     OutputFormat,
     apply_template,
     choose_tools,
@@ -253,7 +253,7 @@ async def _turns(runtime: Runtime, asked: AskOptions, said: MessageInput, progre
     use_key(runtime, asked, key, view.model)
     print_warnings(runtime)
     if view.plan_mode and asked.plan_mode is None:
-        notices = [*notices, PLANNING]
+        notices = [*notices, PLAN_MODE_NOTICE]
     if asked.form == "text":
         print_notices(notices)
         if preview:

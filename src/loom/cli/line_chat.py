@@ -39,7 +39,7 @@ from loom.cli.shared.renderers import (
     switch_preview,
 )
 from loom.cli.shared.session_options import (
-    PLANNING,
+    PLAN_MODE_NOTICE,
     apply_template,
     attached_session,
     choose_tools,
@@ -429,7 +429,7 @@ class LocalChat(Chat):
         )
         view = await self._session.info()
         if view.plan_mode and options.plan_mode is None:
-            print_line(PLANNING)
+            print_line(PLAN_MODE_NOTICE)
         return f"{self._runtime.models.resolve(view.model).reference}, {one_line(view.title or view.id, 50)}"
 
     async def _send(self, message: MessageInput) -> None:

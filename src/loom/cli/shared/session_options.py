@@ -213,7 +213,9 @@ def renderer_for(
             return TextRenderer(streams=streams, shows_reasoning=shows_reasoning)
 
 
-PLANNING: Final = "Plan mode: only tools that read are offered. To leave it, approve a plan or use --permission ask."
+PLAN_MODE_NOTICE: Final = (
+    "Plan mode: only tools that read are offered. To leave it, approve a plan or use --permission ask."
+)
 
 
 def print_notices(notices: Sequence[str]) -> None:
