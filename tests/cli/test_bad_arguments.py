@@ -305,6 +305,13 @@ def test_errors_say_what_is_missing_and_name_things_once(tmp_path: Path) -> None
         assert ran.code == code and says in ran.err + ran.out, (words, ran)
 
 
+def test_a_mistyped_slash_command_is_named_with_a_similar_one(used: Loom):
+    ran = used("chat", "--plain", stdin=b"/modle\n/nonsense\n")
+
+    assert "Unknown command /modle. Did you mean /model? /help lists the commands." in ran.err
+    assert "Unknown command /nonsense. /help lists the commands." in ran.err
+
+
 def test_an_import_of_this_folder_names_it(tmp_path: Path) -> None:
     loom = world(tmp_path)
     folder = loom.folder / "talks"

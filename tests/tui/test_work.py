@@ -73,7 +73,7 @@ async def test_a_level_that_does_not_exist_is_refused_with_those_that_do(tmp_pat
     async with driven(tmp_path, answers=[]) as screen:
         await screen.type("/think hard")
         await screen.press("enter")
-        await screen.wait_for("No level hard. Levels: auto, off")
+        await screen.wait_for("Unknown level hard. Levels: auto, off")
 
 
 async def test_options_of_the_command_line_reach_the_model_and_are_not_stored(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from loom.tui.chips import Chip, expand
 from loom.tui.completion_list import CompletionList
 from loom.tui.conversation import OpenConversation
 from loom.tui.message_editor import MessageEditor
-from loom.tui.slash_commands import COMMANDS, TuiCommand, complete_command, find_command
+from loom.tui.slash_commands import COMMANDS, TuiCommand, complete_command, find_command, similar_command
 from loom.tui.text_content import one_line
 
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ class ChatComposing(ChatTurns):
         if command is None:
             if "/" in name or name in [it.name for it in await self.message_commands()]:
                 return False  # a path that begins a sentence, or a command that the session expands
-            self.notify(f"Unknown command /{one_line(name, 40)}. F1 lists the commands.", severity="warning")
+            meant = f" Did you mean /{close}?" if (close := similar_command(name)) else ""
+            self.notify(f"Unknown command /{one_line(name, 40)}.{meant} F1 lists the commands.", severity="warning")
             self.composer.put_back(event.text + self.composer.text, {**event.chips, **self.composer.chips})
             return True
         run: Callable[[str], Awaitable[None]] = getattr(self, f"command_{command.action}")
