@@ -220,8 +220,8 @@ async def _ask(asked: AskOptions) -> int:
     return exit_code(outcome.error)
 
 
-async def _is_other(runtime: Runtime, asked: AskOptions) -> bool:
-    """Return whether the model differs from the session's current one."""
+async def _changes_model(runtime: Runtime, asked: AskOptions) -> bool:
+    """Return whether the requested model differs from the session's current one."""
     view = await target_session(runtime.library, asked.place)
     return runtime.models.resolve(asked.model).reference != runtime.models.resolve(view.model).reference
 
@@ -244,7 +244,7 @@ async def _turns(runtime: Runtime, asked: AskOptions, said: MessageInput, progre
     blocks, notices = await ingest_input(runtime, asked, said.files, said.contents, progress)
     notices = [*type_notices(asked.declared), *notices]
     model = await model_for(runtime, asked.model) if asked.place.is_new else asked.model
-    switches = bool(asked.model) and not asked.place.is_new and await _is_other(runtime, asked)
+    switches = bool(asked.model) and not asked.place.is_new and await _changes_model(runtime, asked)
     preview = await _preview_switch(runtime, asked) if switches and asked.form == "text" else ""
     session = await open_target(
         runtime, asked.place, model=model, system=asked.system, title=said.title, tools=tools, agent=asked.agent

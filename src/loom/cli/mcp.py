@@ -195,12 +195,12 @@ async def _states() -> tuple[dict[str, dict[str, Any]], Sequence[str]]:
 def _row(row: dict[str, Any], state: dict[str, Any]) -> str:
     mark = "○" if not row["enabled"] or state.get("error") else "✔" if state else "·"
     problem = ": ".join(part for part in (state.get("error"), state.get("stderr")) if part)
-    result = one_line(problem, 120) if problem else _count(state) if state else ""
+    result = one_line(problem, 120) if problem else _listing_label(state) if state else ""
     line = f"{mark} {safe_text(row['name']):<16} {one_line(row['target'], 30):<30} {row['where']:<10} {result}"
     return line.rstrip()
 
 
-def _count(state: dict[str, Any]) -> str:
+def _listing_label(state: dict[str, Any]) -> str:
     prompts = f", {count_text(state['prompts'], 'prompt')}" if state["prompts"] else ""
     return count_text(state["tools"], "tool") + prompts
 

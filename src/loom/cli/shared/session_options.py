@@ -151,8 +151,8 @@ async def ingest_input(
         progress.clear()
     blocks, notices = limit_pages(found.blocks, runtime.config.documents.pages_per_read)
     shrunk = " (images.max_size_bytes); use --no-resize to refuse instead"
-    told = [f"{notice}{shrunk if _SHRUNK in notice else ''}" for notice in found.notices]
-    return blocks, [*told, *notices]
+    file_notices = [f"{notice}{shrunk if _SHRUNK in notice else ''}" for notice in found.notices]
+    return blocks, [*file_notices, *notices]
 
 
 def apply_template(speaking: MessageOptions, said: MessageInput) -> tuple[MessageInput, str]:
