@@ -324,7 +324,7 @@ def uninstall() -> None:
     """Stop it and remove the unit. Sessions and media stay."""
     _require_systemd()
     if not _file().is_file():
-        raise ConfigError("The service is not installed.", hint="Install it: loom service install")
+        raise ConfigError("The service is not installed.", hint="Install it: `loom service install`.")
     _systemctl("disable", "--now", UNIT)
     _file().unlink()
     _systemctl("daemon-reload")

@@ -102,7 +102,7 @@ async def _gateway(client: str | None, model: str, *, check: bool) -> int:
         for found in wanted:
             click.echo(f"# {found}\n{CLIENTS[found].lines.format(url=url, model=name)}\n")
         if link is None:
-            click.echo("The daemon is not running. Start it: loom serve", err=True)
+            click.echo("The daemon is not running. Start it: `loom serve`.", err=True)
             return FAILED if check else OK
         return await _check(link, wanted, name) if check else OK
     finally:

@@ -73,7 +73,7 @@ def remove(service: str) -> None:
     file = keys_file()
     keys = read_keys(file)
     if name not in keys:
-        raise ConfigError(f"No stored key for {name}.", hint="List keys: loom keys list.")
+        raise ConfigError(f"No stored key for {name}.", hint="List keys: `loom keys list`.")
     del keys[name]
     write_keys(file, keys)
     click.echo(f"✔ {name}: removed")

@@ -170,7 +170,7 @@ async def _list(check: bool, as_json: bool) -> int:
     for warning in dict.fromkeys([*project.warnings, *notices]):
         print_line(warning)
     if not rows and not as_json:
-        click.echo("No servers. Add one: loom mcp add NAME -- COMMAND", err=True)
+        click.echo("No servers. Add one: `loom mcp add NAME -- COMMAND`.", err=True)
     return FAILED if any(state["error"] for state in states.values()) else OK
 
 

@@ -220,7 +220,8 @@ async def add_models(url: str, wanted: Sequence[str], key_env: str) -> None:
     if len(chosen) > _MOST_ADDED:
         shown = ", ".join(chosen[:_MOST_ADDED])
         raise ConfigError(
-            f"{url} has {len(chosen)} models: {shown} …", hint=f"Choose which to add: loom models add {url} {chosen[0]}"
+            f"{url} has {len(chosen)} models: {shown} …",
+            hint=f"Choose which to add: `loom models add {url} {chosen[0]}`.",
         )
     if not chosen:
         raise ConfigError(f"The server at {url} lists no model.", hint="Load one there first.")

@@ -197,7 +197,7 @@ async def _sign_out(login: str) -> None:
         ids = [one.id for one in await runtime.logins.list()]
         wanted = [one for one in ids if one.startswith(login)]
         if login and len(wanted) != 1:
-            raise NotFound("Login not found.", hint="List them: loom users logins")
+            raise NotFound("Login not found.", hint="List them: `loom users logins`.")
         for one in wanted:
             await runtime.logins.close(one)
     click.echo(f"✔ signed out: {len(wanted)}")

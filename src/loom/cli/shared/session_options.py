@@ -118,7 +118,7 @@ def stored_key(runtime: Runtime, speaking: MessageOptions) -> str:
     if speaking.key and not key:
         raise ConfigError(
             "No stored key has that name.",  # not the name itself: it may be a key, given by mistake
-            hint="Store one: loom keys set SERVICE --as NAME. List keys: loom keys list.",
+            hint="Store one: `loom keys set SERVICE --as NAME`. List keys: `loom keys list`.",
         )
     return key
 
@@ -249,7 +249,7 @@ async def attached_session(library: Library, session: str, *, last: bool) -> str
         return session.upper()
     newest = (await library.sessions(limit=1)).sessions
     if not newest:
-        raise NotFound("The daemon has no sessions yet.", hint="Start one: loom attach")
+        raise NotFound("The daemon has no sessions yet.", hint="Start one: `loom attach`.")
     return newest[0].id
 
 
