@@ -152,6 +152,7 @@ RETIRED_MESSAGES: Final = {
     r"\blook at its tree\b|\bgive more digits\b|\bare paid twice\b": "show its tree, use a longer id prefix, billed",
     r"\bis gone\b|\bwas ended\b|\bof this name\b|\bby hand\b": "no longer exists, stopped, has this name",
     r"(?-i:\bkB\b)": "KB, as `size_label` writes it",
+    r"(?-i:\b(?:Add|Choose|Create|Install|List|Restore|Show|Start|Store)(?: [a-z]+){1,3}: loom )": "a command in `…`",
     r"\b(?:summaris|recognis|organis|normalis|serialis)(?:e[sd]?|ing|ation)\b|\bcolours?\b|\bcatalogues?\b|\bbehaviours?\b"
     r"|\blicences?\b": "one spelling: summarize, color, catalog, behavior, license",
 }

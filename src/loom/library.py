@@ -239,7 +239,7 @@ async def find_session(sessions: AsyncIterable[S], text: str = LATEST, *, worksp
             if not found.parent_session and (not workspace or found.workspace == workspace):
                 return found
         where = "in this folder yet" if workspace else "yet"
-        raise NotFound(f"No sessions {where}.", hint='Start one: loom "hello"')
+        raise NotFound(f"No sessions {where}.", hint='Start one: `loom "hello"`.')
     matches: list[S] = []
     number = 0
     upper = text.upper()

@@ -101,11 +101,11 @@ async def test_a_hook_can_refuse_a_turn_and_a_summary(tmp_path: Path) -> None:
         await session.send("hi")
         async with session.compact() as events:
             ended = [event async for event in events][-1]
-        assert "your hook refused it: not today" in ended.text  # type: ignore[union-attr]
+        assert "Your hook refused the turn: not today" in ended.text  # type: ignore[union-attr]
         assert len(await session.path()) == 2
     async with memory_runtime({"hooks.turn_start": refuse}, providers={"anthropic": ScriptedProvider([])}) as runtime:
         session = await runtime.session(model=MODEL, workspace=str(tmp_path))
-        with pytest.raises(LoomError, match="your hook refused it: not today"):
+        with pytest.raises(LoomError, match="Your hook refused the turn: not today"):
             await session.send("hi")
 
 

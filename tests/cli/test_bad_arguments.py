@@ -231,3 +231,108 @@ def test_wrong_values_of_options_are_errors_in_the_words_of_the_option(tmp_path:
     ]:
         ran = loom(*words)
         assert ran.code in (1, 2) and says in " ".join(ran.err.split()), (words, ran.err)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("sessions", "lst"), "Unknown command 'lst'. Did you mean `loom sessions list`?"),
+        (("keys", "lsit"), "Unknown command 'lsit'. Did you mean `loom keys list`?"),
+        (("users", "delete"), "Unknown command 'delete'. Commands: add, budget, key, list, "),
+        (("mcp", "serve"), "Unknown command 'serve'. Commands: add, import, list, "),
+    ],
+)
+def test_a_mistyped_command_of_a_group_is_named_with_a_similar_one(used: Loom, words: tuple[str, str], says: str):
+    ran = used(*words)
+
+    assert ran.code == 2 and says in ran.err
+
+
+@pytest.mark.parametrize("group", ["sessions", "trust"])
+def test_list_is_a_command_of_each_group_that_lists(used: Loom, group: str):
+    assert used(group, "list") == used(group)
+
+
+def test_the_list_of_sessions_takes_its_options_by_either_name(used: Loom):
+    assert used("sessions", "list", "--json", "-n", "1").rows == used("sessions", "--json", "-n", "1").rows
+
+
+PATHS = [
+    *("./Makefle", "../notes", "~/notes", "./nowhere/x", "./x#3", "/dev/fd/99", "/etc/hots"),
+    *("nowhere.png", "folder/nowhere.png"),
+]
+
+
+@pytest.mark.parametrize("word", PATHS)
+def test_a_word_that_is_written_as_a_path_is_never_sent_without_its_file(used: Loom, word: str):
+    before = used("sessions", "--json", "-n", "100").rows
+
+    ran = used("explain", word)
+
+    assert ran.code == 5 and f"File not found: {word}." in ran.err
+    assert used("sessions", "--json", "-n", "100").rows == before
+
+
+@pytest.mark.parametrize("word", ["/review", "and/or", "/v1/models", "./", "folder", "./folder", "...", "~", "w/o"])
+def test_other_words_with_a_slash_are_words(used: Loom, word: str):
+    ran = used("-R", "!echo hello", word)
+
+    assert ran.code == 0 and word in ran.out
+
+
+def test_a_pipe_is_no_file_and_the_error_says_how_to_send_its_text(used: Loom):
+    """As a shell passes it for `loom explain <(git diff)`."""
+    reading, writing = os.pipe()
+    os.close(writing)
+    try:
+        for words in (("explain", f"/dev/fd/{reading}"), ("explain", "-a", f"/dev/fd/{reading}")):
+            ran = used(*words)
+            assert ran.code == 5, words
+            assert 'is a pipe or a device, not a file. Pipe it in: COMMAND | loom "…"' in ran.err, words
+    finally:
+        os.close(reading)
+
+
+def test_errors_say_what_is_missing_and_name_things_once(tmp_path: Path) -> None:
+    loom = world(tmp_path)
+    for words, code, says in [
+        (("keys", "set", "openai"), 2, "No key given. Type it at the prompt, or pipe it in."),
+        (("models", "add", "foo"), 2, "Not a URL: foo. Example: loom models add http://127.0.0.1:8000/v1"),
+        (("read", "folder"), 5, "folder is a folder. Name the files in it."),
+        (("-m", "sonnet", "hi"), 2, "Did you mean anthropic/claude-sonnet-5?"),
+    ]:
+        ran = loom(*words)
+        assert ran.code == code and says in ran.err + ran.out, (words, ran)
+
+
+def test_a_mistyped_slash_command_is_named_with_a_similar_one(used: Loom):
+    ran = used("chat", "--plain", stdin=b"/modle\n/nonsense\n")
+
+    assert "Unknown command /modle. Did you mean /model? /help lists the commands." in ran.err
+    assert "Unknown command /nonsense. /help lists the commands." in ran.err
+
+
+def test_an_import_of_this_folder_names_it(tmp_path: Path) -> None:
+    loom = world(tmp_path)
+    folder = loom.folder / "talks"
+    folder.mkdir()
+    assert loom("-R", "hello").code == 0
+    assert loom("sessions", "export", "-f", "json", "-o", "talks/talk.json").code == 0
+    assert loom("sessions", "delete", "1", "-y").code == 0
+
+    imported = loom("import", ".", cwd=folder)
+
+    assert imported.code == 0 and "✔ talks (Loom): imported as" in imported.out
+    again = loom("import", ".", cwd=loom.folder / "folder")
+    assert again.code == 5 and again.err.startswith("loom: folder contains no conversations."), again.err
+
+
+def test_the_doctor_blames_the_store_for_no_fault_of_the_configuration(tmp_path: Path) -> None:
+    loom = world(tmp_path)
+    loom.file("loom.toml", "model = \n")
+
+    checked = loom("doctor", "--json")
+
+    problems = {row["name"]: row["text"] for row in checked.rows if row["state"] != "ok"}
+    assert checked.code == 1 and "line 1" in problems["config"]
+    assert problems["store"] == "not checked: the configuration is invalid"

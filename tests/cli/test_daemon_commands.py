@@ -347,4 +347,4 @@ def test_the_lines_of_the_gateway_configure_the_sdks_and_are_checked(tmp_path: P
         assert "✔ claude-code: /, /v1/messages" in loom("gateway", "claude-code", "--check").out
         failed = loom("gateway", "open-webui", "--check", "-m", "nobody/none")
         assert failed.code == 1
-        assert "✘ open-webui: /v1/chat/completions: 'nobody' is not a known platform" in failed.out
+        assert "✖ open-webui: /v1/chat/completions: 'nobody' is not a known platform" in failed.out

@@ -93,7 +93,7 @@ def test_a_newcomer_gets_through_them_offline(tmp_path: Path, installed: Path):
     assert tree[1].endswith("▣")
     node = tree[2].split()[0]
     assert newcomer.types("ask", "--from", node, "shorter").code == 0
-    assert "8 messages, 2 leaves" in newcomer.types("tree").out
+    assert "8 messages, 2 branches" in newcomer.types("tree").out
 
     found = newcomer.types("sessions", "search", "raise the timeout")
     assert found.code == 0 and "what is wrong here?" in found.out and "▤" in found.out

@@ -197,7 +197,7 @@ def test_a_conversation_is_shown_and_its_tree_drawn(tmp_path: Path):
 
     assert "[document: manual.pdf, 1 page" in log and "or this?" in log and "and then?" not in log
     assert loom("log", "-n", "1", "--json").rows[0]["speaker"] == "spark"
-    assert tree[0].startswith("what is the timeout?") and tree[0].endswith("6 messages, 2 leaves")
+    assert tree[0].startswith("what is the timeout?") and tree[0].endswith("6 messages, 2 branches")
     marks = [line.split(" ", 1)[1][:4] for line in tree[1:]]
     assert marks == ["● yo", "● sp", "├─○ ", "│ ○ ", "└─● ", "  ◉ "]
     assert tree[1].endswith("▤") and tree[-1].endswith("← head")

@@ -136,7 +136,7 @@ def test_the_default_model_is_set_and_told(tmp_path: Path):
 
     ran = loom("models", "default", "gpt-5.5")
 
-    assert ran.code == 0 and "openai-responses/gpt-5.5 is now the model" in ran.out
+    assert ran.code == 0 and "openai-responses/gpt-5.5 is now the default model" in ran.out
     assert loom("models", "default").out == "gpt-5.5\n"
     assert "but not here: loom/spark" in loom("models", "default", "gpt-5.5", LOOM_MODEL="loom/spark").err
     assert loom("models", "default", "no-such-model").code == 2

@@ -192,6 +192,6 @@ async def test_a_type_is_the_schema_and_the_answer_a_value_of_it(kind: str) -> N
 async def test_a_type_that_no_answer_can_have_is_refused_before_anything_is_asked() -> None:
     async with far_model("openai_responses", ANSWER) as far:
         session = await far.runtime.session(model="far")
-        with pytest.raises(ContentError, match="cannot be the type of an answer"):
+        with pytest.raises(ContentError, match="cannot be used as an output type"):
             await session.send("read", output=complex)
         assert far.requests == []

@@ -37,7 +37,7 @@ class Unfinished:
     [
         ({"model": None}, ConfigError, 'model=None is neither a name nor a custom provider. Write model="platform'),
         ({"model": 3}, ConfigError, "model=3 is neither"),
-        ({"model": Slashed()}, ConfigError, "Not a name of a provider: 'my/model'. Use a lower-case letter, then"),
+        ({"model": Slashed()}, ConfigError, "Invalid provider name: 'my/model'. Use a lower-case letter, then"),
         (
             {"model": Unfinished()},
             ConfigError,
@@ -45,8 +45,8 @@ class Unfinished:
         ),
         ({"tools": [3]}, ConfigError, "Not a tool: 3. A tool is a function, a Tool, or the name of a built-in"),
         ({"approve": True}, ConfigError, "approve is not a function: True. def approve(request): return"),
-        ({"output": "Bill"}, ContentError, "'Bill' cannot be the type of an answer. Use a dataclass"),
-        ({"output": Plain}, ContentError, "Plain cannot be the type of an answer. Use a dataclass"),
+        ({"output": "Bill"}, ContentError, "'Bill' cannot be used as an output type. Use a dataclass"),
+        ({"output": Plain}, ContentError, "Plain cannot be used as an output type. Use a dataclass"),
     ],
 )
 def test_a_wrong_argument_is_named_with_the_next_step(

@@ -123,8 +123,8 @@ async def test_a_redirect_to_another_host_needs_the_users_word_before_anything_i
     ("answer", "says"),
     [
         (None, "cannot be reached (no address answers)"),
-        (b"", "does not answer in HTTP"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "does not answer in HTTP"),
+        (b"", "did not respond with HTTP"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "did not respond with HTTP"),
     ],
 )
 async def test_a_server_that_cannot_be_used_is_described_in_words(answer: bytes | None, says: str) -> None:

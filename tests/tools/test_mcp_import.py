@@ -52,7 +52,7 @@ def test_the_command_adds_what_is_new(tmp_path: Path) -> None:
     first = loom("mcp", "import", str(file))
     assert "files imported" in first.out
     again = loom("mcp", "import", str(file))
-    assert "you have it already" in again.err
+    assert "already exists" in again.err
     config = load_config(cwd=loom.folder, environ={"LOOM_HOME": str(loom.home)})
     assert config.mcp.servers["files"].args == ("-y", "server", ".")
     assert foreign_files(tmp_path)[2] == tmp_path / ".claude.json"

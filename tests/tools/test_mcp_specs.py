@@ -174,7 +174,7 @@ def test_the_file_of_vs_code_is_read_beside_the_other_under_the_same_rules(tmp_p
     assert specs["both"].command == "own"
     assert found.files == {"files": ".vscode/mcp.json", "both": ".mcp.json"}
     assert len(found.warnings) == 2
-    assert "asks: Loom does not ask for ${input:key}" in found.warnings[0]
+    assert "asks: ${input:key} is not supported" in found.warnings[0]
     assert "envFile is not supported" in found.warnings[1]
 
     imported, problems = foreign_servers(tmp_path / ".vscode" / "mcp.json")

@@ -146,7 +146,11 @@ async def test_a_slash_lists_commands(tmp_path: Path) -> None:
         await screen.wait(lambda: screen.app.theme == "loom-light")
         await screen.type("/nonsense")
         await screen.press("escape", "enter")
-        await screen.wait_for("Unknown command")
+        await screen.wait_for("Unknown command /nonsense")
+        screen.chat.composer.text = ""
+        await screen.type("/modle")
+        await screen.press("escape", "enter")
+        await screen.wait_for("/model?")
 
 
 async def test_the_arrow_up_brings_earlier_messages_back_also_after_a_restart(tmp_path: Path) -> None:

@@ -333,7 +333,8 @@ async def _run(call: ToolCall, services: CallServices, context: CallContext, don
     emit = services.emit if found is not None and found.repeatable else services.emit_now
     await emit(ToolStarted(call=call))
     try:
-        result = await _execute(call, services, context)
+        approved = await approve_call(call, services, context)
+        result = await run_approved(approved, services, context, is_changed=approved is not call)
     except LoomError as error:
         result = await _failed_result(call, str(error), services)
     except asyncio.CancelledError as error:
@@ -349,11 +350,6 @@ async def _run(call: ToolCall, services: CallServices, context: CallContext, don
     done[call.id] = result
     await services.on_finished(call, result)
     await services.emit(ToolFinished(result=result, seconds=time.monotonic() - started))
-
-
-async def _execute(call: ToolCall, services: CallServices, context: CallContext) -> ToolResult:
-    approved = await approve_call(call, services, context)
-    return await run_approved(approved, services, context, is_changed=approved is not call)
 
 
 async def approve_call(call: ToolCall, services: CallServices, context: CallContext) -> ToolCall:

@@ -51,8 +51,8 @@ async def undo_steps(record: SessionRecord, work: WorkHistory, media: MediaAcces
     files = await restore_files(workspace_of(snapshot), changes, media.load)
     complete = [found for found in chosen if not any(change.path in files.left for change in found.changes)]
     if files.is_changed:
-        told = "\n".join(f"- {sentence}" for sentence in files.sentences)
-        message = user(f"[The user undid your changes to files]\n{told}")
+        summary = "\n".join(f"- {sentence}" for sentence in files.sentences)
+        message = user(f"[The user undid your changes to files]\n{summary}")
         undone += [found.node for found in complete]
 
         def completion(nodes: tuple[str, ...]) -> Completion:

@@ -104,7 +104,7 @@ async def _run(hooks: Sequence[HookProgram], matched: str, given: dict[str, Any]
         if code == REFUSES:
             answers.append(HookAnswer(refusal=errors or output or NO_REASON))
         elif code:
-            await notice(f"the hook {hook.command!r} failed ({code}): {(errors or output)[:MAX_SHOWN_CHARS]}")
+            await notice(f"The hook {hook.command!r} failed ({code}): {(errors or output)[:MAX_SHOWN_CHARS]}")
         elif hook.is_claude:
             answers.append(read_answer(output, own))
     for answer in answers:

@@ -36,7 +36,7 @@ class SessionLease:
     @asynccontextmanager
     async def hold(self) -> AsyncGenerator[None]:
         """Acquire the lease, hold it, and release it at the end. Raise `Conflict` while a turn runs, in any process."""
-        running = Conflict("a turn of this session is running", hint="Wait until it is over, or cancel it.")
+        running = Conflict("A turn of this session is running", hint="Wait until it is over, or cancel it.")
         if self._shared.lock.locked():
             raise running
         async with self._shared.lock:
@@ -49,22 +49,22 @@ class SessionLease:
     async def renew(self) -> AsyncGenerator[None]:
         """Renew the acquired lease and receive commands meanwhile; release the lease at the end."""
         self._shared.wake.set()
-        beating = asyncio.create_task(self._beat())
+        heartbeats = asyncio.create_task(self._send_heartbeats())
         try:
             with self._record.wait_for_store():
                 yield
         finally:
-            beating.cancel()
-            await asyncio.wait([beating])
+            heartbeats.cancel()
+            await asyncio.wait([heartbeats])
             await self._record.release()
-            if not beating.cancelled() and (error := beating.exception()) is not None:
+            if not heartbeats.cancelled() and (error := heartbeats.exception()) is not None:
                 raise error
 
     def take_early_commands(self) -> Sequence[Command]:
         commands, self._early_commands = self._early_commands, []
         return commands
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         """Renew the lease until it is lost, and pass commands on to the running turn."""
         loop = asyncio.get_running_loop()
         while True:

@@ -38,19 +38,19 @@ class MessageComposer:
         self._tools = tools
 
     async def compose(self, content: Sequence[Content], model: str) -> ComposedMessage:
-        said = await self._expand(content)
-        found = await self._store(said.content, model)
+        expanded = await self._expand(content)
+        found = await self._store(expanded.content, model)
         attached = [block.media.source for block in media_blocks(found.blocks)]
-        named = tuple(name for name in mentions(said.typed) if not _is_attached(name, attached))
-        return ComposedMessage(Message("user", found.blocks), named, found.notices)
+        mentioned = tuple(name for name in mentions(expanded.typed) if not _is_attached(name, attached))
+        return ComposedMessage(Message("user", found.blocks), mentioned, found.notices)
 
     async def draft(self, content: Sequence[Content], model: str = "") -> tuple[Message, ...]:
         """Return the message for `content`, for a preview; return an empty tuple without content. No shell commands
         run."""
         if not content:
             return ()
-        said = await self._expand(content, is_preview=True)
-        return (Message("user", (await self._store(said.content, model)).blocks),)
+        expanded = await self._expand(content, is_preview=True)
+        return (Message("user", (await self._store(expanded.content, model)).blocks),)
 
     async def _store(self, content: Content, model: str) -> Ingested:
         services = self._services
@@ -61,18 +61,18 @@ class MessageComposer:
         return await ingest(content, services.media, limits=services.limits, fetch=services.fetch, prerender=prerender)
 
     async def _expand(self, content: Sequence[Content], *, is_preview: bool = False) -> ExpandedMessage:
-        said: list[Content] = list(flatten(expand_custom_blocks(list(content))))
+        parts: list[Content] = list(flatten(expand_custom_blocks(list(content))))
         texts = [
-            leaf.text if isinstance(leaf, TextBlock) else leaf for leaf in said if isinstance(leaf, str | TextBlock)
+            leaf.text if isinstance(leaf, TextBlock) else leaf for leaf in parts if isinstance(leaf, str | TextBlock)
         ]
         if not any(text.startswith("/") or "@" in text for text in texts):
-            return ExpandedMessage(said, "\n".join(texts))
+            return ExpandedMessage(parts, "\n".join(texts))
         snapshot, services = await self._record.snapshot(), self._services
         workspace, runner = workspace_of(snapshot), None
         if not is_preview and any(text.startswith("/") for text in texts):
             tools = await services.offered_tools(snapshot, self._tools)
             runner = FileCommandRunner(services, self._record.id, snapshot.settings, workspace, tools)
-        return await services.expand(said, workspace, runner)
+        return await services.expand(parts, workspace, runner)
 
 
 def _is_attached(name: str, sources: Sequence[str]) -> bool:

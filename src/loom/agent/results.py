@@ -171,8 +171,8 @@ def with_kept(data: Any, kept: Media | None) -> Any:
         data = {key: value for key, value in cast("dict[str, Any]", data).items() if key != _KEPT}
     if kept is None:
         return data
-    told = cast("dict[str, Any]", data) if isinstance(data, dict) else {} if data is None else {"value": data}
-    return {**told, _KEPT: {"digest": kept.digest, "size_bytes": kept.size_bytes}}
+    fields = cast("dict[str, Any]", data) if isinstance(data, dict) else {} if data is None else {"value": data}
+    return {**fields, _KEPT: {"digest": kept.digest, "size_bytes": kept.size_bytes}}
 
 
 def kept_texts(message: Message) -> Iterator[Media]:

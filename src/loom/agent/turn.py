@@ -206,19 +206,19 @@ class Turn:
 
     async def _run_start_hooks(self) -> None:
         """Run the user's hooks once per turn, and store what they add for the model."""
-        asked = next((placed.message for placed in reversed(self.path) if placed.id == self.question), None)
+        message = next((placed.message for placed in reversed(self.path) if placed.id == self.question), None)
         facts = {
             "session_id": self.record.id,
             "cwd": str(workspace_of(self.snapshot)),
             "turn_id": self.id,
-            "prompt": "\n".join(it.text for it in asked.blocks if isinstance(it, TextBlock)) if asked else "",
+            "prompt": "\n".join(it.text for it in message.blocks if isinstance(it, TextBlock)) if message else "",
         }
         tools = await self.services.hooks(workspace_of(self.snapshot))
         self.hooks = TurnHooks(self._show_hook, tools, facts, is_summary=self.is_compacting)
         if self.checkpoint.steps or self.open_calls or not (self.is_compacting or self.head == self.question):
             return
-        if told := await self.hooks.start(self.record, self.snapshot.path):
-            note = user(f"[The user's hook reports: {told}]")
+        if added := await self.hooks.start(self.record, self.snapshot.path):
+            note = user(f"[The user's hook reports: {added}]")
             await self.commit(SessionChange(nodes=(NewNode(message=note, source="system"),)))
 
     async def _show_hook(self, text: str) -> None:

@@ -40,7 +40,7 @@ class TurnHooks:
         found.append(await self._run("before_compact" if self._is_summary else "turn_start", "running"))
         for answer in found:
             if answer.refusal:
-                raise ToolError(f"your hook refused it: {answer.refusal}")
+                raise ToolError(f"Your hook refused the turn: {answer.refusal}")
         return "" if self._is_summary else "\n".join(answer.context for answer in found if answer.context)
 
     async def end(self, state: str) -> None:

@@ -37,7 +37,7 @@ from loom.cli.shared.renderers import (
     usage_line,
 )
 from loom.cli.shared.session_options import (
-    PLANNING,
+    PLAN_MODE_NOTICE,
     OutputFormat,
     apply_template,
     choose_tools,
@@ -222,8 +222,8 @@ async def _ask(asked: AskOptions) -> int:
     return exit_code(outcome.error)
 
 
-async def _is_other(runtime: Runtime, asked: AskOptions) -> bool:
-    """Return whether the model differs from the session's current one."""
+async def _changes_model(runtime: Runtime, asked: AskOptions) -> bool:
+    """Return whether the requested model differs from the session's current one."""
     view = await target_session(runtime.library, asked.place)
     return runtime.models.resolve(asked.model).reference != runtime.models.resolve(view.model).reference
 
@@ -248,7 +248,7 @@ async def _turns(runtime: Runtime, asked: AskOptions, said: MessageInput, progre
     blocks, notices = await ingest_input(runtime, asked, said.files, said.contents, progress)
     notices = [*filter(None, [workspace_notice(place)]), *type_notices(asked.declared), *notices]
     model = await model_for(runtime, asked.model) if asked.place.is_new else asked.model
-    switches = bool(asked.model) and not asked.place.is_new and await _is_other(runtime, asked)
+    switches = bool(asked.model) and not asked.place.is_new and await _changes_model(runtime, asked)
     preview = await _preview_switch(runtime, asked) if switches and asked.form == "text" else ""
     session = await open_target(
         runtime, asked.place, model=model, system=asked.system, title=said.title, tools=tools, agent=asked.agent
@@ -257,7 +257,7 @@ async def _turns(runtime: Runtime, asked: AskOptions, said: MessageInput, progre
     use_key(runtime, asked, key, view.model)
     print_warnings(runtime)
     if view.plan_mode and asked.plan_mode is None:
-        notices = [*notices, PLANNING]
+        notices = [*notices, PLAN_MODE_NOTICE]
     if asked.form == "text":
         print_notices(notices)
         if preview:

@@ -126,13 +126,13 @@ async def print_table(
     for line in (*_keys_needed(chosen, found.config), *estimate_lines(receipts)):
         click.echo(f"  {line}")
     # This notice will not be true once the next message is written.
-    told = (
+    receipt_notices = (
         notice if notice.startswith(receipt.model) else f"{receipt.model}: {notice}"
         for receipt in receipts
         for notice in receipt.notices
         if notice != ADDED_CONTINUE
     )
-    for notice in (*found.notices, *told):
+    for notice in (*found.notices, *receipt_notices):
         print_line(notice)
 
 

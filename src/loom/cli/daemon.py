@@ -60,9 +60,9 @@ def serve_command(*, host: str, port: int | None, password_file: str, lan: bool,
     config, made_up = served_config(password_file, lan=lan, tls=(tls_cert, tls_key))
 
     def listening(found: ListeningAddress) -> None:
-        click.echo(f"loom listens on {found.url}\nopen it with {found.link}")
+        click.echo(f"Loom listens on {found.url}\nOpen it once with {found.link}")
         if made_up:
-            click.echo(f"password for this run: {made_up}")
+            click.echo(f"Password for this run: {made_up}")
 
     run_daemon(
         config, host=EVERYWHERE if lan and not host else host, port=port, on_listening=listening, log_level="warning"
@@ -93,7 +93,7 @@ class DaemonStatus(msgspec.Struct):
 @click.command("status")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status_command(as_json: bool) -> int:
-    """Show whether the daemon of this data folder is running, and where. Exit code 1: it is not.
+    """Show whether the daemon of this data folder is running, and where. If it is not, the exit code is 1.
 
     `loom doctor` checks everything else.
     """
@@ -324,7 +324,7 @@ def uninstall() -> None:
     """Stop it and remove the unit. Sessions and media stay."""
     _require_systemd()
     if not _file().is_file():
-        raise ConfigError("The service is not installed.", hint="Install it: loom service install")
+        raise ConfigError("The service is not installed.", hint="Install it: `loom service install`.")
     _systemctl("disable", "--now", UNIT)
     _file().unlink()
     _systemctl("daemon-reload")

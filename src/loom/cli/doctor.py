@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import os
 import platform
+import shlex
 import shutil
 import sqlite3
 import sys
@@ -17,12 +18,12 @@ from typing import Final, Literal
 import click
 import msgspec
 
-from loom.cli.import_ import import_summary, print_import
+from loom.cli.import_ import import_summary, path_with_name, print_import
 from loom.cli.models import service_without_key
 from loom.cli.shared import terminal_images
 from loom.cli.shared.exit_codes import FAILED, exit_code
 from loom.cli.shared.terminal import print_line, safe_text, sentence
-from loom.cli.store import have_store_alone, store_file
+from loom.cli.store import hold_store_alone, store_file
 from loom.config import Config, load_config
 from loom.config.key_file import keys_file
 from loom.content.media import size_label
@@ -77,6 +78,8 @@ async def _set_up(fix: bool, as_json: bool) -> int:
         if isinstance(error, Corrupt):
             step = BACKUP if fix else "loom doctor --fix saves what can be read in a new store"
             findings.append(Finding("store", "problem", error.message, step))
+        elif any(found.name == "config" and found.state == "problem" for found in findings):
+            findings.append(Finding("store", "warning", "not checked: the configuration is invalid"))
         else:
             findings.append(Finding("store", "problem", sentence(error)))
     findings += [
@@ -99,17 +102,18 @@ def _row(finding: Finding) -> str:
 async def _transcripts(names: tuple[str, ...], fix: bool, as_json: bool) -> int:
     code = 0
     for name in names:
+        file = path_with_name(name)
         try:
             if fix:
                 async with Runtime.open() as runtime:
-                    await print_import(runtime, Path(name), as_json)
+                    await print_import(runtime, file, as_json)
             else:
-                for found in await _read_transcripts(Path(name)):
-                    click.echo(_diagnosis_json(name, found) if as_json else _diagnosis(name, found))
+                for found in await _read_transcripts(file):
+                    click.echo(_diagnosis_json(file, found) if as_json else _diagnosis(file, found))
                     code = code or (FAILED if found.repairs or not found.messages else 0)
         except LoomError as error:
             code = exit_code(error)
-            print_line(import_summary(name, error))
+            print_line(import_summary(file.name, error))
     return code
 
 
@@ -119,26 +123,26 @@ async def _read_transcripts(file: Path) -> list[Transcript]:
         return await read_transcripts(file, open_media(Path(folder)), limits=load_config().media_limits())
 
 
-def _diagnosis(name: str, found: Transcript) -> str:
+def _diagnosis(file: Path, found: Transcript) -> str:
     media = {medium.digest: medium for message in found.messages for medium in media_of(message)}
     size = (
         f", {count_text(len(media), 'medium', 'media')} ({size_label(sum(m.size_bytes for m in media.values()))})"
         if media
         else ""
     )
-    head = f"{safe_text(Path(name).name)} ({found.kind}): {count_text(len(found.messages), 'message')}{size}"
+    head = f"{safe_text(file.name)} ({found.kind}): {count_text(len(found.messages), 'message')}{size}"
     repairs = [f"  ~ {safe_text(notice)}" for notice in found.repairs]
     if not found.messages:
         return "\n".join([f"! {head}, nothing to import", *repairs])
     if not repairs:
         return f"✔ {head}, nothing to repair"
-    return "\n".join([f"! {head}", *repairs, f"  → loom doctor --fix {name}"])
+    return "\n".join([f"! {head}", *repairs, f"  → loom doctor --fix {shlex.quote(str(file))}"])
 
 
-def _diagnosis_json(name: str, found: Transcript) -> bytes:
+def _diagnosis_json(file: Path, found: Transcript) -> bytes:
     return msgspec.json.encode(
         {
-            "file": Path(name).name,
+            "file": file.name,
             "kind": found.kind,
             "messages": len(found.messages),
             "repairs": found.repairs,
@@ -151,7 +155,7 @@ async def salvage_store(config: Config, *, fix: bool) -> list[Finding]:
     file = store_file(config)
     if not fix or file is None or not await asyncio.to_thread(_is_damaged, file):
         return []
-    async with have_store_alone(config):
+    async with hold_store_alone(config):
         fresh = file.with_name(f"{file.name}.salvaged")
         for suffix in ("", "-wal", "-shm"):
             fresh.with_name(fresh.name + suffix).unlink(missing_ok=True)

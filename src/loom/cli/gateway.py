@@ -102,7 +102,7 @@ async def _gateway(client: str | None, model: str, *, check: bool) -> int:
         for found in wanted:
             click.echo(f"# {found}\n{CLIENTS[found].lines.format(url=url, model=name)}\n")
         if link is None:
-            click.echo("The daemon is not running. Start it: loom serve", err=True)
+            click.echo("The daemon is not running. Start it: `loom serve`.", err=True)
             return FAILED if check else OK
         return await _check(link, wanted, name) if check else OK
     finally:
@@ -121,7 +121,7 @@ async def _check(link: DaemonConnection, clients: Sequence[str], model: str) -> 
                 outcomes[route] = await _problem(link, route, model)
         problems = [f"{route}: {outcomes[route]}" for route in routes if outcomes[route]]
         code = FAILED if problems else code
-        click.echo(f"✘ {client}: {'; '.join(problems)}" if problems else f"✔ {client}: {', '.join(routes)}")
+        click.echo(f"✖ {client}: {'; '.join(problems)}" if problems else f"✔ {client}: {', '.join(routes)}")
     return code
 
 

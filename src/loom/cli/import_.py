@@ -46,12 +46,19 @@ async def _import(files: tuple[str, ...], as_json: bool) -> int:
     code = 0
     async with Runtime.open() as runtime:
         for name in files:
+            file = path_with_name(name)
             try:
-                await print_import(runtime, Path(name), as_json)
+                await print_import(runtime, file, as_json)
             except LoomError as error:
                 code = code or exit_code(error)
-                print_line(import_summary(name, error))
+                print_line(import_summary(file.name, error))
     return code
+
+
+def path_with_name(text: str) -> Path:
+    """Return the path; `.` and `..` become that of their folder, which messages can name."""
+    path = Path(text)
+    return path if path.name not in ("", "..") else path.resolve()
 
 
 async def print_import(runtime: Runtime, file: Path, as_json: bool) -> None:
@@ -73,9 +80,8 @@ async def print_import(runtime: Runtime, file: Path, as_json: bool) -> None:
 
 def import_summary(name: str, error: LoomError) -> str:
     """Return the error about a file, with the file's name once."""
-    said = sentence(error)
-    is_named = said.removeprefix("File not found: ").startswith(Path(name).name)
-    return said if is_named else f"{name}: {said}"
+    text = sentence(error)
+    return text if text.removeprefix("File not found: ").startswith(name) else f"{name}: {text}"
 
 
 def report(file: str, found: ImportedSession) -> str:

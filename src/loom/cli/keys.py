@@ -43,9 +43,11 @@ def set_(service: str, name: str, no_check: bool) -> int:
     """
     found = _service(service)
     kept_as = _name(name) if name else found
-    asks = sys.stdin.isatty()
-    key = (click.prompt("key (hidden)", hide_input=True, err=True) if asks else sys.stdin.readline()).strip()
-    if not key or not key.isascii() or not key.isprintable() or " " in key:
+    is_typed = sys.stdin.isatty()
+    key = (click.prompt("key (hidden)", hide_input=True, err=True) if is_typed else sys.stdin.readline()).strip()
+    if not key:
+        raise ConfigError("No key given.", hint="Type it at the prompt, or pipe it in.")
+    if not key.isascii() or not key.isprintable() or " " in key:
         raise ConfigError("Not a key: a key is one word of ASCII characters.", hint="Nothing was stored.")
     file = keys_file()
     keys = {**read_keys(file), kept_as: key}
@@ -71,7 +73,7 @@ def remove(service: str) -> None:
     file = keys_file()
     keys = read_keys(file)
     if name not in keys:
-        raise ConfigError(f"No stored key for {name}.", hint="List keys: loom keys list.")
+        raise ConfigError(f"No stored key for {name}.", hint="List keys: `loom keys list`.")
     del keys[name]
     write_keys(file, keys)
     click.echo(f"✔ {name}: removed")

@@ -12,8 +12,9 @@ import re
 import sys
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -25,6 +26,7 @@ from loom.agent.tracked_files import tracked_name
 from loom.cli.context import print_table
 from loom.cli.log import draw_tree
 from loom.cli.shared.attachments import MessageInput, confirm_mentions
+from loom.cli.shared.command_group import NEAR
 from loom.cli.shared.daemon_lookup import open_session, reach_daemon
 from loom.cli.shared.options import MessageOptions
 from loom.cli.shared.plan import compile_session
@@ -39,7 +41,7 @@ from loom.cli.shared.renderers import (
     switch_preview,
 )
 from loom.cli.shared.session_options import (
-    PLANNING,
+    PLAN_MODE_NOTICE,
     apply_template,
     attached_session,
     choose_tools,
@@ -232,7 +234,7 @@ class Chat(ABC):
         name, _, rest = line[1:].partition(" ")
         commands = self.commands()
         if name not in commands:
-            raise unknown_command(name)
+            raise _unknown_command(name, commands)
         return commands[name].run(rest.strip())
 
     async def _say(self, line: str) -> None:
@@ -439,7 +441,7 @@ class LocalChat(Chat):
         view = await self._session.info()
         self._use_folder(view.workspace)
         if view.plan_mode and options.plan_mode is None:
-            print_line(PLANNING)
+            print_line(PLAN_MODE_NOTICE)
         return f"{self._runtime.models.resolve(view.model).reference}, {one_line(view.title or view.id, 50)}"
 
     async def _send(self, message: MessageInput) -> None:
@@ -527,8 +529,10 @@ def print_interrupted() -> None:
     print_line("interrupted; the conversation is saved")
 
 
-def unknown_command(name: str) -> LoomError:
-    return LoomError(f"Unknown command /{one_line(name, 40)}.", hint="/help lists the commands.")
+def _unknown_command(name: str, commands: Iterable[str]) -> LoomError:
+    close = get_close_matches(name, commands, n=1, cutoff=NEAR)
+    meant = f"Did you mean /{close[0]}? " if close else ""
+    return LoomError(f"Unknown command /{one_line(name, 40)}.", hint=f"{meant}/help lists the commands.")
 
 
 def split_attachments(line: str, folder: Path) -> tuple[str, list[Attachment]]:

@@ -109,8 +109,8 @@ async def print_tree(wanted: str, *, as_json: bool) -> int:
             click.echo(msgspec.json.encode({**row, "is_head": row["node"] == session.head}))
     else:
         parents = {node.parent_id for node in messages}
-        leaves = count_text(sum(node.id not in parents for node in messages), "leaf", "leaves")
-        size = f"{count_text(len(messages), 'message')}, {leaves}"
+        branches = count_text(sum(node.id not in parents for node in messages), "branch", "branches")
+        size = f"{count_text(len(messages), 'message')}, {branches}"
         click.echo(f"{one_line(session.title or session.id, 60)} · {session.id} · {size}")
         click.echo(draw_tree(tree, session.head, width=width()))
     for damaged in tree.damaged:

@@ -98,7 +98,7 @@ def import_(file: Path | None) -> int:
         entries, problems = foreign_servers(found)
         for name, entry in entries.items():
             if name in known or not _NAME.fullmatch(name):
-                problems.append(f"{name}: " + ("you have it already" if name in known else "not a valid server name"))
+                problems.append(f"{name}: " + ("already exists" if name in known else "not a valid server name"))
                 continue
             try:
                 load_config(flags={f"mcp.servers.{name}": entry})
@@ -113,32 +113,32 @@ def import_(file: Path | None) -> int:
     return OK
 
 
+_PAIRS: Final = {"header": 'Headers: -H "Name: value"', "variable": "Variables: -e NAME=VALUE"}
+
+
 def _entry(target: Sequence[str], env: Sequence[str], headers: Sequence[str]) -> dict[str, Any]:
     first, *rest = target
     if first.startswith(("http://", "https://")):
         if rest or env:
-            raise ConfigError(
-                "Arguments and variables are only for programs, not for a URL.", hint='Headers: -H "Name: value"'
-            )
-        told = {"headers": _pairs(headers, ":", "a header looks like Name: value")} if headers else {}
-        return {"url": first, **told}
+            raise ConfigError("Arguments and variables are only for programs, not for a URL.", hint=_PAIRS["header"])
+        return {"url": first, **({"headers": _pairs("header", headers, ":")} if headers else {})}
     if _SCHEME.match(first):
         raise ConfigError(f"Not a server URL: {first}", hint="It begins with http:// or https://.")
     if headers:
-        raise ConfigError("Headers are only for URLs, not for a program.", hint="Variables: -e NAME=VALUE")
+        raise ConfigError("Headers are only for URLs, not for a program.", hint=_PAIRS["variable"])
     return {
         "command": first,
         **({"args": rest} if rest else {}),
-        **({"env": _pairs(env, "=", "a variable looks like NAME=VALUE")} if env else {}),
+        **({"env": _pairs("variable", env, "=")} if env else {}),
     }
 
 
-def _pairs(written: Sequence[str], sign: str, how: str) -> dict[str, str]:
+def _pairs(noun: str, written: Sequence[str], sign: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for item in written:
         name, has_sign, value = item.partition(sign)
         if not has_sign or not name.strip():
-            raise ConfigError(f"{how}.")
+            raise ConfigError(f"Not a {noun}: {item}.", hint=_PAIRS[noun])
         found[name.strip()] = value.strip()
     return found
 
@@ -170,7 +170,7 @@ async def _list(check: bool, as_json: bool) -> int:
     for warning in dict.fromkeys([*project.warnings, *notices]):
         print_line(warning)
     if not rows and not as_json:
-        click.echo("No servers. Add one: loom mcp add NAME -- COMMAND", err=True)
+        click.echo("No servers. Add one: `loom mcp add NAME -- COMMAND`.", err=True)
     return FAILED if any(state["error"] for state in states.values()) else OK
 
 
@@ -194,20 +194,20 @@ async def _states() -> tuple[dict[str, dict[str, Any]], Sequence[str]]:
 
 def _row(row: dict[str, Any], state: dict[str, Any]) -> str:
     mark = "○" if not row["enabled"] or state.get("error") else "✔" if state else "·"
-    said = ": ".join(part for part in (state.get("error"), state.get("stderr")) if part)
-    told = one_line(said, 120) if said else _count(state) if state else ""
-    line = f"{mark} {safe_text(row['name']):<16} {one_line(row['target'], 30):<30} {row['where']:<10} {told}"
+    problem = ": ".join(part for part in (state.get("error"), state.get("stderr")) if part)
+    result = one_line(problem, 120) if problem else _listing_label(state) if state else ""
+    line = f"{mark} {safe_text(row['name']):<16} {one_line(row['target'], 30):<30} {row['where']:<10} {result}"
     return line.rstrip()
 
 
-def _count(state: dict[str, Any]) -> str:
+def _listing_label(state: dict[str, Any]) -> str:
     prompts = f", {count_text(state['prompts'], 'prompt')}" if state["prompts"] else ""
     return count_text(state["tools"], "tool") + prompts
 
 
 @mcp_command.command()
 @click.argument("name")
-@click.option("--no-browser", is_flag=True, help="Only print the address to open.")
+@click.option("--no-browser", is_flag=True, help="Only print the URL to open.")
 def login(name: str, no_browser: bool) -> None:
     """Log in to a server that uses OAuth. The tokens are stored next to your API keys, readable by you only."""
     count = asyncio.run(_login(name, no_browser))
@@ -260,8 +260,8 @@ def _change_project(file: Path, name: str, entry: dict[str, Any] | None) -> None
         raise ConfigError("mcpServers is not an object.", file=MCP_FILE, hint="Edit the file.")
     table = cast("dict[str, Any]", servers)
     if (name in table) == (entry is not None):
-        said = f"there is {'a' if entry else 'no'} server {name}{' already' if entry else ''}."
-        raise ConfigError(said, file=MCP_FILE, hint="List servers: `loom mcp list`.")
+        problem = f"server {name!r} {'already exists' if entry else 'not found'}."
+        raise ConfigError(problem, file=MCP_FILE, hint="List servers: `loom mcp list`.")
     changed = {**table, name: entry} if entry else {key: value for key, value in table.items() if key != name}
     whole = msgspec.json.encode({**data, "mcpServers": changed})
     write_user_file(file, msgspec.json.format(whole, indent=2).decode() + "\n", mode=0o644)

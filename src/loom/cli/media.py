@@ -17,7 +17,7 @@ from loom.config import load_config
 from loom.content.blocks import ContentBlock, DocumentBlock, TextBlock, clean_text
 from loom.content.messages import text_of
 from loom.content.recipes import Text
-from loom.errors import ContentError, ExtraMissing, LoomError, Unsupported
+from loom.errors import ContentError, ExtraMissing, LoomError, Unreadable, Unsupported
 from loom.formats import render
 from loom.formats.facts import IntakeLimits
 from loom.formats.intake import accept
@@ -84,6 +84,8 @@ async def _read(path: str, pages: str, offset: int, limit: int | None, limits: I
     shown = clean_text(path)  # a file name may be no valid UTF-8
     found: dict[str, Any] = {"path": shown, "blocks": [], "text": "", "notices": context.notices, "error": None}
     try:
+        if await asyncio.to_thread(Path(file).is_dir):
+            raise Unreadable(f"{shown} is a folder.", hint="Name the files in it.")
         blocks = await read_file(context, file, offset=offset, limit=limit, pages=pages)
         if context.refused is not None:
             raise context.refused

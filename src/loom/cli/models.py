@@ -92,7 +92,7 @@ async def _default(reference: str = "") -> None:
     model = resolve_model(reference, load_config())
     file = user_config_file()
     set_key(file, "model", reference)
-    click.echo(f"{model.reference} is now the model ({display_path(file, Path.cwd())})")
+    click.echo(f"{model.reference} is now the default model ({display_path(file, Path.cwd())})")
     chosen = load_config().model
     if chosen != reference:
         print_line(f"but not here: {chosen or 'another'} is set by {load_config().origin('model')}")
@@ -195,13 +195,16 @@ _ORIGINS: Final[dict[FactOrigin, str]] = {
     "user": "your configuration",
     "guessed": "assumed, tried once",
 }
+_ADD_EXAMPLE: Final = "Example: loom models add http://127.0.0.1:8000/v1"
 _NOT_A_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 async def add_models(url: str, wanted: Sequence[str], key_env: str) -> None:
     """Read the list of models of a server, and write them to the user's configuration."""
     if not url:
-        raise ConfigError("models add needs a URL.", hint="Example: loom models add http://127.0.0.1:8000/v1")
+        raise ConfigError("models add needs a URL.", hint=_ADD_EXAMPLE)
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"Not a URL: {url}.", hint=_ADD_EXAMPLE)
     if key_env and not os.environ.get(key_env):
         print_line(f"{key_env} is not set; it is read when you use the model")
     server = await find_server(url, os.environ.get(key_env, "") if key_env else "")
@@ -217,7 +220,8 @@ async def add_models(url: str, wanted: Sequence[str], key_env: str) -> None:
     if len(chosen) > _MOST_ADDED:
         shown = ", ".join(chosen[:_MOST_ADDED])
         raise ConfigError(
-            f"{url} has {len(chosen)} models: {shown} …", hint=f"Choose which to add: loom models add {url} {chosen[0]}"
+            f"{url} has {len(chosen)} models: {shown} …",
+            hint=f"Choose which to add: `loom models add {url} {chosen[0]}`.",
         )
     if not chosen:
         raise ConfigError(f"The server at {url} lists no model.", hint="Load one there first.")

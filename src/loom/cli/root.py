@@ -103,8 +103,6 @@ _OTHER_WORDS: Final = {
 """Names of commands in other programs, and the equivalent in Loom. Such a word alone is not treated as a question."""
 _OWN_OPTIONS: Final = ("-h", "--help", "--version")
 _DEFAULT: Final = "ask"
-_NEAR: Final = 0.75
-"""The similarity at which a word is taken for a mistyped name."""
 
 
 class LazyGroup(click.Group):
@@ -135,15 +133,17 @@ class LazyGroup(click.Group):
 def _refuse_typing_error(args: list[str]) -> None:
     """Raise `UsageError` for a single word such as `sesions` or `restart`: it is hardly a question, and would cost
     money."""
-    import difflib
+    from difflib import get_close_matches
     from pathlib import Path
+
+    from loom.cli.shared.command_group import NEAR
 
     word = args[0]
     if len(args) > 1 or not word.isalpha() or Path(word).exists():
         return
     if hint := _OTHER_WORDS.get(word.lower()):
         raise click.UsageError(f"Unknown command {word!r}. {hint}. To send it as a question: loom ask {word}")
-    close = difflib.get_close_matches(word, (*COMMANDS, "help"), n=1, cutoff=_NEAR)
+    close = get_close_matches(word, (*COMMANDS, "help"), n=1, cutoff=NEAR)
     if close:
         raise click.UsageError(
             f"Unknown command {word!r}. Did you mean `loom {close[0]}`? To send it as a question: loom ask {word}"
@@ -236,10 +236,12 @@ def _print_usage_error(error: click.ClickException) -> int:
 def _similar_options(option: str, names: Iterable[str]) -> list[str]:
     """Return the options with a similar name. Click includes the dashes in its comparison, which makes all options
     similar."""
-    import difflib
+    from difflib import SequenceMatcher
+
+    from loom.cli.shared.command_group import NEAR
 
     bare = option.lstrip("-")
-    return [name for name in names if difflib.SequenceMatcher(a=bare, b=name.lstrip("-")).ratio() >= _NEAR]
+    return [name for name in names if SequenceMatcher(a=bare, b=name.lstrip("-")).ratio() >= NEAR]
 
 
 def _print_error(error: Exception, *, debug: bool) -> int:

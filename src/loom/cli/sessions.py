@@ -70,7 +70,7 @@ async def _list(count: int, here: bool, as_json: bool, chosen: Mapping[str, Any]
                 msgspec.json.encode({"id": session.id, **_session_facts(session)}) if as_json else _row(number, session)
             )
     if not shown and not as_json:
-        click.echo('No sessions yet. Start one: loom "hello"', err=True)
+        click.echo('No sessions yet. Start one: `loom "hello"`.', err=True)
 
 
 @click.command("search")
@@ -195,7 +195,7 @@ async def _share(wanted: str, days: float, listed: bool, revoke: str | None) -> 
         if listed:
             links = await runtime.library.shares(found.id)
             if not links:
-                print_line("No links. Create one: loom sessions share SESSION")
+                print_line("No links. Create one: `loom sessions share SESSION`.")
             for link in links:
                 until = f"until {_day(link.expires_at)}" if link.expires_at else "until deleted"
                 click.echo(f"{link.id}  made {_day(link.created_at)}, {until}")

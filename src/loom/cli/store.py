@@ -61,7 +61,7 @@ def store_file(config: Config) -> Path | None:
 
 
 @asynccontextmanager
-async def have_store_alone(config: Config) -> AsyncGenerator[None]:
+async def hold_store_alone(config: Config) -> AsyncGenerator[None]:
     """Let no other process of this machine use the store meanwhile. Raise `LoomError` if one does, also if it does not
     respond. A PostgreSQL store has no lock: only a daemon is noticed."""
     from loom.client import local_client
@@ -100,7 +100,7 @@ def restore_command(folder: Path, replace: bool, as_json: bool) -> None:
 
 async def _restore(config: Config, folder: Path, *, replace: bool) -> tuple[BackupReport, Path | None]:
     read_manifest(folder)
-    async with have_store_alone(config):
+    async with hold_store_alone(config):
         return await _restore_alone(config, folder, replace=replace)
 
 

@@ -79,7 +79,7 @@ def refuse(folder: Path) -> None:
 def revoke(folder: Path) -> None:
     """Remove the decision about FOLDER (default: here)."""
     if not load_config().trust_records(folder).revoke(folder):
-        raise NotFound(f"No decision stored for {folder.absolute()}.", hint="List them: loom trust")
+        raise NotFound(f"No decision stored for {folder.absolute()}.", hint="List them: `loom trust`.")
     click.echo(safe_text(f"✔ the decision about {folder.absolute()} was removed"))
 
 

@@ -44,7 +44,7 @@ class UsageSum(msgspec.Struct, kw_only=True):
 
 @click.command("usage")
 @click.option(
-    "--days", type=click.IntRange(1, 366), default=30, show_default=True, help="Today and the days before it."
+    "--days", type=click.IntRange(1, 366), default=30, show_default=True, help="How many days, today included."
 )
 @click.option(
     "--by",

@@ -29,7 +29,7 @@ def users_command() -> None:
     """Manage who may use the daemon, and which browsers are signed in.
 
     Not needed if you use Loom alone: the owner has the token and the password. A user sees the sessions that they
-    began and those that were shared with them. Admins can see and do everything; users cannot manage keys and the
+    started and those that were shared with them. Admins can see and do everything; users cannot manage keys and the
     token; viewers can only read.
     """
 
@@ -197,7 +197,7 @@ async def _sign_out(login: str) -> None:
         ids = [one.id for one in await runtime.logins.list()]
         wanted = [one for one in ids if one.startswith(login)]
         if login and len(wanted) != 1:
-            raise NotFound("Login not found.", hint="List them: loom users logins")
+            raise NotFound("Login not found.", hint="List them: `loom users logins`.")
         for one in wanted:
             await runtime.logins.close(one)
     click.echo(f"✔ signed out: {len(wanted)}")

@@ -137,8 +137,8 @@ def _image(block: ImageBlock, rendition: Rendition, target: RenderTarget, cap: i
     accepts = target.model.capabilities.accepts
     if not limits.image_formats(accepts):
         return _fallback(block, "capability", "the model does not support images", target, cap)
-    told: Detail = block.detail if block.detail != "auto" else target.model.detail
-    as_asked = rendition != "low" and told == "low" and not target.model.has_detail
+    detail: Detail = block.detail if block.detail != "auto" else target.model.detail
+    as_asked = rendition != "low" and detail == "low" and not target.model.has_detail
     is_low = rendition == "low" or as_asked
     recipe: Fit | Low = (
         limits.low_image(target.policy, accepts) if is_low else limits.full_image(target.model, target.policy, accepts)
@@ -146,7 +146,7 @@ def _image(block: ImageBlock, rendition: Rendition, target: RenderTarget, cap: i
     failure = target.known.failure(block.media.digest, recipe)
     if failure is not None:
         return _fallback(block, "missing", failure, target, cap)
-    shown = _picture(block.media, recipe, "low" if is_low else told, "low" if is_low else "full", target)
+    shown = _picture(block.media, recipe, "low" if is_low else detail, "low" if is_low else "full", target)
     return msgspec.structs.replace(shown, reason="override", detail="low detail requested") if as_asked else shown
 
 

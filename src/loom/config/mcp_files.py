@@ -233,7 +233,7 @@ def _fields(entry: _ServerEntry, value_of: Callable[[re.Match[str]], str]) -> di
             return [fill(item) for item in cast("tuple[Any, ...]", value)]
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         if question := _QUESTION.search(text):
-            raise ConfigError(f"Loom does not ask for {question[0]}", hint="Use a variable: ${env:NAME}.")
+            raise ConfigError(f"{question[0]} is not supported", hint="Use an environment variable: ${env:NAME}.")
         return _VARIABLE.sub(value_of, text)
 
     names = ("command", "args", "env", "url", "headers")

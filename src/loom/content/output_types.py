@@ -19,19 +19,19 @@ def schema_of(output: Any) -> tuple[dict[str, Any], str]:
     if isinstance(output, Mapping):
         return dict(cast("Mapping[str, Any]", output)), "answer"
     if isinstance(output, str):  # msgspec would take it for a forward reference
-        raise _no_answer_type(repr(output))
+        raise _output_type_error(repr(output))
     name = str(getattr(output, "__name__", "answer"))
     if hasattr(output, "model_json_schema"):
         return _without_root_reference(output.model_json_schema()), name
     try:
         return _without_root_reference(msgspec.json.schema(output)), name
     except (TypeError, ValueError) as error:
-        raise _no_answer_type(str(getattr(output, "__name__", output))) from error
+        raise _output_type_error(str(getattr(output, "__name__", output))) from error
 
 
-def _no_answer_type(name: str) -> ContentError:
+def _output_type_error(name: str) -> ContentError:
     return ContentError(
-        f"{name} cannot be the type of an answer.",
+        f"{name} cannot be used as an output type.",
         hint="Use a dataclass, a TypedDict, a msgspec.Struct, a Pydantic model or a JSON Schema, with fields of such"
         " types.",
     )

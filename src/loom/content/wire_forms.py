@@ -120,8 +120,8 @@ def _lacks_bytes(holder: Any, media: Mapping[str, Media]) -> bool:
 def _media_placeholder(text: str, found: Media, declared: str) -> dict[str, Any]:
     head, comma, _ = text.partition(",")
     is_url = bool(comma) and head[:5].lower() == "data:"
-    told = head[5:].split(";")[0].lower() if is_url else declared.lower()
-    if told and _SAME_TYPES.get(told, told) != found.media_type:
+    declared_type = head[5:].split(";")[0].lower() if is_url else declared.lower()
+    if declared_type and _SAME_TYPES.get(declared_type, declared_type) != found.media_type:
         raise UnusableForm
     return {_MEDIA: found.digest, "prefix": f"{head}," if is_url else ""}
 

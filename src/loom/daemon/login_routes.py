@@ -83,5 +83,5 @@ async def redeem_link(call: Call[None, None], word: str) -> Response:
     if cookie is None:
         if "text/html" in call.request.headers.get("accept", ""):  # if it is not valid, the page shows how to sign in
             return RedirectResponse("/", 303, {"Cache-Control": "no-store"})
-        raise Unauthorised("This link has been used or has expired.", hint="Create a new one: loom web")
+        raise Unauthorised("This link has been used or has expired.", hint="Create a new one: `loom web`.")
     return RedirectResponse("/", 303, {"Set-Cookie": cookie, "Cache-Control": "no-store"})

@@ -89,7 +89,7 @@ def _operation(route: Route, schemas: Mapping[Any, Any], components: Mapping[str
     operation: dict[str, Any] = {
         "operationId": "_".join([route.method.lower(), *re.findall(r"\w+", route.path)]),
         "summary": route.summary,
-        "parameters": [*_in_path(route), *_in_query(route, schemas, components), *_in_headers(route)],
+        "parameters": [*_in_path(route), *_in_query(route, schemas, components), *map(_in_header, route.headers)],
         "responses": _responses(route, schemas),
     }
     content: dict[str, Any] = {
@@ -133,11 +133,8 @@ def _in_query(route: Route, schemas: Mapping[Any, Any], components: Mapping[str,
     ]
 
 
-def _in_headers(route: Route) -> list[dict[str, Any]]:
-    return [
-        {"name": name, "in": "header", "description": _HEADERS[name], "schema": {"type": "string"}}
-        for name in route.headers
-    ]
+def _in_header(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "header", "description": _HEADERS[name], "schema": {"type": "string"}}
 
 
 def _responses(route: Route, schemas: Mapping[Any, Any]) -> dict[str, Any]:

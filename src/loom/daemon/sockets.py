@@ -20,7 +20,7 @@ import msgspec
 import socketio
 from engineio.exceptions import EngineIOError, SocketIsClosedError
 from socketio import packet
-from socketio.exceptions import ConnectionRefusedError as Turned
+from socketio.exceptions import ConnectionRefusedError as SocketRefused
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from loom.daemon.envelopes import EncodedEnvelope
@@ -199,10 +199,10 @@ class Sockets:
         try:
             identity = await self._daemon.sign_in.identify(visitor) if isinstance(token, str) else None
         except TooMany as error:
-            raise Turned(error.message, {"code": error.code, "hint": error.hint}) from None
+            raise SocketRefused(error.message, {"code": error.code, "hint": error.hint}) from None
         if identity is None:
             hint = "Give the daemon's token as auth: {token}, or open the link of `loom web`."
-            raise Turned(
+            raise SocketRefused(
                 "The token is not valid." if token else "Sign in first.", {"code": "auth.required", "hint": hint}
             )
         transport = self._server.manager.eio_sid_from_sid(sid, NAMESPACE)

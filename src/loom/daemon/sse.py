@@ -86,8 +86,8 @@ class SseResponse(Response):
         except TimeoutError:
             return
         except LoomError as error:
-            told = {"type": "error", "data": msgspec.to_builtins(problem_text(error))}
-            await _say(send, b"data: %s\n\n" % msgspec.json.encode(told))
+            event = {"type": "error", "data": msgspec.to_builtins(problem_text(error))}
+            await _say(send, b"data: %s\n\n" % msgspec.json.encode(event))
             await send({"type": "http.response.body", "body": b""})
 
     async def _next(self, send: Send) -> list[EncodedEnvelope]:

@@ -104,12 +104,13 @@ def provider_name(platform: str) -> str:
 
 
 def near_names(text: str) -> list[str]:
-    """Return references similar to a mistyped one, by the model's or the platform's name."""
+    """Return references similar to a mistyped or shortened one, by the model's or the platform's name."""
     from difflib import get_close_matches
 
     platform, _, name = text.rpartition("/")
     choices = {choice: f"{owner}/{choice}" for owner, choice in first_choices().items()}
-    by_name = [choices[found] for found in get_close_matches(name, choices, 3, 0.6)]
+    parts = [choice for choice in choices if len(name) > 2 and name.lower() in choice]
+    by_name = [choices[found] for found in (*parts, *get_close_matches(name, choices, 3, 0.6))]
     by_platform = [f"{found}/{name}" for found in get_close_matches(platform, platforms(), 2, 0.7)]
     return list(dict.fromkeys((*by_platform, *by_name)))
 

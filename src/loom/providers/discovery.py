@@ -175,11 +175,11 @@ def probe_request(connections: Connections, base_url: str, headers: Mapping[str,
 def apply_facts(model: Model, facts: EndpointFacts, origin: FactOrigin) -> Model:
     """Return the model with facts applied. They override guesses and the catalog, but not the user's settings."""
     origins = model.capabilities.origins
-    told = {field for field, source in origins.items() if source == "user"}
+    configured = {field for field, source in origins.items() if source == "user"}
     values = {
         field: value
         for field, value in msgspec.structs.asdict(facts).items()
-        if value is not None and field not in told
+        if value is not None and field not in configured
     }
     accepts = model.capabilities.accepts
     for kind in MEDIA_KINDS.values():

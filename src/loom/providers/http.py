@@ -121,8 +121,8 @@ class HttpProvider:
 
     async def _attempt(self, request: _HttpRequest) -> httpx2.Response:
         headers = await self._headers(request)
-        told, body = self._on_progress, request.body
-        content = body if told is None or body.content_length < _LONG_BYTES else _report_progress(body, told)
+        report, body = self._on_progress, request.body
+        content = body if report is None or body.content_length < _LONG_BYTES else _report_progress(body, report)
         sent = self._connections.client().build_request("POST", request.to.url, content=content, headers=headers)
         try:
             response = await self._connections.client().send(sent, stream=True)
@@ -178,7 +178,7 @@ class _HttpRequest:
         return self.wire.fault(status, body, self.model, self._sent)
 
 
-async def _report_progress(body: Body, told: Callable[[str], None]) -> AsyncGenerator[bytes]:
+async def _report_progress(body: Body, report: Callable[[str], None]) -> AsyncGenerator[bytes]:
     """Yield the body, and report every tenth of it."""
     total, sent, step = body.content_length, 0, -1
     async with aclosing(aiter(body)) as pieces:
@@ -187,7 +187,7 @@ async def _report_progress(body: Body, told: Callable[[str], None]) -> AsyncGene
             sent += len(piece)
             if (reached := sent * 10 // total) > step:
                 step = reached
-                told(f"sending {size_label(total)}: {step * 10} %")
+                report(f"sending {size_label(total)}: {step * 10} %")
 
 
 class _RetryableError(Exception):

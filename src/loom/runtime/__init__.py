@@ -23,7 +23,7 @@ from loom.config.schema import BudgetSettings
 from loom.errors import ConfigError, NotFound, StoreError
 from loom.formats.worker import WorkerPool, shared_pool
 from loom.models import Model, Usage
-from loom.runtime.agent_tools import ask_agent_tool, ask_for_server, recall_tool
+from loom.runtime.agent_tools import ask_agent_tool, recall_tool, sample_for_server
 from loom.runtime.conversations import ClientConversations
 from loom.runtime.custom_provider import CustomProvider, CustomProviderAdapter
 from loom.runtime.describers import Describers
@@ -134,7 +134,7 @@ class Runtime:
         self.mcp: Final = (
             mcp_servers(config, Path.cwd(), self.notices.append) if isinstance(options.mcp, bool) else options.mcp
         )
-        self.mcp.use_sampler(partial(ask_for_server, self))
+        self.mcp.use_sampler(partial(sample_for_server, self))
         self.processes: Final = SessionProcesses()
         """The background processes of all sessions."""
         self.toolbox: Final = Toolbox(

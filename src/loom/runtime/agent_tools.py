@@ -186,27 +186,27 @@ async def _open(runtime: Runtime, context: ToolContext, agent: str, session: str
     return opened
 
 
-async def ask_for_server(runtime: Runtime, context: ToolContext, asked: SampleRequest) -> CreateMessageResult:
+async def sample_for_server(runtime: Runtime, context: ToolContext, request: SampleRequest) -> CreateMessageResult:
     """Answer a sampling request of an MCP server with the model of the turn. The request is a session of its own, below
     the one that called the server, so it is stored, counted and visible like any other."""
     from mcp_types import CreateMessageResult, TextContent
 
-    asking = _session_of(context)
+    caller = _session_of(context)
     created = await runtime.stores.sessions.create(
-        title=f"Request from MCP server {asked.server!r}",
-        model=asking.model,
-        system=asked.system,
-        settings={PARENT_SESSION: asking.session_id},
+        title=f"Request from MCP server {request.server!r}",
+        model=caller.model,
+        system=request.system,
+        settings={PARENT_SESSION: caller.session_id},
     )
-    await runtime.session_users.members.copy_owners(asking.session_id, created.id)
-    *earlier, question = asked.messages
+    await runtime.session_users.members.copy_owners(caller.session_id, created.id)
+    *earlier, question = request.messages
     if earlier:
         await runtime.conversations.append(created.id, earlier)
     session = await runtime.session(created.id, tools=())
-    reply = await session.send(*filter(is_content_block, question.blocks), options=asked.options)
+    reply = await session.send(*filter(is_content_block, question.blocks), options=request.options)
     stop = {"max_tokens": "maxTokens", "stop_sequence": "stopSequence"}.get(reply.stop or "", "endTurn")
     answer = TextContent(text=reply.text)
-    return CreateMessageResult(role="assistant", content=answer, model=asking.model, stop_reason=stop)
+    return CreateMessageResult(role="assistant", content=answer, model=caller.model, stop_reason=stop)
 
 
 async def _run_task(context: ToolContext, session: LocalSession, task: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,9 @@ def attachment(name: str, folder: Path = Path()) -> Attachment:
         return found
     if (folder / name).is_dir():
         raise Unreadable(f"{name} is a folder.", name=name, hint="Attach individual files.")
+    if is_special_file(name):
+        hint = 'Pipe it in: COMMAND | loom "…"'
+        raise Unreadable(f"{name} is a pipe or a device, not a file.", name=name, hint=hint)
     raise Unreadable(f"File not found: {name}", name=name, hint="Check the name; paths are relative to this folder.")
 
 
@@ -59,6 +63,15 @@ def _is_file(word: str) -> bool:
         return Path(word).is_file()
     except OSError:  # a whole sentence can be longer than a file name may be
         return False
+
+
+def is_special_file(word: str) -> bool:
+    """Return whether a word names something that is neither a file nor a folder: a pipe or a device."""
+    try:
+        mode = Path(word).stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def limit_pages(blocks: Sequence[ContentBlock], pages_per_read: int) -> tuple[list[ContentBlock], list[str]]:

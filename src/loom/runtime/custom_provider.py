@@ -60,7 +60,7 @@ def provider_name(provider: CustomProvider) -> str:
         )
     if _NAME.fullmatch(name) is None:
         raise ConfigError(
-            f"Not a name of a provider: {name!r}.",
+            f"Invalid provider name: {name!r}.",
             hint="Use a lower-case letter, then lower-case letters, digits, _ and -, 40 at most.",
         )
     return name

@@ -53,12 +53,12 @@ def resolve_model(reference: str, config: Config, own: Mapping[str, CustomProvid
             base_url = next(url for kind, url in USUAL_PLACES if kind == platform)
             return catalog.model(f"compatible/{name}", catalog.ModelOverrides(base_url=base_url))
         return catalog.model(reference if "/" in reference else f"{_platform_of(reference, config)}/{reference}")
-    told = entry.capabilities
+    configured = entry.capabilities
     overrides = catalog.ModelOverrides(
         **{
-            field: getattr(told, field)
+            field: getattr(configured, field)
             for field in catalog.ModelOverrides.__struct_fields__
-            if getattr(told, field, None) is not None
+            if getattr(configured, field, None) is not None
         }
     )
     overrides = msgspec.structs.replace(

@@ -88,7 +88,7 @@ async def fork_for_replay(runtime: Runtime, session: Session, *, title: str, run
     messages = await _whole_path(session)
     turns = _turns(messages)
     if not turns:
-        raise NotFound("The session has no user message to replay.", hint="Choose another: loom sessions")
+        raise NotFound("The session has no user message to replay.", hint="Choose another: `loom sessions`.")
     fork = await session.fork(turns[0].question.parent, title=title)
     results = RecordedResults(messages)
     offered = [

@@ -468,7 +468,7 @@ _TYPES: Final = ("media_type", "mime_type", "mimeType")
 def find_problems(messages: Any) -> list[str]:
     """Return notices about empty texts, and about bytes whose type differs from the declared one."""
     empty = 0
-    lies: dict[tuple[str, str], int] = {}
+    mismatches: dict[tuple[str, str], int] = {}
     for block in _objects(messages):
         text = block.get("text")
         if block.get("type") in ("text", "input_text", "output_text") and isinstance(text, str) and not text.strip():
@@ -476,13 +476,13 @@ def find_problems(messages: Any) -> list[str]:
         declared = next((block[name] for name in _TYPES if isinstance(block.get(name), str)), "")
         data = block.get("data")
         if declared and isinstance(data, str) and (found := _type_of(data)) not in ("", declared):
-            lies[declared, found] = lies.get((declared, found), 0) + 1
-    told = [
-        f"{count_text(count, 'block')} declared as {said} but {'is' if count == 1 else 'are'} {found};"
+            mismatches[declared, found] = mismatches.get((declared, found), 0) + 1
+    notices = [
+        f"{count_text(count, 'block')} declared as {declared} but {'is' if count == 1 else 'are'} {found};"
         " the content decides"
-        for (said, found), count in lies.items()
+        for (declared, found), count in mismatches.items()
     ]
-    return [*told, *([f"{count_text(empty, 'empty text')} left out"] if empty else [])]
+    return [*notices, *([f"{count_text(empty, 'empty text')} left out"] if empty else [])]
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:

@@ -85,7 +85,7 @@ class Accounts:
         """Raise `NotFound` if there is no user of this name."""
         rows = await self._database.select(f"{_SELECT} WHERE name = :name", {"name": name})
         if not rows:
-            raise NotFound(f"User {name[:80]} not found.", hint="List them: loom users list")
+            raise NotFound(f"User {name[:80]} not found.", hint="List them: `loom users list`.")
         return _account(rows[0])
 
     async def by_key(self, key: str) -> Account | None:

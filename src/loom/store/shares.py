@@ -61,7 +61,7 @@ class Shares:
     async def delete(self, session_id: str, share_id: str) -> None:
         sql = "DELETE FROM share WHERE session_id = :session AND id = :id RETURNING id"
         if not await self._database.write(lambda tx: tx.execute(sql, {"session": session_id, "id": share_id})):
-            raise NotFound("Link not found.", hint="List them: loom sessions share SESSION --list")
+            raise NotFound("Link not found.", hint="List them: `loom sessions share SESSION --list`.")
 
 
 def _share(row: Row) -> Share:

@@ -45,7 +45,9 @@ class StoreLock:
             if self._try(fcntl.LOCK_SH):
                 break
             if time.monotonic() > deadline:
-                raise Conflict(f"{self._label} is being replaced{self._by()}.", hint="Try again when that is done.")
+                raise Conflict(
+                    f"{self._label} is being replaced{self._holder_text()}.", hint="Try again when that is done."
+                )
             time.sleep(_POLL_SECONDS)
         self._write_name()
 
@@ -55,7 +57,7 @@ class StoreLock:
         while not self._try(fcntl.LOCK_EX):
             if self._holders() or time.monotonic() > deadline:
                 raise Conflict(
-                    f"{self._label} is in use{self._by()}.",
+                    f"{self._label} is in use{self._holder_text()}.",
                     hint="End Loom there (an open chat, or a program that uses the library), then try again.",
                 )
             time.sleep(_POLL_SECONDS)
@@ -84,7 +86,7 @@ class StoreLock:
         names = os.pread(self._descriptor, _MAX_BYTES, 0).decode("ascii", "replace").split()
         return sorted({pid_of(name) for name in names if not is_gone(name)})
 
-    def _by(self) -> str:
+    def _holder_text(self) -> str:
         pids = self._holders()
         return f" by the process{'es' * (len(pids) > 1)} {', '.join(pids)}" if pids else " by another process"
 
@@ -103,7 +105,7 @@ def share_store(file: Path, wait_seconds: float) -> StoreLock | None:
             raise
         if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, *_WITHOUT_LOCKS):
             return None
-        raise _unlockable(file, error) from error
+        raise _lock_error(file, error) from error
     return lock
 
 
@@ -114,16 +116,16 @@ def exclude_store(file: Path) -> Generator[None]:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = StoreLock(file)
     except OSError as error:
-        raise _unlockable(file, error) from error
+        raise _lock_error(file, error) from error
     try:
         try:
             lock.exclude()
         except OSError as error:
-            raise _unlockable(file, error) from error
+            raise _lock_error(file, error) from error
         yield
     finally:
         lock.close()
 
 
-def _unlockable(file: Path, error: OSError) -> Unreachable:
+def _lock_error(file: Path, error: OSError) -> Unreachable:
     return Unreachable(f"{file.name} cannot be locked: {error.strerror}.", hint="Check its folder and its disk.")

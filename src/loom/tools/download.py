@@ -64,7 +64,7 @@ async def download(
                 async with asyncio.timeout(left):
                     found = await _request(pool, place, max_bytes)
             except TimeoutError:
-                raise TooLarge(f"{place.origin} takes longer than {seconds:g} s to answer", name=place.url) from None
+                raise TooLarge(f"{place.origin} took longer than {seconds:g} s to answer", name=place.url) from None
             except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
                 hint = "Check the address, or try again later."
                 raise Unreadable(f"{place.origin} {_describe_fault(error)}", hint=hint) from error
@@ -84,11 +84,11 @@ def _describe_fault(error: httpcore2.NetworkError | httpcore2.ProtocolError | ht
         case httpcore2.ConnectError():  # its text has the reason, such as that of a refused certificate
             return f"cannot be reached ({error})"
         case httpcore2.TimeoutException():
-            return "does not answer in time"
+            return "did not respond in time"
         case httpcore2.NetworkError():
             return "closed the connection"
         case _:
-            return "does not answer in HTTP"
+            return "did not respond with HTTP"
 
 
 async def _request(pool: httpcore2.AsyncConnectionPool, place: Destination, max_bytes: int) -> Download | Destination:

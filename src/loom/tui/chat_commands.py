@@ -213,7 +213,7 @@ class ChatCommands(ChatComposing):
         """Set the thinking level of this conversation, if one is given; show the level."""
         levels = [it for it in THINKING_LEVELS if it]
         if level and level != "auto" and level not in levels:
-            raise LoomError(f"No level {one_line(level, 20)}.", hint=f"Levels: auto, {', '.join(levels)}.")
+            raise LoomError(f"Unknown level {one_line(level, 20)}.", hint=f"Levels: auto, {', '.join(levels)}.")
         if level:
             await self.set_thinking("" if level == "auto" else level)
         self.notify(f"Thinking: {self.state.thinking or 'auto'}. Levels: auto, {', '.join(levels)}.")
@@ -323,7 +323,7 @@ class ChatCommands(ChatComposing):
         elif name in self.app.available_themes:
             self.app.theme = name
         else:
-            raise LoomError(f"No theme {one_line(name, 30)}.", hint="/theme lists them.")
+            raise LoomError(f"Unknown theme {one_line(name, 30)}.", hint="/theme lists them.")
 
     async def command_images(self, _: str) -> None:
         self.notify(f"Images: {self.protocol}. Change it with LOOM_IMAGES=off, halfcell, sixel, kitty or iterm2.")

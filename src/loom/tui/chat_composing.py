@@ -24,7 +24,7 @@ from loom.tui.chips import Chip, expand
 from loom.tui.completion_list import CompletionList
 from loom.tui.conversation import OpenConversation
 from loom.tui.message_editor import MessageEditor
-from loom.tui.slash_commands import COMMANDS, TuiCommand, complete_command, find_command
+from loom.tui.slash_commands import COMMANDS, TuiCommand, complete_command, find_command, similar_command
 from loom.tui.text_content import one_line
 
 if TYPE_CHECKING:
@@ -80,7 +80,8 @@ class ChatComposing(ChatTurns):
         if command is None:
             if "/" in name or name in [it.name for it in await self.message_commands()]:
                 return False  # a path that begins a sentence, or a command that the session expands
-            self.notify(f"Unknown command /{one_line(name, 40)}. F1 lists the commands.", severity="warning")
+            meant = f" Did you mean /{close}?" if (close := similar_command(name)) else ""
+            self.notify(f"Unknown command /{one_line(name, 40)}.{meant} F1 lists the commands.", severity="warning")
             self.composer.put_back(event.text + self.composer.text, {**event.chips, **self.composer.chips})
             return True
         run: Callable[[str], Awaitable[None]] = getattr(self, f"command_{command.action}")
@@ -93,7 +94,7 @@ class ChatComposing(ChatTurns):
             await asyncio.gather(*self._readers)
             blocks = [block for chip in chips.values() for block in chip.blocks]
             words = expand(text, chips)
-            if self._asks_about_mentions(text):
+            if self._warn_of_missing_mentions(text):
                 self.composer.put_back(text, chips)
                 return
             mentioned, notices = await self.mentioned_files(words)
@@ -124,18 +125,18 @@ class ChatComposing(ChatTurns):
         self._images += sum("[Image #" in token for token in chips)
         await self.guard(self.refresh_queue())
 
-    def _asks_about_mentions(self, typed: str) -> bool:
-        """Return whether to hold the message back because it mentions files that do not exist, and notify the user.
+    def _warn_of_missing_mentions(self, typed: str) -> bool:
+        """Warn the user if a message mentions files that do not exist; return whether to hold it back.
         Sending it again sends the mentions as text. What a pasted chip contains was not typed as a mention."""
         from loom.runtime.workspace_files import missing_files_notice, missing_mentions
 
         missing = missing_mentions(self.workspace, typed)
-        if not missing or self._asked_about == typed:
-            self._asked_about = ""
+        if not missing or self._warned_about == typed:
+            self._warned_about = ""
             return False
-        self._asked_about = typed
-        said = missing_files_notice(missing)
-        self.notify(f"{said[0].upper()}{said[1:]}. Enter sends it as text.", severity="warning")
+        self._warned_about = typed
+        problem = missing_files_notice(missing)
+        self.notify(f"{problem[0].upper()}{problem[1:]}. Enter sends it as text.", severity="warning")
         return True
 
     async def _apply_plan_mode(self, conversation: OpenConversation) -> None:

@@ -112,7 +112,7 @@ class ChatState(Screen[None]):
         """Options for the messages of this screen, in addition to those of the session."""
         self.apply_template: Callable[[str], tuple[str, str]] | None = None
         """Returns the text of a conversation's first message with a template applied, and the system prompt."""
-        self._asked_about = ""
+        self._warned_about = ""
         """The message that was held back because it mentions a file that does not exist."""
         self._plans = False
         """Whether the session is in plan mode, as far as this screen knows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Final
 
 import msgspec
@@ -65,6 +66,11 @@ COMMANDS: Final = (
 
 def find_command(name: str, commands: Sequence[TuiCommand] = COMMANDS) -> TuiCommand | None:
     return next((it for it in commands if name == it.name or name in it.aliases), None)
+
+
+def similar_command(name: str) -> str:
+    """Return the name of the command that is most similar to a mistyped one; empty if none is."""
+    return next(iter(get_close_matches(name, [command.name for command in COMMANDS], n=1, cutoff=0.75)), "")
 
 
 def complete_command(query: str, commands: Sequence[TuiCommand] = COMMANDS) -> list[CompletionEntry]:

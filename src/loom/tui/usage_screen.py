@@ -11,7 +11,6 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Static
 
 from loom.content.labels import money_label, tokens_label
-from loom.models import Usage
 from loom.tui.labels import short_model
 from loom.tui.usage_log import UsageLog
 
@@ -52,7 +51,10 @@ class UsageScreen(ModalScreen[None]):
         table = self.query_one(DataTable[str])
         table.add_columns("turn", "model", "in", "cached", "out", "cost", "time")
         for number, turn in enumerate(self._usage.turns, 1):
-            table.add_row(str(number), short_model(turn.model), *_cells(turn.usage, turn.usd), f"{turn.seconds:.1f} s")
+            usage = turn.usage
+            counts = (usage.input_tokens, usage.cache_read_tokens, usage.output_tokens)
+            cells = (*map(tokens_label, counts), money_label(turn.usd), f"{turn.seconds:.1f} s")
+            table.add_row(str(number), short_model(turn.model), *cells)
 
 
 def _totals(totals: UsageTotals) -> str:
@@ -61,12 +63,3 @@ def _totals(totals: UsageTotals) -> str:
     share = f", {usage.cache_read_tokens / usage.input_tokens:.0%} cached" if usage.input_tokens else ""
     answers = f"{totals.answers} answer{'s' if totals.answers != 1 else ''}"
     return f"{answers}, {tokens}{share}, {money_label(totals.usd)}"
-
-
-def _cells(usage: Usage, usd: float | None) -> tuple[str, str, str, str]:
-    return (
-        tokens_label(usage.input_tokens),
-        tokens_label(usage.cache_read_tokens),
-        tokens_label(usage.output_tokens),
-        money_label(usd),
-    )

@@ -32,7 +32,7 @@ class Welcome(Vertical):
     def compose(self) -> ComposeResult:
         yield Static(Content.styled("Drop an image or a PDF here, or ask anything.", "bold"))
         if self._model == _BUILT_IN:
-            text = "Built-in demo model: no API key needed, not a language model. Add a key: loom keys set anthropic"
+            text = "Built-in demo model: no API key needed, not a language model. Add a key: `loom keys set anthropic`."
         else:
             text = f"{short_model(self._model)} answers. Ctrl+L chooses another model."
         yield Static(plain_text(text), classes="dim")

@@ -25,13 +25,14 @@ from loom.formats.sniff import sniff
 from loom.formats.sniff.kinds import label_of
 from loom.formats.text import decode_text
 from loom.runtime import Runtime
-from loom.runtime.attachments import PIPED, attachment, attachment_from_word
+from loom.runtime.attachments import PIPED, attachment, attachment_from_word, is_special_file
 from loom.runtime.fetched_file import fetch_file
 from loom.runtime.workspace_files import missing_files_notice, missing_mentions
 
 _RANGE: Final = r"#([1-9][0-9]{0,6}(?:-[1-9][0-9]{0,6})?)"
 _FILE_NAME: Final = re.compile(r"(?!\w+://)[^\s?!]*[^\s?!/.]\.(?:[A-Za-z][A-Za-z0-9]{0,4}|7z)(?:#[\d-]+)?", re.ASCII)
 """One word with a file extension. A sentence has spaces, a URL a scheme."""
+_PATH: Final = re.compile(r"(?:\.{1,2}|~|/[^\s/]+)/\S+")
 _STDIN: Final = re.compile(f"-(?:{_RANGE})?")
 
 
@@ -84,9 +85,25 @@ def named_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
     the name of a missing file, unless the user confirms to send it as text."""
     names = [word for word in words if attachment_from_word(word) is not None]
     for word in words:
-        if word not in names and _FILE_NAME.fullmatch(word):
+        if word in names:
+            continue
+        if is_special_file(word):
+            attachment(word)  # raises the error that says what to do
+        if _FILE_NAME.fullmatch(word) or _is_missing_path(word):
             _confirm_text(word)
     return [word for word in words if word not in names], names
+
+
+def _is_missing_path(word: str) -> bool:
+    """Return whether a word is written as a path to which nothing leads: `./x`, `../x`, `~/x`, or `/x/y` in a folder
+    that exists. `/x` is a slash command, and `x/y` may be two words."""
+    if _PATH.fullmatch(word) is None:
+        return False
+    try:
+        path = Path(word.partition("#")[0]).expanduser()
+        return not path.exists() and (word[0] != "/" or path.parent.is_dir())
+    except (OSError, RuntimeError):  # too long for a name, a folder that cannot be read, or no home folder
+        return False
 
 
 def confirm_mentions(text: str, folder: Path) -> None:

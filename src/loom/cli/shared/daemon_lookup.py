@@ -47,7 +47,7 @@ def no_daemon(config: Config) -> LoomError:
 
     if (pid := unresponsive_daemon(config)) is not None:
         return ConfigError(f"The daemon (pid {pid}) does not respond.", hint="Try again, or stop it: loom stop")
-    return NotFound("No daemon is running.", hint="Start one: loom serve")
+    return NotFound("No daemon is running.", hint="Start one: `loom serve`.")
 
 
 @asynccontextmanager

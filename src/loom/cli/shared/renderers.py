@@ -142,8 +142,8 @@ class TextRenderer:
             self.write("".join(self._whole))
             self._whole.clear()
         self.end_line()
-        for told in outcome.advice or self._unseen:
-            print_line(told)
+        for hint in outcome.advice or self._unseen:
+            print_line(hint)
         self._unseen.clear()
 
     def write(self, text: str) -> None:

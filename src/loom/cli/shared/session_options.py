@@ -118,7 +118,7 @@ def stored_key(runtime: Runtime, speaking: MessageOptions) -> str:
     if speaking.key and not key:
         raise ConfigError(
             "No stored key has that name.",  # not the name itself: it may be a key, given by mistake
-            hint="Store one: loom keys set SERVICE --as NAME. List keys: loom keys list.",
+            hint="Store one: `loom keys set SERVICE --as NAME`. List keys: `loom keys list`.",
         )
     return key
 
@@ -151,8 +151,8 @@ async def ingest_input(
         progress.clear()
     blocks, notices = limit_pages(found.blocks, runtime.config.documents.pages_per_read)
     shrunk = " (images.max_size_bytes); use --no-resize to refuse instead"
-    told = [f"{notice}{shrunk if _SHRUNK in notice else ''}" for notice in found.notices]
-    return blocks, [*told, *notices]
+    file_notices = [f"{notice}{shrunk if _SHRUNK in notice else ''}" for notice in found.notices]
+    return blocks, [*file_notices, *notices]
 
 
 def apply_template(speaking: MessageOptions, said: MessageInput) -> tuple[MessageInput, str]:
@@ -213,7 +213,9 @@ def renderer_for(
             return TextRenderer(streams=streams, shows_reasoning=shows_reasoning)
 
 
-PLANNING: Final = "Plan mode: only tools that read are offered. To leave it, approve a plan or use --permission ask."
+PLAN_MODE_NOTICE: Final = (
+    "Plan mode: only tools that read are offered. To leave it, approve a plan or use --permission ask."
+)
 
 
 def print_notices(notices: Sequence[str]) -> None:
@@ -248,7 +250,7 @@ async def attached_session(library: Library, session: str, *, last: bool) -> str
     try:
         return (await library.find()).id
     except NotFound:
-        raise NotFound("The daemon has no sessions yet.", hint="Start one: loom attach") from None
+        raise NotFound("The daemon has no sessions yet.", hint="Start one: `loom attach`.") from None
 
 
 async def open_target(

@@ -168,14 +168,14 @@ class WorkerGroup:
 
     def _start(self) -> _Child:
         if self._is_closed:
-            raise _shut_down()
+            raise _shutdown_error()
         child = _Child(self._kind.module)
         with self._lock:
             if not self._is_closed:
                 self._all.append(child)
                 return child
         child.end()  # closed while it started
-        raise _shut_down()
+        raise _shutdown_error()
 
     def _drop(self, child: _Child) -> None:
         child.end()
@@ -233,12 +233,12 @@ class _Child:
                 )
             except OSError as error:
                 self._link.close()
-                raise _not_started(error.strerror or "no process") from None
+                raise _start_error(error.strerror or "no process") from None
         try:
             self._receive(time.monotonic() + START_SECONDS)
         except (OSError, EOFError):
             self.end()
-            raise _not_started(_ending(self._process.returncode)) from None
+            raise _start_error(_ending(self._process.returncode)) from None
 
     @property
     def pid(self) -> int:
@@ -298,11 +298,11 @@ class _Child:
         return self._decode(message.part), message.blob
 
 
-def _not_started(why: str) -> _ChildLost:
+def _start_error(why: str) -> _ChildLost:
     return _ChildLost(Unreadable, f"could not be read: the reader process did not start ({why})", is_retryable=False)
 
 
-def _shut_down() -> _ChildLost:
+def _shutdown_error() -> _ChildLost:
     return _ChildLost(Unreadable, "was not read: the worker processes have been shut down", is_retryable=False)
 
 

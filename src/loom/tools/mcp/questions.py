@@ -69,7 +69,7 @@ class ServerQuestions:
         """Yield the context of the newest call; its deadline is paused while a user or a model is asked. Raise
         ToolError if there is no call."""
         if not self._calls:
-            raise ToolError("no turn is running that could ask")
+            raise ToolError("no turn is running, so the user cannot be asked")
         context, deadline = self._calls[-1]
         loop = asyncio.get_running_loop()
         left = (deadline.when() or loop.time()) - loop.time()
