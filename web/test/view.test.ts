@@ -248,6 +248,9 @@ test("a notice about a message, which comes before its turn starts, is shown unt
     assert.deepEqual(shownNotices(view), ["first", "both", "second"]);
     assert.deepEqual(shownNotices(play(view, [started])), ["both", "second"]);
   }
+  const failed = play(before, [{ type: "turn_failed", data: { turn: "t2", code: "config", text: "no such model" } }]);
+  assert.deepEqual(shownNotices(failed), ["both", "second"], "a turn may end before it starts");
+  assert.deepEqual(shownNotices(play(failed, [started])), []);
 });
 
 test("pausing and resuming change a queued message in place, and a new message takes no paused one from the list", () => {

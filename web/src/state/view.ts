@@ -173,6 +173,11 @@ function addNotice(view: View, { code, text }: EventsByType["notice"], after: st
   return view[list].includes(text) ? view : { ...view, [list]: [...view[list], text] };
 }
 
+/** Begin a turn, or end one that never started. */
+function takeEarlyNotices(view: View): View {
+  return { ...view, notices: view.earlyNotices, earlyNotices: [] };
+}
+
 export function shownNotices(view: View): string[] {
   return [...new Set([...view.notices, ...view.earlyNotices])];
 }
@@ -201,11 +206,9 @@ function applyEvent(view: View, event: SessionEvent, now: number): View {
       return updateDraft(view, event.data.index, "image", now, () => ({ image: event.data.image }));
     case "turn_started":
       return {
-        ...keepPartial(view),
+        ...keepPartial(takeEarlyNotices(view)),
         live: { turn: event.data.turn, model: event.data.model, began: now, drafts: {} },
         failure: null,
-        notices: view.earlyNotices,
-        earlyNotices: [],
       };
     case "step_started":
       return view.live ? { ...keepPartial(view), live: { ...view.live, model: event.data.model, drafts: {} } } : view;
@@ -237,6 +240,7 @@ function applyEvent(view: View, event: SessionEvent, now: number): View {
     case "turn_finished":
     case "turn_failed": {
       const failure = event.type === "turn_failed" ? problemOf(event.data) : null;
+      if (!view.live) view = takeEarlyNotices(view);
       return { ...keepPartial(view), live: null, approvals: [], failure, refreshes: view.refreshes + 1 };
     }
     default:
