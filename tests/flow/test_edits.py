@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import re
 import signal
 from pathlib import Path
@@ -358,3 +359,25 @@ async def test_a_change_whose_call_did_not_end_can_be_undone(tmp_path: Path, way
         assert [change.path for change in step.changes] == [made.arguments["path"]]
         assert (await session.undo()).steps == (1,)
     assert {file.name: file.read_text() for file in folder.rglob("*") if file.is_file()} == START
+
+
+async def test_a_change_that_a_sub_agent_was_making_when_it_was_cut_off_can_be_undone(tmp_path: Path) -> None:
+    folder = write_all(tmp_path / "ws", START)
+    changed = tmp_path / "changed"
+    os.mkfifo(changed)
+    hook = {"tool": "edit_file", "command": f"echo > {changed}; sleep 60"}
+    answers: list[ScriptedAnswer] = [
+        call(1, "ask_agent", tasks=["change a.txt"]),
+        [call(2, "write_file", path="c.txt", content="c"), call(3, "read_file", path="a.txt")],
+        call(4, "edit_file", path="a.txt", old="one", new="1"),
+    ]
+    async with open_runtime(tmp_path, answers, **{"hooks.after_tool": [hook]}) as runtime:
+        session = await runtime.session(model=MODEL, workspace=str(folder))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(drain(session.stream("go")))
+            await asyncio.to_thread(changed.read_bytes)
+            await session.cancel()
+        (step,) = await session.changes()
+        assert [change.path for change in step.changes] == ["c.txt", "a.txt"]
+        assert (await session.undo()).steps == (1,)
+    assert contents(folder) == START

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
@@ -224,6 +225,14 @@ async def _run_task(context: ToolContext, session: LocalSession, task: str) -> s
 async def _follow(context: ToolContext, session: LocalSession, task: str, group: asyncio.TaskGroup) -> str:
     """Send the task and follow its events; `group` runs what waits for the user."""
     answer: list[str] = []
+    earlier = {step.node for step in await session.changes()}
+    recorded = Counter[FileChange]()
+
+    async def record(changes: Iterable[FileChange]) -> None:
+        for change in changes:
+            recorded[change] += 1
+            await _session_of(context).record_change(change)
+
     requests: dict[str, asyncio.Future[GivenAnswer]] = {}
     try:
         async with session.stream(task) as events:
@@ -235,8 +244,7 @@ async def _follow(context: ToolContext, session: LocalSession, task: str, group:
                         answer.clear()  # text before a call is not the answer
                         await context.emit(f"{session.id}: {call.name}")
                     case ToolFinished(result=result):
-                        for change in file_changes([result]):
-                            await _session_of(context).record_change(change)
+                        await record(file_changes([result]))
                     case ApprovalRequested():
                         requests[event.approval] = asyncio.get_running_loop().create_future()
                         group.create_task(_pass_on(context, session, event, requests[event.approval]))
@@ -251,6 +259,9 @@ async def _follow(context: ToolContext, session: LocalSession, task: str, group:
     finally:
         for request in requests.values():  # the turn is over, and these have no answer
             request.set_result(("deny", "the agent has ended", ""))
+        # A call that was cut off has no `ToolFinished`; its changes are stored with the end of the turn.
+        made = [change for step in await session.changes() if step.node not in earlier for change in step.changes]
+        await record((Counter(made) - recorded).elements())
     return "".join(answer).strip() or "The agent gave no answer."
 
 
