@@ -229,6 +229,19 @@ test("an answer that was stopped, interrupted or stored incomplete says so, and 
   assert.equal(new TurnList().of(openView("S", alone, 0))[0]?.ending, "unanswered");
 });
 
+test("a failed turn has a card or a note, never both, whatever is stored of its answer", () => {
+  const failure = (code: string): History["failure"] => ({ type: "turn_failed", turn: "t1", code, text: "x" });
+  for (const stop of ["end", "incomplete", "cancelled", "interrupted", ""]) {
+    for (const [code, ending] of [["provider.unavailable", ""], ["turn.cancelled", "stopped"], ["turn.interrupted", "interrupted"]] as const) {
+      const messages = [said("a", null, "user", "one"), { ...said("b", "a", "assistant", "two"), stop }];
+      for (const stored of [messages, messages.slice(0, 1)]) {
+        const view = openView("S", { ...EMPTY, messages: stored, head: stored.at(-1)!.node, failure: failure(code) }, 0);
+        assert.equal(new TurnList().of(view)[0]?.ending, ending, `${stop} ${code}`);
+      }
+    }
+  }
+});
+
 test("a notice that a turn repeats is shown once", () => {
   const notice = (text: string): SessionEvent => ({ type: "notice", data: { text, code: "" } });
   const view = play(openView("S", EMPTY, 0), [...TURN, notice("smaller"), notice("as text"), notice("smaller"), notice("as text")]);

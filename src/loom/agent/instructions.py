@@ -109,5 +109,7 @@ def _read(root: Path, path: Path) -> tuple[str, str]:
         return "", error.message
     if data and encoding_of(data) is None:
         return "", f"{name} is not a text file and was not read as instructions"
-    said = f"{name} has {size_label(size)}; only its beginning is in the instructions" if size > MAX_FILE_BYTES else ""
-    return clean_text(decode_text(data, name)[0]) if data else "", said
+    notice = (
+        f"{name} has {size_label(size)}; only its beginning is in the instructions" if size > MAX_FILE_BYTES else ""
+    )
+    return clean_text(decode_text(data, name)[0]) if data else "", notice

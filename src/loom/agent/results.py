@@ -157,11 +157,11 @@ def _cut(text: str, most_bytes: int, whole: str, lines_before: int, kept: Media 
     if "\n" in tail[: len(tail) // 2]:
         tail = tail[tail.index("\n") + 1 :]
     size = len(whole.encode())
-    said = f"{size - len(head.encode()) - len(tail.encode())} of {size} bytes are left out here"
+    note = f"{size - len(head.encode()) - len(tail.encode())} of {size} bytes are left out here"
     if kept is not None:
         line = lines_before + head.count("\n") + 2
-        said += f'; look(media="{kept.digest.removeprefix(DIGEST_TAG)[:_ID_CHARS]}", offset={line}) continues'
-    return f"{head}\n[{said}]\n{tail}"
+        note += f'; look(media="{kept.digest.removeprefix(DIGEST_TAG)[:_ID_CHARS]}", offset={line}) continues'
+    return f"{head}\n[{note}]\n{tail}"
 
 
 def with_kept(data: Any, kept: Media | None) -> Any:

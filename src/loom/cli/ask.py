@@ -173,13 +173,13 @@ def ask_command(words: tuple[str, ...], attached: tuple[str, ...], images: tuple
 
 
 def _save(name: str, asked: AskOptions) -> int:
-    said, files = named_files(asked.words)
+    texts, files = named_files(asked.words)
     attached = (*files, *asked.attached)
     for item in attached:
         attachment(item)
     given = asked.template or Template()
     template = Template(
-        prompt=" ".join(said) or given.prompt,
+        prompt=" ".join(texts) or given.prompt,
         system=asked.system or given.system,
         model=asked.model,
         tools=asked.tools,
@@ -200,20 +200,20 @@ def _save(name: str, asked: AskOptions) -> int:
 async def _ask(asked: AskOptions) -> int:
     async with Runtime.open(load_config(flags=asked.flags), tools="all") as runtime:
         attached = (*(asked.template.attach if asked.template is not None else ()), *asked.attached)
-        said = read_message(asked.words, attached, runtime.config.media_limits())
-        said, system = apply_template(asked, said)
-        if not said.content:
+        message = read_message(asked.words, attached, runtime.config.media_limits())
+        message, system = apply_template(asked, message)
+        if not message.content:
             raise ContentError("No question given.", hint='Example: loom "what is wrong here?" -a login.png')
         asked = msgspec.structs.replace(asked, system=system, model=await requested_model(runtime, asked))
         if asked.dry_run:
             from loom.cli.context import show_request
 
             with add_password_hint(asked.wishes):
-                files = await prepare_files(said.files, asked.wishes, runtime)
-                await show_request(runtime, asked, msgspec.structs.replace(said, files=files))
+                files = await prepare_files(message.files, asked.wishes, runtime)
+                await show_request(runtime, asked, msgspec.structs.replace(message, files=files))
             return 0
         async with ProgressLine(plain=asked.plain) as progress:
-            outcome = await _turns(runtime, asked, said, progress)
+            outcome = await _turns(runtime, asked, message, progress)
         await runtime.upkeep.run_if_due()
     if outcome.error is None:
         return 0
@@ -239,19 +239,19 @@ async def _preview_switch(runtime: Runtime, asked: AskOptions) -> str:
     return switch_preview(receipt)
 
 
-async def _turns(runtime: Runtime, asked: AskOptions, said: MessageInput, progress: ProgressLine) -> TurnOutcome:
+async def _turns(runtime: Runtime, asked: AskOptions, message: MessageInput, progress: ProgressLine) -> TurnOutcome:
     key = stored_key(runtime, asked)  # before anything is written: a wrong name must not create a session
     place = "" if asked.place.is_new else (await target_session(runtime.library, asked.place)).workspace
-    confirm_mentions(said.words, local_workspace(place))
+    confirm_mentions(message.words, local_workspace(place))
     await answer_pending(runtime, asked, asked.place)
     tools = await choose_tools(runtime, asked.tools, default="safe")
-    blocks, notices = await ingest_input(runtime, asked, said.files, said.contents, progress)
+    blocks, notices = await ingest_input(runtime, asked, message.files, message.contents, progress)
     notices = [*filter(None, [workspace_notice(place)]), *type_notices(asked.declared), *notices]
     model = await model_for(runtime, asked.model) if asked.place.is_new else asked.model
     switches = bool(asked.model) and not asked.place.is_new and await _changes_model(runtime, asked)
     preview = await _preview_switch(runtime, asked) if switches and asked.form == "text" else ""
     session = await open_target(
-        runtime, asked.place, model=model, system=asked.system, title=said.title, tools=tools, agent=asked.agent
+        runtime, asked.place, model=model, system=asked.system, title=message.title, tools=tools, agent=asked.agent
     )
     view = await session.info()
     use_key(runtime, asked, key, view.model)

@@ -310,14 +310,14 @@ async def print_request(
     stdout.flush()
 
 
-async def show_request(runtime: Runtime, asked: AskOptions, said: MessageInput) -> None:
+async def show_request(runtime: Runtime, asked: AskOptions, question: MessageInput) -> None:
     """Print the request as JSON; for the built-in model, which has no wire format, as a table."""
     tools = await choose_tools(runtime, asked.tools, default="safe")
     agent = find_agent(runtime.config, asked.agent, Path.cwd()) if asked.agent else None
     if agent is not None:
         tools = tuple(agent_tools(agent, runtime.toolbox.available_tools(tools)))
     with runtime.library.draft_media() as scratch:
-        found = await ingest_content(said.content, partial(scratch.ingest, fetch=fetch_file), runtime)
+        found = await ingest_content(question.content, partial(scratch.ingest, fetch=fetch_file), runtime)
         blocks, notices = limit_pages(found.blocks, runtime.config.documents.pages_per_read)
         print_warnings(runtime)
         print_notices([*found.notices, *notices])

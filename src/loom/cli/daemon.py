@@ -377,5 +377,5 @@ def _require_systemd() -> None:
 def _systemctl(*words: str) -> None:
     ran = subprocess.run(["systemctl", "--user", *words], capture_output=True, text=True, check=False)
     if ran.returncode != 0:
-        said = (ran.stderr or ran.stdout).strip().splitlines()
-        raise ConfigError(f"systemctl --user {words[0]} failed: {said[0] if said else ran.returncode}.")
+        output = (ran.stderr or ran.stdout).strip().splitlines()
+        raise ConfigError(f"systemctl --user {words[0]} failed: {output[0] if output else ran.returncode}.")

@@ -79,7 +79,7 @@ async def _restore_one(workspace: Path, made: Sequence[FileChange], load: LoadBy
         raise ToolError("another program has changed or removed it since")
     if first.before is None:
         await asyncio.to_thread(remove, workspace, found)
-        said = "was removed: it was new"
+        outcome = "was removed: it was new"
     else:
         if first.kept is None:
             raise ToolError("its previous content was not kept")
@@ -88,10 +88,10 @@ async def _restore_one(workspace: Path, made: Sequence[FileChange], load: LoadBy
         except NotFound:
             raise ToolError("its previous content is no longer kept") from None
         await asyncio.to_thread(write_bytes, workspace, found, data)
-        said = "was restored"
+        outcome = "was restored"
     if not rest or first.before == made[0].before:
-        return f"{path} {said}", True
-    return f"{path} {said}, but not its earlier changes: another program has changed it in between", False
+        return f"{path} {outcome}", True
+    return f"{path} {outcome}, but not its earlier changes: another program has changed it in between", False
 
 
 def _trace_back(made: Sequence[FileChange], now: str | None) -> tuple[FileChange | None, list[FileChange]]:

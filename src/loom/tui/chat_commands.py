@@ -243,14 +243,14 @@ class ChatCommands(ChatComposing):
             return
         chosen = chosen_agent(agents, name)
         chosen_name = chosen.name if chosen is not None else ""
-        said = f"Agent: {chosen_name or 'none'}."
+        text = f"Agent: {chosen_name or 'none'}."
         if session is not None:
             await session.change(agent=chosen_name)
         else:
             library.agent = chosen_name
             if chosen is not None and chosen.model:
                 await self.use_model(chosen.model)
-        self.notify(f"{said} {STAYS}" if chosen is not None and session is not None else said)
+        self.notify(f"{text} {STAYS}" if chosen is not None and session is not None else text)
         for notice in chosen.notices if chosen is not None else ():
             self.notify(notice, severity="warning")
         self.refresh_plan()

@@ -120,13 +120,15 @@ function asidesAfter(view: View, node: string | null): Part[] {
 
 function endingOf(user: MessageView | null, messages: MessageView[], view: View, isLast: boolean): Ending {
   const answers = messages.filter((message) => message.role === "assistant");
-  const known = (isLast && view.failure ? ENDINGS[view.failure.code] : undefined) ?? STORED_ENDINGS[answers.at(-1)?.stop ?? ""];
-  if (known) return known;
+  // A card below the conversation says why a turn failed.
+  if (isLast && view.failure) return ENDINGS[view.failure.code] ?? "";
+  const stored = STORED_ENDINGS[answers.at(-1)?.stop ?? ""];
+  if (stored) return stored;
   // Stopped while tools ran. Before a message that steered the turn, that is how its beginning looks.
-  if (isLast && !view.failure && messages.at(-1)?.role === "tool") return "incomplete";
+  if (isLast && messages.at(-1)?.role === "tool") return "incomplete";
   // Only a snapshot lists siblings: a message that has just arrived is about to be answered.
   const isOld = user !== null && user.siblings.length > 0;
-  return isOld && !answers.length && !(isLast && (view.failure || waitingMessages(view).length)) ? "unanswered" : "";
+  return isOld && !answers.length && !(isLast && waitingMessages(view).length) ? "unanswered" : "";
 }
 
 function sumOf(values: (number | null | undefined)[]): number | null {

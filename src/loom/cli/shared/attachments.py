@@ -64,7 +64,7 @@ class MessageInput(msgspec.Struct, frozen=True):
 
 def read_message(words: Sequence[str], attached: Sequence[str], limits: IntakeLimits) -> MessageInput:
     """Return the message of a command line. Only stdin is read here; files are read at intake."""
-    said, names = named_files(words)
+    texts, names = named_files(words)
     from_stdin = [found for name in attached if (found := _STDIN.fullmatch(name))]
     files = [attachment(name) for name in (*names, *attached) if not _STDIN.fullmatch(name)]
     piped = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
@@ -72,12 +72,12 @@ def read_message(words: Sequence[str], attached: Sequence[str], limits: IntakeLi
         if not piped:
             raise Unreadable("stdin is empty.", hint="Pipe a file into loom, or name it: -a FILE.")
         whole = [Attachment(source=piped, name=PIPED, pages=found[1] or "") for found in from_stdin]
-        return MessageInput(" ".join(said), (*files, *whole))
+        return MessageInput(" ".join(texts), (*files, *whole))
     if not piped.strip():
-        return MessageInput(" ".join(said), tuple(files))
+        return MessageInput(" ".join(texts), tuple(files))
     if sniff(piped).category != "text" or len(piped) > limits.max_text_bytes:
-        return MessageInput(" ".join(said), (*files, Attachment(source=piped, name=PIPED)))
-    return MessageInput(" ".join(said), tuple(files), decode_text(piped)[0].strip("\n"))
+        return MessageInput(" ".join(texts), (*files, Attachment(source=piped, name=PIPED)))
+    return MessageInput(" ".join(texts), tuple(files), decode_text(piped)[0].strip("\n"))
 
 
 def named_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -112,9 +112,9 @@ def confirm_mentions(text: str, folder: Path) -> None:
     the turn: `@types/node` need not be a file."""
     missing = missing_mentions(folder, text)
     if missing and sys.stdin.isatty() and sys.stderr.isatty():
-        said = missing_files_notice(missing)
-        if not confirm(f"{said[0].upper()}{said[1:]}. Send it as text?"):
-            raise Unreadable(f"Not sent: {said}.", hint="Correct the name.")
+        problem = missing_files_notice(missing)
+        if not confirm(f"{problem[0].upper()}{problem[1:]}. Send it as text?"):
+            raise Unreadable(f"Not sent: {problem}.", hint="Correct the name.")
 
 
 def _confirm_text(word: str) -> None:

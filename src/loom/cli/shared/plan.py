@@ -75,7 +75,7 @@ async def _from_file(file: Path) -> AsyncGenerator[CompileSource]:
     config = load_config()
     with draft_media(config.media_limits()) as media:
         found, *others = await read_transcripts(file, media, limits=config.media_limits())
-        said = (f"{file.name} has no messages: {_NOTHING} is used instead",) if not found.messages else ()
+        note = (f"{file.name} has no messages: {_NOTHING} is used instead",) if not found.messages else ()
         more = (f"{file.name} contains {len(others) + 1} conversations; this is the first",) if others else ()
         path = tuple(
             DetachedMessage(str(at), message, form=found.forms.get(at))
@@ -99,7 +99,7 @@ async def _from_file(file: Path) -> AsyncGenerator[CompileSource]:
             compile=compile_for,
             media=media.renditions,
             config=config,
-            notices=(*found.notices, *said, *more),
+            notices=(*found.notices, *note, *more),
         )
 
 

@@ -105,12 +105,12 @@ async def answer_in(
 ) -> None:
     """Answer an approval of a watched turn. An answer from another client ends the prompt. `given` is an answer that
     was given in advance."""
-    said = given or await events.wait_for_answer(_answer_without_prompt(event, permission), event.approval)
-    if said is None:
+    reply = given or await events.wait_for_answer(_answer_without_prompt(event, permission), event.approval)
+    if reply is None:
         sys.stderr.write("\n")
         _say_gone(event)
     else:
-        await _send_answer(session, event, said)
+        await _send_answer(session, event, reply)
 
 
 async def answer(session: Session, event: ApprovalRequested, permission: ApprovalMode) -> None:
@@ -118,9 +118,9 @@ async def answer(session: Session, event: ApprovalRequested, permission: Approva
     await _send_answer(session, event, await _answer_without_prompt(event, permission))
 
 
-async def _send_answer(session: Session, event: ApprovalRequested, said: ApprovalReply) -> None:
+async def _send_answer(session: Session, event: ApprovalRequested, reply: ApprovalReply) -> None:
     try:
-        await session.answer(event.approval, *said)
+        await session.answer(event.approval, *reply)
     except LoomError as error:
         if error.code != _GONE:
             raise
@@ -166,11 +166,11 @@ async def _prompt_for_answer(event: ApprovalRequested) -> ApprovalReply:
         if not line:
             return "deny", "the terminal was closed"
         word, _, reason = line.strip().partition(" ")
-        said = _ANSWERS.get(word.lower())
-        if said not in (None, "deny") and event.values is not None:
+        answer = _ANSWERS.get(word.lower())
+        if answer not in (None, "deny") and event.values is not None:
             return await _prompt_for_values(event.values)
-        if said is not None:
-            return said, reason.strip()
+        if answer is not None:
+            return answer, reason.strip()
         sys.stderr.write("Type y, a or n, optionally with a reason: n REASON\n")
 
 

@@ -155,13 +155,13 @@ async def ingest_input(
     return blocks, [*file_notices, *notices]
 
 
-def apply_template(speaking: MessageOptions, said: MessageInput) -> tuple[MessageInput, str]:
+def apply_template(speaking: MessageOptions, message: MessageInput) -> tuple[MessageInput, str]:
     """Return the message with the template applied, and the system prompt of a new session."""
     template = speaking.template or Template()
-    given = "\n\n".join(part for part in (said.piped, said.words) if part)
-    prompt, theirs = fill_template(template, given, speaking.params, names=said.names)
+    given = "\n\n".join(part for part in (message.piped, message.words) if part)
+    prompt, theirs = fill_template(template, given, speaking.params, names=message.names)
     system = speaking.system or (theirs if speaking.place.is_new else "")
-    return (msgspec.structs.replace(said, words=prompt, piped="") if template.prompt else said), system
+    return (msgspec.structs.replace(message, words=prompt, piped="") if template.prompt else message), system
 
 
 async def choose_tools(

@@ -190,7 +190,7 @@ async def _outcome(
         node=seen.node,
         text=seen.answers[-1].text if seen.answers else "",
         reasoning="\n".join(
-            block.text for said in seen.answers for block in said.blocks if isinstance(block, ThinkingBlock)
+            block.text for message in seen.answers for block in message.blocks if isinstance(block, ThinkingBlock)
         ),
         usage=seen.usage,
         estimated_tokens=seen.estimated_tokens,
