@@ -361,6 +361,28 @@ async def test_a_change_whose_call_did_not_end_can_be_undone(tmp_path: Path, way
     assert {file.name: file.read_text() for file in folder.rglob("*") if file.is_file()} == START
 
 
+@pytest.mark.parametrize("made", UNENDED_CALLS, ids=lambda made: f"{made.name}-{made.arguments['path']}")
+async def test_what_a_formatter_hook_makes_of_a_file_is_shown_edited_and_undone_with_its_change(
+    tmp_path: Path, made: ToolCall
+) -> None:
+    folder = write_all(tmp_path / "ws", START)
+    path = made.arguments["path"]
+    hook = {"tool": made.name, "command": f"sed -i '1s/^[^#]/# &/' {path}"}
+    read = call(1, "read_file", path="a.txt")
+    answers: list[ScriptedAnswer] = [read, made, call(3, "edit_file", path=path, old="# ", new="## "), "Done."]
+    async with open_runtime(tmp_path, answers, **{"hooks.after_tool": [hook]}) as runtime:
+        session = await runtime.session(model=MODEL, workspace=str(folder))
+        await session.send("go")
+        found = {result.call_id: result for result in await results(runtime, session.id)}
+        assert re.search(rf"hook changed {path}:\n(.*\n)*\+# ", text_of(found["c2"]))
+        assert not found["c3"].is_error
+        assert (folder / path).read_text().startswith("## ")
+        steps = [step.step for step in await session.changes()]
+        assert len(steps) == 2
+        assert [*(await session.undo(steps[0])).steps] == steps
+    assert {file.name: file.read_text() for file in folder.rglob("*") if file.is_file()} == START
+
+
 async def test_a_change_that_a_sub_agent_was_making_when_it_was_cut_off_can_be_undone(tmp_path: Path) -> None:
     folder = write_all(tmp_path / "ws", START)
     changed = tmp_path / "changed"

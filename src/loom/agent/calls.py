@@ -44,6 +44,7 @@ from loom.formats.intake import accept
 from loom.models import Capabilities
 from loom.tools.background import BackgroundProcesses
 from loom.tools.base import Tool
+from loom.tools.file_edits import files_as_written, record_rewrites
 from loom.tools.file_records import FileRecords
 from loom.tools.secret_mask import mask_blocks, mask_result, mask_secrets
 from loom.tools.workspace import OpenFile, open_file, read_whole
@@ -389,9 +390,12 @@ async def run_approved(
     value = await found.run(context, call.arguments)
     made = await blocks_of(value, context.ingest_content)
     response = "\n".join(block.text for block in made if isinstance(block, TextBlock))
+    written = await files_as_written(context, context.changes) if services.hooks.after else []
     after = await services.hooks.run_after(call, response, *place)
+    rewrites = await record_rewrites(context, written)
     notes = [TextBlock(CHANGED.format(msgspec.json.encode(call.arguments).decode()))] if is_changed else []
     hints = [TextBlock(f"[The user's hook reports: {hint}]") for hint in (before.context, after) if hint]
+    hints += [TextBlock(f"[The user's hook changed {difference}]") for difference in rewrites]
     # Mask secrets before truncating: a long text is stored in full, and a cut could split a key.
     blocks = mask_blocks([*notes, *made, *hints], services.secrets)
     keep = context.keep if LOOK in services.tools else None

@@ -16,7 +16,7 @@ import msgspec
 
 from loom.content.blocks import ToolResult, clean_text
 from loom.content.media import digest_of
-from loom.errors import ToolError
+from loom.errors import LoomError, ToolError
 from loom.tools.base import FileContext, text_result, tool
 from loom.tools.diff import Diff, unified_diff
 from loom.tools.file_records import RecordsFiles
@@ -234,6 +234,39 @@ async def _make_change(
         await context.drop_change(change)
         raise
     context.file_records.note(new.path, new.data, new.text)
+
+
+async def files_as_written(context: FileContext, changes: Sequence[FileChange]) -> list[FileChange]:
+    """Return the last change of each file that still has the content of that change."""
+    newest = {change.path: change for change in changes}.values()
+    found = [await _read_text(context, change.path) for change in newest]
+    return [it for it, file in zip(newest, found, strict=True) if file is not None and file.digest == it.after]
+
+
+async def record_rewrites(context: FileContext, changes: Sequence[FileChange]) -> list[str]:
+    """Record what another program, such as a formatter that a hook runs, has made of files since these changes: `undo`
+    reverts it with them, and the next edit may build on it. Return the difference of each file for the model."""
+    differences: list[str] = []
+    if not isinstance(context, RecordsFiles):
+        return differences
+    for change in changes:
+        found = await _read_text(context, change.path)
+        if found is None or found.digest == change.after:
+            continue
+        before = context.file_records.text_of(found.path)
+        await context.record_change(FileChange(path=change.path, before=change.after, after=found.digest))
+        context.file_records.note(found.path, found.data, found.text)
+        difference = clean_text(unified_diff(before, found.text, change.path).text) if before is not None else ""
+        differences.append(f"{change.path}:\n{difference[:_MAX_DATA_CHARS]}".rstrip(":\n"))
+    return differences
+
+
+async def _read_text(context: FileContext, path: str) -> OriginalFile | None:
+    """Return the file, or None if it is no longer a text file that may be written: the next edit says why."""
+    try:
+        return await asyncio.to_thread(original, context.workspace, path)
+    except LoomError:
+        return None
 
 
 def _keep_line_ends(found: OriginalFile, content: str) -> str:

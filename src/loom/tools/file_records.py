@@ -51,6 +51,11 @@ class FileRecords:
         self._note(path, _mark(data), text)
         self.is_changed = True
 
+    def text_of(self, path: Path) -> str | None:
+        """Return the text that the model has seen; None if it is not kept."""
+        known = self._known.get(path)
+        return known.text if known is not None else None
+
     def _note(self, path: Path, mark: str, text: str | None) -> None:
         self.forget(path)
         self._known[path] = _KnownFile(mark, text)
