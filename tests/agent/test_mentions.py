@@ -44,7 +44,7 @@ async def test_a_mentioned_image_is_attached_once_and_a_missing_file_is_named(tm
             notices = [event.text async for event in events if isinstance(event, NoticeRaised)]
         await session.send("again: @login.png", Attachment(source=image))
         assert [len([*prompt.media()]) for prompt in provider.prompts] == [1, 2]
-    assert notices == ["file not found: src/ap.py; sent as text"]
+    assert notices == ["File not found: src/ap.py; sent as text."]
 
 
 async def test_mentioned_pages_are_attached_and_pages_that_are_none_are_named(tmp_path: Path) -> None:
@@ -59,9 +59,9 @@ async def test_mentioned_pages_are_attached_and_pages_that_are_none_are_named(tm
         blocks = [block for message in await session.path() for block in message.blocks]
         assert [block.pages for block in blocks if isinstance(block, DocumentBlock)] == ["2"]
     assert notices == [
-        "Not a range of pages: '0'; sent as text",
-        "notes.txt#1 is not attached: only documents of the workspace have pages; sent as text",
-        "file not found: gone.pdf#1; sent as text",
+        "Not a range of pages: '0'; sent as text.",
+        "notes.txt#1 is not attached: only documents of the workspace have pages; sent as text.",
+        "File not found: gone.pdf#1; sent as text.",
     ]
     assert list(missing_mentions(tmp_path, text)) == ["gone.pdf#1"]
 
@@ -71,7 +71,10 @@ def test_a_mistyped_name_is_told_with_the_file_that_is_meant(tmp_path: Path) -> 
     (tmp_path / "src" / "app.py").write_text("x")
     found = missing_mentions(tmp_path, "fix @src/ap.py and @app.py, ask @anna, see @src/app.py and @files:x.txt")
     assert found == {"src/ap.py": "src/app.py", "app.py": "src/app.py"}
-    assert missing_files_notice({"a.txt": ""}) == "file not found: a.txt"
+    assert missing_files_notice({"a.txt": ""}) == "File not found: a.txt."
+    assert missing_files_notice(found) == (
+        "Files not found: src/ap.py (did you mean src/app.py?), app.py (did you mean src/app.py?)."
+    )
 
 
 def test_handles_and_code_are_no_mistyped_files(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ async def test_auto_context_follows_globs_and_leaves_out_what_git_ignores(worksp
         assert "[file: src/lib.py]\nlib\n" in told
         assert "made" not in told
         assert "not asked for" not in told
-        assert talk.notices == ["src/logo.py is not a text file and is not tracked; attach it to send it"]
+        assert talk.notices == ["src/logo.py is not a text file and is not tracked; attach it to send it."]
         (workspace / "src" / "new.py").write_text("new\n")
         assert await talk.say("and now?") == "[file: src/new.py]\nnew\n"
 
@@ -135,16 +135,16 @@ async def test_auto_context_follows_globs_and_leaves_out_what_git_ignores(worksp
 @pytest.mark.parametrize(
     ("mention", "notice"),
     [
-        ("@data.bin", "data.bin is not a text file and is not tracked; attach it to send it"),
-        ("@.env", ".env may contain secrets and is not tracked; attach it to send it"),
-        ("@../outside.txt", "is outside the workspace and is not tracked; attach it to send it"),
-        ("@link.txt", "link.txt is outside the workspace and is not tracked; attach it to send it"),
-        ("@src", "src is a folder; only files are tracked"),
-        ("@large.txt", "large.txt is too large to track (200 KB)"),
+        ("@data.bin", "data.bin is not a text file and is not tracked; attach it to send it."),
+        ("@.env", ".env may contain secrets and is not tracked; attach it to send it."),
+        ("@../outside.txt", "is outside the workspace and is not tracked; attach it to send it."),
+        ("@link.txt", "link.txt is outside the workspace and is not tracked; attach it to send it."),
+        ("@src", "src is a folder; only files are tracked."),
+        ("@large.txt", "large.txt is too large to track (200 KB)."),
         ("@nobody", ""),
         ("user@app.py", ""),
         ("@dataclass @media @\x00", ""),
-        ("@/no/such/place", "file not found: /no/such/place; sent as text"),
+        ("@/no/such/place", "File not found: /no/such/place; sent as text."),
     ],
 )
 async def test_what_cannot_be_tracked_is_refused_with_a_notice(mention: str, notice: str, tmp_path: Path) -> None:

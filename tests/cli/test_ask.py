@@ -107,7 +107,7 @@ def test_a_long_document_begins_with_its_first_pages_and_a_range_is_what_was_ask
     whole = loom("--dry-run", "-m", "anthropic/claude-opus-5", "long.pdf", "summarize")
     some = loom("--json", "long.pdf#30-31", "page number")
 
-    assert "attached long.pdf, 47 pages" in whole.err
+    assert "Attached long.pdf, 47 pages" in whole.err
     assert "sending 1-20, more with long.pdf#21-40" in whole.err
     assert "30" in some.out and "number 12" not in some.out
     assert some.err == ""
@@ -212,7 +212,7 @@ def test_pages_of_what_is_piped_in_are_chosen_like_those_of_a_file(tmp_path: Pat
     first = loom("-R", "what?", stdin=document)
     chosen = loom("-R", "-a", "-#21-22", "what?", stdin=document)
 
-    assert "sending 1-20, more with -a -#21-30]" in first.err
+    assert "sending 1-20, more with -a -#21-30.]" in first.err
     assert "(page 21)" in chosen.out and "(page 1)" not in chosen.out and chosen.err == ""
     assert "[pages 21-22 of " in loom("context").out
 
@@ -361,7 +361,9 @@ def test_a_switch_to_another_model_says_what_it_will_be_shown(tmp_path: Path):
     assert "[openai-compatible/scripted · media 1" in switched.err
     assert "1 thinking blocks of another model left out" in switched.err
     assert "≈ $0]" in switched.err
-    assert aged.err == "loom: to save tokens, media of older turns are sent as text; the model can request them again\n"
+    assert (
+        aged.err == "loom: To save tokens, media of older turns are sent as text; the model can request them again.\n"
+    )
     assert stayed.err == "", "each is said once"
 
 

@@ -287,7 +287,7 @@ def test_mentions_name_files_of_the_folder_of_the_conversation(tmp_path: Path):
         assert terminal.end() == 0
 
     assert where in asked.err and where in chatted.err and where not in at_home.err
-    assert "file not found" not in asked.err + at_home.err and "file not found: here.txt" in chatted.err
+    assert "File not found" not in asked.err + at_home.err and "File not found: here.txt" in chatted.err
     assert "64×48 PNG" in loom("log", "latest").out, "the image of the folder of the conversation was sent"
 
 

@@ -65,7 +65,7 @@ def test_an_extension_that_lies_is_said(tmp_path: Path):
     loom = Loom(tmp_path)
     loom.file("fake.png", "<!doctype html><html><body>not a picture</body></html>")
 
-    assert "[fake.png is HTML (by its bytes), attached as text]" in loom("-R", "fake.png", "what?").err
+    assert "[fake.png is HTML (by its bytes), attached as text.]" in loom("-R", "fake.png", "what?").err
 
 
 def test_words_hold_the_place_of_a_picture_that_ends_too_early_and_the_others_are_sent(tmp_path: Path):
@@ -107,7 +107,7 @@ def test_a_picture_over_the_limit_is_used_as_a_copy_and_that_can_be_refused(tmp_
     said = loom("-R", "scan.png", "what?").err
 
     assert "scan.png has 3 KB, over the limit of 1 KB: a copy of" in said
-    assert "is used (images.max_size_bytes); use --no-resize to refuse instead]" in said
+    assert "is used (images.max_size_bytes). Use --no-resize to refuse instead.]" in said
 
 
 def test_a_locked_pdf_names_the_option_that_opens_it(tmp_path: Path):
@@ -147,7 +147,7 @@ def test_a_full_window_says_by_how_much_and_what_was_given_up_and_the_turn_goes_
 
     assert ran.code == 0 and ran.out == "fine\n"
     full = "the window of openai-compatible/scripted is full. Reduced to fit: "
-    assert re.search(rf"[\d.]+k > 2\.2k tokens: {re.escape(full)}long texts cut \(-[\d.]+k\)\n", ran.err), ran.err
+    assert re.search(rf"[\d.]+k > 2\.2k tokens: {re.escape(full)}long texts cut \(-[\d.]+k\)\.\n", ran.err), ran.err
 
 
 def test_over_ssh_there_is_no_clipboard_and_two_ways_around(tmp_path: Path):

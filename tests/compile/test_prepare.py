@@ -58,7 +58,7 @@ def test_a_blind_model_gets_the_label_and_the_user_is_told_once() -> None:
     assert media_of(prepared.prompt.messages) == []
     assert "[image: shot1.png, 1920×1080, 1.2 MB]" in text_of(prepared)
     assert row(prepared, "shot1.png").reason == "capability"
-    assert prepared.receipt.notices == ("deepseek/deepseek-v4-pro gets shot1.png as text",)
+    assert prepared.receipt.notices == ("deepseek/deepseek-v4-pro gets shot1.png as text.",)
 
 
 def test_a_picture_comes_back_when_a_seeing_model_returns() -> None:
@@ -440,7 +440,7 @@ def test_age_alone_makes_text_of_a_picture_only_where_it_can_be_called_back(has_
 def test_a_switch_to_a_model_without_eyes_says_what_will_be_text() -> None:
     path = said(user("see", screenshot(1)), assistant("I see."), user("and now?"))
     prepared = prepare(path, BLIND)
-    notice = "deepseek/deepseek-v4-pro does not support images: those of earlier turns are sent as text"
+    notice = "deepseek/deepseek-v4-pro does not support images: those of earlier turns are sent as text."
     assert notice in prepared.receipt.notices
     assert notice in prepared.receipt.once
 

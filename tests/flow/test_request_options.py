@@ -73,7 +73,7 @@ async def test_an_option_that_the_platform_lacks_is_named_once_and_in_every_rece
             async with session.stream("hi") as events:
                 notices += [event.text async for event in events if isinstance(event, NoticeRaised)]
         (receipt,) = await session.plan()
-    assert notices == ["anthropic/claude-opus-5 does not support top_p: not sent"]
+    assert notices == ["anthropic/claude-opus-5 does not support top_p: not sent."]
     assert receipt.unsent_options == ("top_p",)
     assert all("top_p" not in body for body in far.requests)
 

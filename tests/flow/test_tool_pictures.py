@@ -148,7 +148,7 @@ async def test_a_model_without_eyes_gets_the_text_and_the_user_one_clear_notice(
             assert far.pictures(number) == {}
         assert "[image: shoot, 640×400, " in far.texts(1)
         (notice,) = notices(events)
-        assert notice == f"{runtime.models.resolve('far').reference} gets shoot as text"
+        assert notice == f"{runtime.models.resolve('far').reference} gets shoot as text."
 
 
 def notices(events: list[Event]) -> list[str]:

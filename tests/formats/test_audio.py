@@ -58,7 +58,7 @@ def test_a_stream_that_never_wrote_its_size_lasts_to_the_end_of_the_file(size: i
 def test_a_wav_that_was_cut_off_says_so() -> None:
     found = inspect(wav(FORMAT, SECOND)[:-8000], "cut.wav")
     assert found.media.duration_seconds == 0.5
-    assert found.notices == ("cut.wav ends before the length that it declares",)
+    assert found.notices == ("cut.wav ends before the length that it declares.",)
 
 
 def test_large_tags_and_padding_before_the_first_mp3_frame_are_skipped() -> None:

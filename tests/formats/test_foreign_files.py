@@ -188,7 +188,7 @@ def test_sound_that_no_model_takes_is_kept_as_mp3(suffix: str) -> None:
     assert isinstance(accepted.block, AudioBlock)
     assert accepted.block.media.media_type == "audio/mpeg"
     assert accepted.block.media.duration_seconds == pytest.approx(2, abs=0.2)
-    assert accepted.notices == (f"tone.{suffix} {LABELS[suffix]}: it is kept as MP3",)
+    assert accepted.notices == (f"tone.{suffix} {LABELS[suffix]}: it is kept as MP3.",)
 
 
 NO_IMAGES = "contains sound and no images"

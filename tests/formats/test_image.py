@@ -353,7 +353,7 @@ def test_three_hundred_pages_are_one_picture() -> None:
     data = saved(pages[0], "TIFF", save_all=True, append_images=pages[1:])
     found = inspect(data, "scan.tif")
     assert found.media.frames == 300
-    assert found.notices == ("scan.tif has 300 pages; models receive only the first",)
+    assert found.notices == ("scan.tif has 300 pages; models receive only the first.",)
     assert shown(data)[1].convert("L").getpixel((5, 5)) == 0
 
 

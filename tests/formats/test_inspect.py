@@ -140,11 +140,11 @@ def test_a_spoilt_file_is_what_it_was_or_a_typed_error(name: str) -> None:
 def test_an_extension_that_lies_is_said() -> None:
     html = inspect(TEXTS["page.html"], "fake.png")
     assert (html.category, html.media.media_type) == ("office", "text/html")
-    assert html.notices == ("fake.png is HTML (by its bytes), attached as text",)
-    assert inspect(TEXTS["data.json"], "shot.jpg").notices == ("shot.jpg is JSON (by its bytes), attached as text",)
+    assert html.notices == ("fake.png is HTML (by its bytes), attached as text.",)
+    assert inspect(TEXTS["data.json"], "shot.jpg").notices == ("shot.jpg is JSON (by its bytes), attached as text.",)
     jpeg = inspect(sample("baseline.jpg"), "shot.png")
     assert jpeg.media.media_type == "image/jpeg"
-    assert jpeg.notices == ("shot.png is JPEG (by its bytes), attached as an image",)
+    assert jpeg.notices == ("shot.png is JPEG (by its bytes), attached as an image.",)
     assert inspect(sample("baseline.jpg"), "shot.jpeg").notices == ()
     assert inspect(TEXTS["notes.md"], "notes.txt").notices == ()
 
@@ -159,13 +159,13 @@ def test_pages_behind_the_end_of_a_document_are_said_to_be_missing() -> None:
     admitted = accept(content("set.pdf"), "set.pdf", pages="11-20")
     assert isinstance(admitted.block, DocumentBlock)
     assert admitted.block.pages == "11-12"
-    assert admitted.notices == ("set.pdf has 12 pages; of 11-20 only 11-12 is used",)
+    assert admitted.notices == ("set.pdf has 12 pages; of 11-20 only 11-12 is used.",)
     assert accept(content("set.pdf"), "set.pdf", pages="11-12").notices == ()
 
 
 @pytest.mark.parametrize("name", ["rgb.png", "notes.md", "tone.wav"])
 def test_what_has_no_pages_says_so_when_it_is_asked_for_some(name: str) -> None:
-    assert accept(content(name), name, pages="3").notices == (f"{name} has no pages; all of it is used",)
+    assert accept(content(name), name, pages="3").notices == (f"{name} has no pages; all of it is used.",)
 
 
 def test_nothing_is_not_a_file() -> None:
@@ -256,7 +256,7 @@ def test_a_long_name_is_cut_in_the_middle_of_nothing(letter: str) -> None:
 def test_an_old_encoding_is_said() -> None:
     found = inspect("Grüße aus Köln.".encode("latin-1") * 40, "old.txt")
     assert (found.text, found.encoding) == ("Grüße aus Köln." * 40, "windows-1252")
-    assert found.notices == ("old.txt is not UTF-8; it was read as Windows-1252 (Western European)",)
+    assert found.notices == ("old.txt is not UTF-8; it was read as Windows-1252 (Western European).",)
 
 
 # ── render ───────────────────────────────────────────────────────────────────────────────────────────────────────────

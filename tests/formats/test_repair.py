@@ -62,7 +62,7 @@ def test_a_pdf_that_pdfium_refuses_is_rebuilt_and_kept_so(
     admitted = accept(damaged, "bent.pdf")
 
     noun = "1 page" if pages == 1 else f"{pages} pages"
-    said = f"bent.pdf is damaged: the recovered part ({noun}) is used; more may be missing"
+    said = f"bent.pdf is damaged: the recovered part ({noun}) is used; more may be missing."
     assert admitted.notices[0] == said
     media, kept = document(admitted).media, admitted.data
     assert kept is not None

@@ -115,7 +115,7 @@ def test_a_pdf_with_a_password_is_let_in_with_it() -> None:
 
     admitted = accept(data, "locked.pdf", password="open sesame")
 
-    assert admitted.notices[0] == "locked.pdf was unlocked: a copy without the password is kept"
+    assert admitted.notices[0] == "locked.pdf was unlocked: a copy without the password is kept."
     assert admitted.data is not None and b"open sesame" not in admitted.data
     assert inspect(admitted.data, "locked.pdf").media.digest == admitted.block.media.digest
 

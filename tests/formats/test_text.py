@@ -36,7 +36,7 @@ def test_unicode_is_read_with_and_without_a_mark(codec: str, mark: bytes, said: 
 def test_windows_1252_is_converted_and_said() -> None:
     text, encoding, notices = decode_text(SAMPLE.encode("cp1252"), "old.txt")
     assert (text, encoding) == (SAMPLE, "windows-1252")
-    assert notices == ("old.txt is not UTF-8; it was read as Windows-1252 (Western European)",)
+    assert notices == ("old.txt is not UTF-8; it was read as Windows-1252 (Western European).",)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_up_to_one_in_twenty_characters_may_be_a_control_character() -> None:
 def test_damage_behind_the_window_is_replaced_and_counted() -> None:
     text, encoding, notices = decode_text("ä".encode() * 9000 + b"\xff\xff", "log.txt")
     assert (encoding, text[-2:]) == ("utf-8", "\ufffd\ufffd")
-    assert notices == ("2 damaged characters in log.txt are shown as \ufffd",)
+    assert notices == ("2 damaged characters in log.txt are shown as \ufffd.",)
     text, encoding, notices = decode_text(b"x" * 9000 + b" caf\xe9", "menu.txt")
     assert (encoding, text[-4:]) == ("windows-1252", "café")
     assert len(notices) == 1
@@ -227,7 +227,7 @@ def test_damage_behind_the_window_is_replaced_and_counted() -> None:
 def test_nul_behind_the_window_is_made_visible() -> None:
     text, _, notices = decode_text(b"x" * 9000 + b"\0end", "log.txt")
     assert text.endswith("␀end")
-    assert notices == ("NUL characters in log.txt are shown as ␀",)
+    assert notices == ("NUL characters in log.txt are shown as ␀.",)
 
 
 @settings(max_examples=200, deadline=None)

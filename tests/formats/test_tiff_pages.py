@@ -34,7 +34,7 @@ def test_every_page_of_a_tiff_can_be_seen_and_read(mode: str) -> None:
     block = admitted.block
     assert isinstance(block, DocumentBlock)
     assert (block.media.pages, block.media.name, block.pages) == (3, "fax.tif", "2-3")
-    assert admitted.notices[0] == "fax.tif has 3 pages: it is kept as a PDF of them"
+    assert admitted.notices[0] == "fax.tif has 3 pages: it is kept as a PDF of them."
     assert admitted.data is not None
     third = render(admitted.data, block.media, Page(3))
     assert abs((third.width or 0) / (third.height or 1) - 850 / 400) < 0.02

@@ -71,7 +71,7 @@ async def test_a_name_that_is_not_utf_8_is_shown_as_far_as_it_can_be(tmp_path: P
     for name, data in ((b"\xff.png", b"<!doctype html><html></html>"), (b"\xfe.bin", b"\x7fELF" + bytes(99))):
         (tmp_path / os.fsdecode(name)).write_bytes(data)
     said, _ = await read_file(Context(tmp_path), os.fsdecode(b"\xff.png"))
-    assert text_of(said) == "(\ufffd.png is HTML (by its bytes), attached as text)"
+    assert text_of(said) == "(\ufffd.png is HTML (by its bytes), attached as text.)"
     (block,) = await read_file(Context(tmp_path), os.fsdecode(b"\xfe.bin"))
     assert "is an ELF program" in text_of(block)
 
@@ -209,7 +209,7 @@ async def test_a_binary_is_described_in_a_line(tmp_path: Path) -> None:
 async def test_a_text_with_the_name_of_a_picture_says_what_it_is(tmp_path: Path) -> None:
     (tmp_path / "fake.png").write_text("<!doctype html><html><body>not a picture</body></html>")
     said, lines = await read_file(Context(tmp_path), "fake.png")
-    assert text_of(said) == "(fake.png is HTML (by its bytes), attached as text)"
+    assert text_of(said) == "(fake.png is HTML (by its bytes), attached as text.)"
     assert text_of(lines).startswith("     1\t<!doctype")
 
 

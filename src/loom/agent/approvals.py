@@ -144,9 +144,10 @@ class Approvals:
                 except Exception as error:
                     if isinstance(error, LoomError):
                         raise ToolError(error.message, hint=error.hint) from error
-                    words = f"the approval function failed, and {request.tool} was not run"
-                    await self._store(NoticeRaised(text=f"{words}: {type(error).__name__}: {error}", code="approval"))
-                    raise ToolError(words) from error
+                    why = f"{type(error).__name__}: {error}"
+                    notice = f"The approval function failed, and {request.tool} was not run: {why}"
+                    await self._store(NoticeRaised(text=notice, code="approval"))
+                    raise ToolError(f"the approval function failed, and {request.tool} was not run") from error
 
     def check_denied(self, call: ToolCall, about: ApprovalSubject) -> Action | None:
         """Return the strictest action that the rules give for the subjects of the call; raise `ToolError` if they deny

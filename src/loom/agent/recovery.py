@@ -63,15 +63,15 @@ def recover(request: RequestInput, prepared: Prepared, error: ProviderError, tri
             tried.append("bytes")
             limit = int(prepared.receipt.totals.wire_bytes * _SMALLER)
             limits = msgspec.structs.replace(request.limits, max_bytes=limit)
-            notice = f"the request was too large for {reference}; older media are reduced"
+            notice = f"The request was too large for {reference}; older media are reduced."
         case ContextOverflow() if tried.count("tokens") < _SHRINKS:
             tried.append("tokens")
             limit = int(prepared.receipt.totals.tokens * _SMALLER)
             limits = msgspec.structs.replace(request.limits, max_tokens=limit)
-            notice = f"the conversation was too long for {reference}; older turns are reduced"
+            notice = f"The conversation was too long for {reference}; older turns are reduced."
         case Refused() if request.limits.takes_thinking_back and _REASONING.search(error.message):
             limits = msgspec.structs.replace(request.limits, takes_thinking_back=False)
-            notice = f"{reference} did not accept its earlier reasoning; it is left out"
+            notice = f"{reference} did not accept its earlier reasoning; it is left out."
         case Refused() if error.status in _REFUSED_HISTORY:
             return _rewrite_history(request, prepared, error)
         case _:
@@ -90,13 +90,13 @@ def _rewrite_history(request: RequestInput, prepared: Prepared, error: ProviderE
     calls = [at for at, placed in enumerate(path) if placed.message.calls]
     if any(message.form is not None for message in prepared.prompt.messages):
         limits = msgspec.structs.replace(limits, takes_forms=False)
-        notice = f"{reference} refused the messages in their original form ({why}); they are compiled instead"
+        notice = f"{reference} refused the messages in their original form ({why}); they are compiled instead."
     elif prepared.prompt.body is not None:
         limits = msgspec.structs.replace(limits, takes_body=False)
-        notice = f"{reference} refused the request in its original form ({why}); it is compiled instead"
+        notice = f"{reference} refused the request in its original form ({why}); it is compiled instead."
     elif calls and calls[-1] >= limits.calls_as_text_before and request.model.capabilities.tools and limits.takes_tools:
         limits = msgspec.structs.replace(limits, calls_as_text_before=len(path))
-        notice = f"{reference} refused the history ({why}); its tool calls and results are sent as text from now on"
+        notice = f"{reference} refused the history ({why}); its tool calls and results are sent as text from now on."
     else:
         return None
     return Recovery(request=msgspec.structs.replace(request, limits=limits), notice=notice)
@@ -122,7 +122,7 @@ def _quarantine(request: RequestInput, prompt: Prompt, error: MediaRefused, trie
     its = "its text is" if len(set(blamed)) == 1 else "their texts are"
     return Recovery(
         request=msgspec.structs.replace(request, quarantine=request.quarantine | frozenset(blamed)),
-        notice=f"{request.model.provider} refused {names} ({_provider_message(error)}); {its} sent instead",
+        notice=f"{request.model.provider} refused {names} ({_provider_message(error)}); {its} sent instead.",
     )
 
 
@@ -169,13 +169,13 @@ def _without_capability(request: RequestInput, error: CapabilityMissing) -> Reco
         limits = msgspec.structs.replace(request.limits, takes_tools=False)
         return Recovery(
             request=msgspec.structs.replace(request, limits=limits),
-            notice=f"{reference} does not support tools; requests leave them out from now on",
+            notice=f"{reference} does not support tools; requests leave them out from now on.",
         )
     if kind is None or kind == "tools" or not any(found.startswith(kind) for found in capabilities.accepts):
         return None
     return Recovery(
         request=msgspec.structs.replace(request, model=request.model.without(kind)),
-        notice=f"{reference} does not support {_KIND_NAMES[kind]}; their text is sent from now on",
+        notice=f"{reference} does not support {_KIND_NAMES[kind]}; their text is sent from now on.",
         refused_kind=kind,
     )
 

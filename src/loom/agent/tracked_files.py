@@ -146,7 +146,7 @@ def missing_file(workspace: Path, asked: str) -> str:
         return ""
     name = asked.rstrip(PUNCTUATION)
     if tracked_name(workspace, name.rpartition("#")[0]) is None:
-        return f"file not found: {visible_name(name)}"
+        return f"File not found: {visible_name(name)}"
     try:
         split_pages(asked)
     except ContentError as error:
@@ -159,13 +159,13 @@ def read_tracked(workspace: Path, name: str, *, is_own: bool = False) -> Tracked
     Files that may hold secrets are never read."""
     shown = visible_name(name)
     if is_folder(workspace, name):
-        return TrackedText(why="is a folder now", notice=f"{shown} is a folder; only files are tracked")
+        return TrackedText(why="is a folder now", notice=f"{shown} is a folder; only files are tracked.")
     try:
         with open_file(workspace, name) as opened:
             if opened.sensitive or not (opened.inside or (is_own and str(opened.path) == name)):
                 what = "may contain secrets" if opened.inside else "is outside the workspace"
                 return TrackedText(
-                    why="is not shown", notice=f"{shown} {what} and is not tracked; attach it to send it"
+                    why="is not shown", notice=f"{shown} {what} and is not tracked; attach it to send it."
                 )
             data = opened.file.read(MAX_FILE_BYTES + 1)
             size = opened.size_bytes
@@ -176,10 +176,10 @@ def read_tracked(workspace: Path, name: str, *, is_own: bool = False) -> Tracked
             else TrackedText(why="cannot be read", notice=error.message)
         )
     if len(data) > MAX_FILE_BYTES:
-        return TrackedText(why="is too large to show", notice=f"{shown} is too large to track ({size_label(size)})")
+        return TrackedText(why="is too large to show", notice=f"{shown} is too large to track ({size_label(size)}).")
     if data and encoding_of(data) is None:
         return TrackedText(
-            why="is not a text file", notice=f"{shown} is not a text file and is not tracked; attach it to send it"
+            why="is not a text file", notice=f"{shown} is not a text file and is not tracked; attach it to send it."
         )
     return TrackedText(text=clean_text(decode_text(data, shown)[0]) if data else "", data=data, path=opened.path)
 
@@ -195,11 +195,11 @@ def match_globs(workspace: Path, globs: Sequence[str]) -> tuple[list[str], str]:
                 if entry.kind != "file" or not any(it.matches(entry.parts, is_folder=False) for it in patterns):
                     continue
                 if len(found) == MAX_MATCHED:
-                    return found, f"auto_context matches more than {MAX_MATCHED} files; the first ones are tracked"
+                    return found, f"auto_context matches more than {MAX_MATCHED} files; the first ones are tracked."
                 found.append(entry.path)
     except MediaError as error:
         return [], f"auto_context matches nothing: {error.message}"
-    return found, "the workspace is too large to search completely: auto_context may miss files" if walk.is_cut else ""
+    return found, "The workspace is too large to search completely: auto_context may miss files." if walk.is_cut else ""
 
 
 def visible_messages(path: Sequence[Placed], mark: Watermark) -> set[str]:
@@ -251,12 +251,12 @@ class TrackedFiles:
         )
         missing = await asyncio.to_thread(lambda: [missing_file(workspace, name) for name in asked])
         notices, texts, room = [notice] if notice else [], list[str](), MAX_TOLD_BYTES
-        notices += [f"{why}; sent as text" for why in missing if why]
+        notices += [f"{why.rstrip('.')}; sent as text." for why in missing if why]
         for name, read in reads.items():
             known = self.view.get(name)
             text = change_text(visible_name(name), await self._visible_text(known, standing), read.text, read.why)
             if len(text.encode()) > room:
-                notices.append(f"{visible_name(name)} is shown in the next turn: too much text for one turn")
+                notices.append(f"{visible_name(name)} is shown in the next turn: too much text for one turn.")
                 continue
             room -= len(text.encode())
             if text:

@@ -33,9 +33,9 @@ from loom.prompt import ShownBlock, ShownMedia, ShownMessage, ShownRaw, ShownRes
 INTERRUPTED: Final = "[interrupted: this call was cut off before it gave a result]"
 BEGINNING: Final = "[the conversation begins with the assistant]"
 CONTINUE: Final = "[continue]"
-ADDED_CONTINUE: Final = f'added "{CONTINUE}" so that the request ends with a user message'
+ADDED_CONTINUE: Final = f'Added "{CONTINUE}" so that the request ends with a user message.'
 HIDDEN: Final = "[a message that is not shown]"
-SYSTEM_AS_TEXT: Final = "a system message that does not end a turn is sent as user text"
+SYSTEM_AS_TEXT: Final = "A system message that does not end a turn is sent as user text."
 SEEN_AGAIN: Final = "[the images above are visible here; some answers above were given without seeing them]"
 RESULTS: Final = "[tool results received]"
 _RAW_CHARS: Final = 2_000
@@ -154,7 +154,7 @@ class _Assembly:
                 hoisted += moved
             else:
                 self.repairs.append(
-                    f"the call {self.layout.target.tool_name(call.name)} had no result: it is shown as interrupted"
+                    f"The call {self.layout.target.tool_name(call.name)} had no result: it is shown as interrupted."
                 )
                 blocks.append(TextBlock(INTERRUPTED))
                 is_error = True
@@ -195,7 +195,7 @@ class _Assembly:
             if isinstance(block, ToolResult) and parts:
                 name = self.layout.target.tool_name(block.name or "a tool")
                 if called:
-                    self.repairs.append(f"a result without its call ({name}) is shown as text")
+                    self.repairs.append(f"A result without its call ({name}) is shown as text.")
                 where = ", without its call" if called else ", an error" if block.is_error else ""
                 shown.append(TextBlock(f"[a result of {name}{where}]"))
             shown += parts
@@ -245,7 +245,7 @@ class _Assembly:
             data = [block.data for block in blocks if isinstance(block, ShownRaw)]
             unpaired = find_unpaired(data, taken, may_end_open=is_open)
             for lost in unpaired:
-                self.repairs.append("a server-side tool call without its result is shown as text")
+                self.repairs.append("A server-side tool call without its result is shown as text.")
                 blocks[own[lost]] = TextBlock(provider_text(UnknownBlock(data[lost])) or HIDDEN)
             if unpaired:
                 self.out[at] = ShownMessage(message.role, tuple(blocks))
@@ -294,7 +294,7 @@ class _Assembly:
         """Ensure that the request begins with a user message and does not end with an assistant message."""
         if not self.out or self.out[0].role != "user":
             self.out.insert(0, ShownMessage("user", (TextBlock(BEGINNING),)))
-            self.repairs.append("added a user message so that the request begins with one")
+            self.repairs.append("Added a user message so that the request begins with one.")
         if self.out[-1].role == "assistant" and not self.layout.target.request.ends_with_assistant:
             self.out.append(ShownMessage("user", (TextBlock(CONTINUE),)))
             self.repairs.append(ADDED_CONTINUE)

@@ -185,13 +185,13 @@ def _notices(author: str, images: Sequence[Media], outcomes: Sequence[_Outcome])
     if sent:
         usage = sum(sent, Usage())
         notices.append(
-            f"{author} described {_count(len(sent))} ({usage.input_tokens} tokens in, {usage.output_tokens} out)"
+            f"{author} described {_count(len(sent))} ({usage.input_tokens} tokens in, {usage.output_tokens} out)."
         )
     failed = [(media, outcome) for media, outcome in zip(images, outcomes, strict=True) if outcome.problem]
     if failed:
         media, outcome = failed[0]
         what = media.name or "an image" if len(failed) == 1 else _count(len(failed))
-        notices.append(f"{author} could not describe {what} ({outcome.problem}); the label is sent instead")
+        notices.append(f"{author} could not describe {what} ({outcome.problem}); the label is sent instead.")
     return notices
 
 

@@ -53,7 +53,7 @@ def overflow(costs: RequestCost, before: Watermark, mark: Watermark, allowed: To
         if field == "tokens"
         else f"{reference} does not accept more in one request"
     )
-    yield f"{_compare_totals(field, wanted, allowed)} {_UNITS[field]}: {why}. Reduced to fit: {' · '.join(cuts)}"
+    yield f"{_compare_totals(field, wanted, allowed)} {_UNITS[field]}: {why}. Reduced to fit: {' · '.join(cuts)}."
 
 
 def _compare_totals(field: str, wanted: Totals, allowed: Totals) -> str:

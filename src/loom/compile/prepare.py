@@ -283,13 +283,13 @@ def _sampling(sampling: Sampling, messages: Sequence[ShownMessage], model: Model
     if not cramped and not _lacks_thinking(messages, model):
         return sampling, []
     why = "the answer's token limit is too low" if cramped else "its last calls were made without it"
-    return msgspec.structs.replace(sampling, thinking=""), [f"thinking is off for {model.reference}: {why}"]
+    return msgspec.structs.replace(sampling, thinking=""), [f"Thinking is off for {model.reference}: {why}."]
 
 
 def _option_notices(model: Model, unsent: Sequence[str]) -> tuple[str, ...]:
     if not unsent:
         return ()
-    return (f"{model.reference} does not support {', '.join(unsent)}: not sent",)
+    return (f"{model.reference} does not support {', '.join(unsent)}: not sent.",)
 
 
 def notice_hash(notice: str) -> str:

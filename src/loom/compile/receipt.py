@@ -128,7 +128,7 @@ def losses(layout: Layout, mark: Watermark) -> Iterator[str]:
             is_part = measure.rendition == "full" and bool(measure.detail)
             unseen.append(f"{name}, {measure.detail}" if is_part else f"{name} as {measure.rendition}")
     if unseen:
-        yield f"{layout.target.model.reference} gets {', '.join(unseen)}"
+        yield f"{layout.target.model.reference} gets {', '.join(unseen)}."
 
 
 def lasting_notices(layout: Layout, mark: Watermark) -> Iterator[str]:
@@ -146,10 +146,10 @@ def lasting_notices(layout: Layout, mark: Watermark) -> Iterator[str]:
         elif reason == "age":
             aged[measure.rendition] = None
     for kind in lacking:
-        yield f"{reference} does not support {kind}: those of earlier turns are sent as text"
+        yield f"{reference} does not support {kind}: those of earlier turns are sent as text."
     for rendition in aged:
         how = "smaller" if rendition == "low" else "as text; the model can request them again"
-        yield f"to save tokens, media of older turns are sent {how}"
+        yield f"To save tokens, media of older turns are sent {how}."
 
 
 _KIND_NAMES: Final = {"image": "images", "document": "documents", "audio": "audio", "video": "video"}
@@ -159,8 +159,8 @@ def tightness(layout: Layout, mark: Watermark, used: Totals, allowed: Totals) ->
     reference = layout.target.model.reference
     pins: Sequence[PlacedBlock] = [item for item in layout.items if item.override in ("full", "low")]
     if mark.text_cap:
-        yield f"texts of more than {mark.text_cap} characters were cut in the middle"
+        yield f"Texts of more than {mark.text_cap} characters were cut in the middle."
     if any(layout.target_rendition(item, mark)[1] != "override" for item in pins):
-        yield f"pinned content is reduced, too: {reference} does not accept more"
+        yield f"Pinned content is reduced, too: {reference} does not accept more."
     if not fits(used, allowed):
-        yield f"{reference} cannot fit this, even after trimming"
+        yield f"{reference} cannot fit this, even after trimming."

@@ -154,7 +154,7 @@ def extension_notice(name: str, found: SniffResult) -> str:
         return ""
     if category_of(claimed) == found.category and found.category in ("text", "office"):
         return ""
-    return f"{name} is {label_of(found.media_type)} (by its bytes), attached as {_ATTACHED_AS[found.category]}"
+    return f"{name} is {label_of(found.media_type)} (by its bytes), attached as {_ATTACHED_AS[found.category]}."
 
 
 def render(data: bytes, media: Media, recipe: Recipe, limits: IntakeLimits = IntakeLimits()) -> Rendered:

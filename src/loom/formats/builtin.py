@@ -102,7 +102,7 @@ class AudioFormat(BuiltinFormat):
         from loom.formats.audio import inspect_audio
 
         facts = inspect_audio(data, media_type, name)
-        notices = (f"{name or 'The recording'} ends before the length that it declares",) if facts.is_cut_off else ()
+        notices = (f"{name or 'The recording'} ends before the length that it declares.",) if facts.is_cut_off else ()
         media = new_media(data, media_type, name)
         return Inspection(
             media=msgspec.structs.replace(media, duration_seconds=facts.duration_seconds),

@@ -102,7 +102,7 @@ def _unlock(data: bytes, name: str, limits: IntakeLimits, password: str) -> tupl
     if b"/Encrypt" not in data:
         return data, ()
     unlocked = unlock_pdf(data, password, name=clean_name(name), limits=limits)
-    return unlocked, (f"{clean_name(name) or 'The PDF'} was unlocked: a copy without the password is kept",)
+    return unlocked, (f"{clean_name(name) or 'The PDF'} was unlocked: a copy without the password is kept.",)
 
 
 def _convert_audio(data: bytes, name: str, limits: IntakeLimits) -> tuple[bytes, tuple[str, ...]]:
@@ -116,7 +116,7 @@ def _convert_audio(data: bytes, name: str, limits: IntakeLimits) -> tuple[bytes,
         return data, ()
     sound = take_sound(data, clean_name(name), limits)
     what = "contains sound and no images" if kind.startswith("video/") else f"is {label_of(kind)}"
-    return sound, (f"{clean_name(name) or 'The recording'} {what}: it is kept as MP3",)
+    return sound, (f"{clean_name(name) or 'The recording'} {what}: it is kept as MP3.",)
 
 
 def _pages(inspection: Inspection, asked: str) -> tuple[str, tuple[str, ...]]:
@@ -126,14 +126,14 @@ def _pages(inspection: Inspection, asked: str) -> tuple[str, tuple[str, ...]]:
     name = media.name or "The file"
     if inspection.category not in ("pdf", "office"):
         is_paged = media.frames is not None  # there is already a notice that only the first page is shown
-        return "", () if is_paged else (f"{name} has no pages; all of it is used",)
+        return "", () if is_paged else (f"{name} has no pages; all of it is used.",)
     count = media.pages
     if count is None or last <= count:
         return asked, ()
     if first > count:
         raise ContentError(f"{name} has {_page_count(count)}; page {first} does not exist.")
     used = page_label(first, count)
-    return used, (f"{name} has {_page_count(count)}; of {asked} only {used} is used",)
+    return used, (f"{name} has {_page_count(count)}; of {asked} only {used} is used.",)
 
 
 def _page_count(pages: int | None) -> str:
@@ -163,9 +163,9 @@ def _inspect(data: bytes, name: str, limits: IntakeLimits, recipes: tuple[Fit | 
     copy = render(data, large.media, Fit(max_encoded_bytes=limits.max_image_bytes), roomy)
     fitted = inspect(copy.data, large.media.name, limits, recipes)
     said = (
-        f"{large.media.name or 'the image'} has {size_label(len(data))}, over the limit of "
+        f"{large.media.name or 'The image'} has {size_label(len(data))}, over the limit of "
         f"{size_label(limits.max_image_bytes)}: a copy of {size_label(len(copy.data))}, "
-        f"{copy.width}×{copy.height}, is used"
+        f"{copy.width}×{copy.height}, is used."
     )
     return msgspec.structs.replace(fitted, notices=(said, *large.notices)), copy.data
 
@@ -183,8 +183,8 @@ def _pages_to_pdf(data: bytes, found: Inspection, limits: IntakeLimits) -> tuple
         copy = pages_as_pdf(data, found.media.media_type, limits, name)
         document = inspect_pdf(copy, name, limits)
     except MediaError as error:
-        return msgspec.structs.replace(found, notices=(*found.notices, error.message.rstrip("."))), data
-    said = f"{name or 'The image'} has {found.media.frames} pages: it is kept as a PDF of them"
+        return msgspec.structs.replace(found, notices=(*found.notices, error.message)), data
+    said = f"{name or 'The image'} has {found.media.frames} pages: it is kept as a PDF of them."
     return msgspec.structs.replace(document, notices=(said, *document.notices)), copy
 
 
@@ -198,7 +198,7 @@ def _drawing_to_pdf(data: bytes, found: Inspection, limits: IntakeLimits) -> tup
     if copy is None:
         return None
     document = inspect_pdf(copy, found.media.name, limits)
-    said = f"{found.media.name or 'The file'} is {label_of(found.media.media_type)}: it is kept as a PDF"
+    said = f"{found.media.name or 'The file'} is {label_of(found.media.media_type)}: it is kept as a PDF."
     return msgspec.structs.replace(document, notices=(said, *document.notices)), copy
 
 
@@ -217,8 +217,8 @@ def _rebuild_pdf(data: bytes, name: str, limits: IntakeLimits) -> tuple[Inspecti
         return None
     if len(found.pages_without_text) == found.pages_examined and not found.pictures:
         return None
-    name = found.media.name or "the PDF"
-    said = f"{name} is damaged: the recovered part ({_page_count(found.media.pages)}) is used; more may be missing"
+    name = found.media.name or "The PDF"
+    said = f"{name} is damaged: the recovered part ({_page_count(found.media.pages)}) is used; more may be missing."
     return msgspec.structs.replace(found, notices=(said, *found.notices)), copy
 
 

@@ -109,7 +109,7 @@ def decode_text(data: bytes, name: str = "") -> tuple[str, str, tuple[str, ...]]
             hint="Export what matters as text, PDF or an image and attach that.",
         )
     if "\0" in text:
-        notices = (*notices, f"NUL characters in {name or 'the text'} are shown as ␀")
+        notices = (*notices, f"NUL characters in {name or 'the text'} are shown as ␀.")
         text = text.replace("\0", "␀")
     return text, codec.removesuffix("-sig").replace("cp125", "windows-125"), notices
 
@@ -128,7 +128,7 @@ def _decode(data: bytes, codec: str, shown: str) -> tuple[str, str, tuple[str, .
         damaged = text.count("\ufffd")
         found = find_encoding(data) if codec.startswith("utf-8") else None
         if found is None or sum(map(len, re.findall("[^\x00-\x7f\ufffd]+", text))) > damaged:
-            return text, codec, (f"{damaged} damaged characters in {shown} are shown as \ufffd",)
+            return text, codec, (f"{damaged} damaged characters in {shown} are shown as \ufffd.",)
         codec = found
     return _decode_other(data, codec, shown)
 
@@ -139,9 +139,9 @@ def _decode_other(data: bytes, codec: str, shown: str) -> tuple[str, str, tuple[
     text = data.decode(codec, "replace")
     notices: list[str] = []
     if codec != "iso2022_jp" and declared_encoding(data) != codec:
-        notices.append(f"{shown} is not UTF-8; it was read as {encoding_label(codec)}")
+        notices.append(f"{shown} is not UTF-8; it was read as {encoding_label(codec)}.")
     if damaged := text.count("\ufffd"):
-        notices.append(f"{damaged} damaged characters in {shown} are shown as \ufffd")
+        notices.append(f"{damaged} damaged characters in {shown} are shown as \ufffd.")
     return text, codec, tuple(notices)
 
 

@@ -88,5 +88,5 @@ def limit_pages(blocks: Sequence[ContentBlock], pages_per_read: int) -> tuple[li
         first = page_label(1, pages_per_read)
         shown.append(msgspec.structs.replace(block, pages=first))
         again = "-a -" if block.media.name == PIPED else block.media.name
-        notices.append(f"attached {block.media.label}; sending {first}, more with {again}#{more}")
+        notices.append(f"Attached {block.media.label}; sending {first}, more with {again}#{more}.")
     return shown, notices

@@ -57,9 +57,8 @@ def missing_mentions(workspace: Path, text: str) -> dict[str, str]:
 
 def missing_files_notice(missing: Mapping[str, str]) -> str:
     """Return the notice about mentions that name no file."""
-    return "; ".join(
-        f"file not found: {name}{f' (did you mean {meant}?)' if meant else ''}" for name, meant in missing.items()
-    )
+    names = ", ".join(name + (f" (did you mean {meant}?)" if meant else "") for name, meant in missing.items())
+    return f"File{'s' if len(missing) > 1 else ''} not found: {names}."
 
 
 def _known_paths(workspace: Path) -> list[str]:

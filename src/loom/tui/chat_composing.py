@@ -135,8 +135,7 @@ class ChatComposing(ChatTurns):
             self._warned_about = ""
             return False
         self._warned_about = typed
-        problem = missing_files_notice(missing)
-        self.notify(f"{problem[0].upper()}{problem[1:]}. Enter sends it as text.", severity="warning")
+        self.notify(f"{missing_files_notice(missing)} Enter sends it as text.", severity="warning")
         return True
 
     async def _apply_plan_mode(self, conversation: OpenConversation) -> None:

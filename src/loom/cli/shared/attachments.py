@@ -112,9 +112,9 @@ def confirm_mentions(text: str, folder: Path) -> None:
     the turn: `@types/node` need not be a file."""
     missing = missing_mentions(folder, text)
     if missing and sys.stdin.isatty() and sys.stderr.isatty():
-        problem = missing_files_notice(missing)
-        if not confirm(f"{problem[0].upper()}{problem[1:]}. Send it as text?"):
-            raise Unreadable(f"Not sent: {problem}.", hint="Correct the name.")
+        notice = missing_files_notice(missing)
+        if not confirm(f"{notice} Send the message anyway?"):
+            raise Unreadable(f"{notice} The message was not sent.", hint="Correct the name.")
 
 
 def _confirm_text(word: str) -> None:
@@ -249,5 +249,5 @@ def type_notices(pairs: Sequence[tuple[str, str]]) -> list[str]:
             continue
         same_kind = found.category == "text" and media_type.startswith("text/")
         if found.media_type != media_type and not same_kind:
-            notices.append(f"{Path(name).name} was declared as {media_type} but is {label_of(found.media_type)}")
+            notices.append(f"{Path(name).name} was declared as {media_type} but is {label_of(found.media_type)}.")
     return notices

@@ -150,8 +150,8 @@ async def ingest_input(
     finally:
         progress.clear()
     blocks, notices = limit_pages(found.blocks, runtime.config.documents.pages_per_read)
-    shrunk = " (images.max_size_bytes); use --no-resize to refuse instead"
-    file_notices = [f"{notice}{shrunk if _SHRUNK in notice else ''}" for notice in found.notices]
+    how = " (images.max_size_bytes). Use --no-resize to refuse instead."
+    file_notices = [notice.removesuffix(".") + how if _SHRUNK in notice else notice for notice in found.notices]
     return blocks, [*file_notices, *notices]
 
 

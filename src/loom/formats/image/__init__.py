@@ -61,7 +61,7 @@ def inspect_image(
     notices: tuple[str, ...] = ()
     if many:
         what = "pages" if media_type == "image/tiff" else "frames"
-        notices = (f"{name or 'The image'} has {facts.frames} {what}; models receive only the first",)
+        notices = (f"{name or 'The image'} has {facts.frames} {what}; models receive only the first.",)
     return Inspection(
         media=Media(
             digest=digest_of(data),

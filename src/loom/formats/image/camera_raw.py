@@ -54,7 +54,7 @@ class CameraRawFormat:
             found.media, digest=digest_of(data), media_type=media_type, size_bytes=len(data)
         )
         size = f"{media.width}×{media.height}"
-        said = f"{name or 'The file'} is {label_of(media_type)}: its embedded preview ({size}) is used"
+        said = f"{name or 'The file'} is {label_of(media_type)}: its embedded preview ({size}) is used."
         return msgspec.structs.replace(found, media=media, notices=(said, *found.notices), renditions=())
 
     def render(self, data: bytes, media: Media, recipe: Recipe, limits: IntakeLimits) -> Rendered:
