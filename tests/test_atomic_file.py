@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
 
 from loom.atomic_file import JsonTable, write_file_whole
 from loom.errors import ConfigError
+from loom.tools.mcp.records import Pins
 
 
 def test_a_file_is_written_with_its_folders(tmp_path: Path):
@@ -99,6 +102,27 @@ def test_a_table_keeps_what_threads_put_at_the_same_time(tmp_path: Path) -> None
         for written in [threads.submit(table.put, name, 1) for name in names]:
             written.result()
     assert table.read() == dict.fromkeys(names, 1)
+
+
+def _put_pins(file: Path, number: int, begin: Barrier) -> None:
+    pins = Pins(file)
+    begin.wait()
+    for tool in range(8):
+        pins.put(f"server {tool % 2}", f"tool {number} {tool}", "version")
+
+
+def test_processes_that_approve_tools_at_the_same_time_lose_no_approval(tmp_path: Path) -> None:
+    file = tmp_path / "tools.json"
+    spawning = multiprocessing.get_context("spawn")
+    begin = spawning.Barrier(3)
+    workers = [spawning.Process(target=_put_pins, args=(file, number, begin)) for number in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+        assert worker.exitcode == 0
+    stored = Pins(file)
+    assert all(stored.get(f"server {tool % 2}", f"tool {number} {tool}") for number in range(3) for tool in range(8))
 
 
 @pytest.mark.parametrize("damaged", [b"", b"{", b"[]", b'{"a": "text"}', b"\xff"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from pathlib import Path
 
 import pytest
@@ -230,6 +231,20 @@ def test_two_files_in_one_folder_are_one_too_many(tmp_path: Path, other: str) ->
         load(tmp_path, project={"loom.toml": "", other: ""})
     expected = f"loom.toml and {other} both exist; only one can be used. Keep one and delete the other."
     assert str(caught.value) == expected
+
+
+@pytest.mark.parametrize("place", ["home/loom.toml", "loom.toml", ".loom/loom.yaml", "home/keys.toml"])
+@pytest.mark.parametrize("kind", ["folder", "link"])
+def test_what_is_in_the_place_of_a_file_is_named(tmp_path: Path, place: str, kind: str) -> None:
+    file = tmp_path / place
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "folder":
+        file.mkdir()
+    else:
+        file.symlink_to("nowhere.toml")
+    what = {"folder": "is not a file", "link": "is a link to a file that does not exist"}[kind]
+    with pytest.raises(ConfigError, match=rf"{re.escape(place)}: {what}\. Remove it"):
+        load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path / "home")})
 
 
 def test_unknown_keys_are_warnings_that_name_the_one_that_was_meant(tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 import stat
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -69,14 +70,34 @@ class JsonTable(Generic[T]):
 
     def put(self, name: str, value: T | None) -> None:
         """Store a value; None removes it. Raise `ConfigError` if the file cannot be written."""
-        with self._writing:
-            known = {key: known for key, known in self.read().items() if key != name}
-            if value is not None:
-                known[name] = value
-            try:
+        self.change(name, lambda _: value)
+
+    def change(self, name: str, change: Callable[[T | None], T | None]) -> None:
+        """Store what `change` makes of the value that the file has now (None: there is none), whatever other threads
+        and processes store meanwhile. Raise `ConfigError` if the file cannot be written."""
+        try:
+            with self._writing, _locked_folder(self._file.parent):
+                known = self.read()
+                value = change(known.pop(name, None))
+                if value is not None:
+                    known[name] = value
                 write_file_whole(self._file, msgspec.json.format(msgspec.json.encode(known)), private=True)
-            except OSError as error:
-                raise ConfigError(f"cannot be written: {error.strerror}.", file=str(self._file)) from None
+        except OSError as error:
+            raise ConfigError(f"cannot be written: {error.strerror}.", file=str(self._file)) from None
+
+
+@contextlib.contextmanager
+def _locked_folder(folder: Path) -> Generator[None]:
+    """Hold the lock of a folder, which is created if it is missing. On a drive without locks, only threads wait."""
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(parents=True, mode=0o700)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

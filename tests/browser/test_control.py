@@ -152,7 +152,7 @@ def test_a_background_process_is_listed_and_stopped(client: Client) -> None:
     expect(panel).to_contain_text("Ended")
 
 
-def test_several_models_answer_one_question_side_by_side(client: Client) -> None:
+def _ask_two_models(client: Client) -> None:
     client.page.locator("button.model").click()
     dialog = client.page.get_by_role("dialog", name="Choose a model")
     for name in ("spark", "echo"):
@@ -160,6 +160,18 @@ def test_several_models_answer_one_question_side_by_side(client: Client) -> None
         dialog.get_by_role("region", name="What would change").get_by_role("button", name="Add to comparison").click()
     dialog.get_by_role("button", name="Ask 2 models side by side").click()
     expect(client.page.get_by_text("Asks spark, echo side by side.")).to_be_visible()
+
+
+def test_models_that_are_asked_side_by_side_are_those_of_one_session(client: Client) -> None:
+    client.send_and_wait("!echo first")
+    _ask_two_models(client)
+    client.page.get_by_role("button", name="New session").click()
+    expect(client.answers).to_have_count(0)
+    expect(client.page.get_by_text("side by side")).to_have_count(0)
+
+
+def test_several_models_answer_one_question_side_by_side(client: Client) -> None:
+    _ask_two_models(client)
     client.send("!echo hello to both")
     compare = client.page.get_by_role("dialog", name="Side by side")
     expect(compare.get_by_role("article")).to_have_count(2)

@@ -86,11 +86,16 @@ def folders_upwards(cwd: Path) -> list[Path]:
 
 
 def pick_file(folder: Path, names: tuple[str, ...], cwd: Path) -> Path | None:
-    """Return the file that exists; raise `ConfigError` if two exist, since their order would be unclear."""
+    """Return the file that exists. Raise `ConfigError` if two exist, since their order would be unclear, or if one is
+    no file."""
     try:
-        found = [folder / name for name in names if (folder / name).is_file()]
+        found = [file for name in names if (file := folder / name).exists() or file.is_symlink()]
+        others = [file for file in found if not file.is_file()]
     except PermissionError as error:
         raise ConfigError(f"cannot be read: {error.strerror}.", file=display_path(folder, cwd)) from None
+    for file in others:
+        what = "is a link to a file that does not exist." if not file.exists() else "is not a file."
+        raise ConfigError(what, file=display_path(file, cwd), hint="Remove it, or put a file in its place.")
     if len(found) > 1:
         both = " and ".join(display_path(file, cwd) for file in found[:2])
         raise ConfigError(f"{both} both exist; only one can be used.", hint="Keep one and delete the other.")

@@ -37,7 +37,7 @@ function actions(): Choice[] {
   ];
   if (sessionId.value) all.push(["Context inspector", "i", () => toggle("inspector")], ["Branches", "t", () => toggle("branches")], ["Activity", "", () => toggle("activity")], ["Compact the conversation", "", () => (dialog.value = "compact")], ["Regenerate answer", "", () => regenerate()]);
   const session = info.value;
-  if (session) all.push(["Share or export", "", () => (sessionDialog.value = { kind: "share", session })], ["Folder and tags", "", () => (sessionDialog.value = { kind: "organise", session })]);
+  if (session) all.push(["Share or export", "", () => (sessionDialog.value = { kind: "share", session })], ["Folder and tags", "", () => (sessionDialog.value = { kind: "organize", session })]);
   return all.map(([label, note, act]) => ({ key: label, kind: "action", label, note, thumb: null, act }));
 }
 

@@ -1,4 +1,4 @@
-// Rename, delete, organise and share a session; search results inside sessions.
+// Rename, delete, organize and share a session; search results inside sessions.
 import { useEffect, useRef } from "preact/hooks";
 import { mediaUrl } from "../api/http";
 import type { SearchResult, SessionView } from "../api/types";
@@ -10,7 +10,7 @@ import { sessionDialog } from "../state/app";
 import { changeSession, removeSession, titleOf } from "../state/session_actions";
 import { addressOf, report } from "../state/sessions";
 import { stripMarkdown } from "../state/format";
-import { Organise } from "./Organise";
+import { Organize } from "./Organize";
 import { Share } from "./Share";
 
 /** The menu of a row. */
@@ -18,7 +18,7 @@ export function sessionActions(session: SessionView, onRename: () => void): Item
   return [
     { label: "Rename", icon: <EditIcon />, act: onRename },
     { label: session.pinned ? "Unpin" : "Pin", icon: <PinIcon />, act: () => changeSession(session.id, { pinned: !session.pinned }).catch(report) },
-    { label: "Folder and tags", icon: <FolderIcon />, act: () => (sessionDialog.value = { kind: "organise", session }) },
+    { label: "Folder and tags", icon: <FolderIcon />, act: () => (sessionDialog.value = { kind: "organize", session }) },
     { label: "Share or export", icon: <ShareIcon />, act: () => (sessionDialog.value = { kind: "share", session }) },
     { label: session.archived ? "Unarchive" : "Archive", icon: <ArchiveIcon />, act: () => changeSession(session.id, { archived: !session.archived }).catch(report) },
     { label: "Delete", icon: <TrashIcon />, isDanger: true, act: () => (sessionDialog.value = { kind: "delete", session }) },
@@ -31,7 +31,7 @@ export function SessionDialog() {
     sessionDialog.value = null;
   };
   if (!shown) return null;
-  const Shown = { delete: ConfirmDelete, share: Share, organise: Organise }[shown.kind];
+  const Shown = { delete: ConfirmDelete, share: Share, organize: Organize }[shown.kind];
   return <Shown session={shown.session} onClose={close} />;
 }
 

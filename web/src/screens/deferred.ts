@@ -21,7 +21,7 @@ export { ModelSwitcher } from "./ModelSwitcher";
 export { Palette } from "./Palette";
 export { Refused } from "./Refused";
 export { PausedMessages, QueuedMessages } from "./Queued";
-export { Folders } from "./Organise";
+export { Folders } from "./Organize";
 export { Import } from "./Import";
 export { Prompts } from "./Prompts";
 export { Rename, Results, sessionActions, SessionDialog } from "./SessionRows";

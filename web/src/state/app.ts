@@ -26,7 +26,7 @@ export const moreSessions = signal<string | null>(null);
 /** Null: all sessions that are not archived. */
 export const listFilter = signal<ListFilter | null>(null);
 /** The dialog about one session of the list. */
-export const sessionDialog = signal<{ kind: "delete" | "share" | "organise"; session: SessionView } | null>(null);
+export const sessionDialog = signal<{ kind: "delete" | "share" | "organize"; session: SessionView } | null>(null);
 export const sessionId = signal("");
 /** The session that this page created for a message: what was typed meanwhile goes along. */
 export const createdSession = signal("");

@@ -3,7 +3,7 @@ import { batch } from "@preact/signals";
 import { request, ApiError, wait } from "../api/http";
 import type { History, Listed, SessionPage, SessionView } from "../api/types";
 import {
-  chosenModel, NOTIFY_CHOICE, info, isUnauthorized, moreSessions, panel, problem, sessionId, sessions, sessionsLoaded, showsSessions, linkedMessage, view,
+  askedModels, chosenModel, NOTIFY_CHOICE, info, isUnauthorized, moreSessions, panel, problem, sessionId, sessions, sessionsLoaded, showsSessions, linkedMessage, view,
 } from "./app";
 import { join, leave } from "./connection";
 import type { Envelope } from "./envelopes";
@@ -81,6 +81,7 @@ export async function route(): Promise<void> {
     if (view.value?.session !== id) view.value = null;
     problem.value = null;
     showsSessions.value = false;
+    if (before !== id) askedModels.value = [];
     if (!id) {
       panel.value = "";
       chosenModel.value = "";

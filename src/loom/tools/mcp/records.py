@@ -24,7 +24,7 @@ class Pins:
         file."""
         self._known.setdefault(server, {})[tool] = fingerprint
         if self._table is not None:
-            self._table.put(server, self._known[server])
+            self._table.change(server, lambda stored: {**(stored or {}), tool: fingerprint})
 
 
 class TokenFile(JsonTable[dict[str, Any]]):

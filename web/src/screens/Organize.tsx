@@ -56,7 +56,7 @@ export function Folders() {
 
 const split = (words: string): string[] => [...new Set(words.split(",").map((one) => one.trim().replace(/^#/, "")).filter(Boolean))];
 
-export function Organise({ session, onClose }: { session: SessionView; onClose: () => void }) {
+export function Organize({ session, onClose }: { session: SessionView; onClose: () => void }) {
   const known = useFolders();
   const folder = useSignal(session.folder ?? "");
   const tags = useSignal((session.tags ?? []).join(", "));
