@@ -12,6 +12,7 @@ from tests.tui.pilots import driven
 from loom.content.blocks import ToolCall
 from loom.events import ToolProgressed
 from loom.tui.glyphs import ASCII, UNICODE
+from loom.tui.status_line import ActivityLine
 from loom.tui.tool_card import ToolCard
 
 COMMAND = "echo step $((1)); cat gate; echo step $((2)); cat gate"
@@ -38,6 +39,29 @@ async def test_a_running_command_shows_its_newest_line_once_it_is_approved(tmp_p
         await screen.wait_until_idle()
         title = str(screen.chat.query_one(ToolCard).title())
         assert "step 2" not in title and " s" in title
+
+
+async def test_nothing_moves_while_an_approval_is_pending(tmp_path: Path) -> None:
+    calls = [ToolCall(f"c{number}", "run_command", {"command": f"echo $(({number}))"}) for number in (1, 2)]
+    async with driven(tmp_path, answers=[calls, "done"]) as screen:
+        await screen.paste("run both")
+        await screen.press("enter")
+        await screen.wait_for_approval()
+        first, second = screen.chat.query(ToolCard)
+        assert "approval needed" in str(first.title()) and "waiting" in str(second.title())
+        line = screen.chat.query_one(ActivityLine)
+        drawn: set[tuple[str, ...]] = set()
+        for _ in range(3):
+            first.tick()
+            second.tick()
+            line.show("waiting for your approval", 7.0, is_waiting=True)
+            drawn.add((str(first.title()), str(second.title()), str(line.render())))
+        assert len(drawn) == 1
+        await screen.approve()
+        await screen.wait(lambda: "approval needed" in str(second.title()), "the approval of the second call")
+        assert "waiting" not in str(second.title())
+        await screen.approve()
+        await screen.wait_until_idle()
 
 
 @pytest.mark.parametrize(

@@ -394,7 +394,8 @@ class ChatTurns(ChatState):
         line = self.query_one(ActivityLine)
         self.composer.is_answering = self._is_running
         if self._is_running:
-            line.show(self._activity, time.monotonic() - self._turn_began)
+            seconds = time.monotonic() - self._turn_began
+            line.show(self._activity, seconds, is_waiting=self._activity == _APPROVAL_PENDING)
         elif line.display:
             line.hide()
 

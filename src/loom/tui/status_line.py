@@ -144,14 +144,19 @@ class ActivityLine(Static):
         super().__init__()
         self._glyphs = glyphs
         self._frame = 0
+        self._shown = ("", "", 0)
 
-    def show(self, what: str, seconds: float) -> None:
+    def show(self, what: str, seconds: float, *, is_waiting: bool = False) -> None:
+        """Show an activity. The sign stands still while Loom waits for the user: a terminal that is left open then
+        repaints once a second."""
         self._frame += 1
-        sign = self._glyphs.running[self._frame % len(self._glyphs.running)]
+        sign = self._glyphs.tool if is_waiting else self._glyphs.running[self._frame % len(self._glyphs.running)]
+        shown = (sign, what, round(seconds))
+        if shown != self._shown:
+            self._shown = shown
+            rest = Content.styled(f"  {shown[2]} s  (Esc to interrupt)", "$dim")
+            self.update(Content(f"{sign} ") + plain_text(what) + rest)
         self.display = True
-        self.update(
-            Content(f"{sign} ") + plain_text(what) + Content.styled(f"  {seconds:.0f} s  (Esc to interrupt)", "$dim")
-        )
 
     def hide(self) -> None:
         self.display = False

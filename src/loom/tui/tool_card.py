@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 from textual.content import Content
@@ -23,6 +23,9 @@ _MAX_LINES: Final = 40
 _BAR_CELLS: Final = 16
 _SUBJECTS: Final = ("path", "file", "command", "url", "pattern", "query", "media", "name")
 """Arguments that summarize a call best, in this order."""
+CardState: TypeAlias = Literal["stored", "writing", "waiting", "running", "finished", "interrupted"]
+"""`stored`: read with the conversation. `writing`: the model has not written all arguments. `waiting`: for earlier
+calls."""
 
 
 class ToolCard(Foldable):
@@ -44,16 +47,20 @@ class ToolCard(Foldable):
         self._progress: ToolProgressed | None = None
         self._approvals: set[str] = set()
         """The ids of pending approvals of this call."""
-        self._is_interrupted = False
-        self._is_running = call is None
+        self._state: CardState = "stored" if call is not None else "writing"
         self._frame = 0
 
     @property
     def result(self) -> ToolResult | None:
         return self._result
 
+    def wait(self, call: ToolCall) -> None:
+        """Note that the model has written the call."""
+        self._call, self._state = call, "waiting"
+        self.refresh_title()
+
     def start(self, call: ToolCall) -> None:
-        self._call, self._is_running, self._began = call, True, time.monotonic()
+        self._call, self._state, self._began = call, "running", time.monotonic()
         self.refresh_title()
 
     def show_progress(self, event: ToolProgressed) -> None:
@@ -66,11 +73,13 @@ class ToolCard(Foldable):
 
     def end_approval(self, approval: str) -> None:
         """Note that an approval was answered, here or in another client."""
-        self._approvals.discard(approval)
-        self.refresh_title()
+        if approval in self._approvals:
+            self._approvals.discard(approval)
+            self._began = time.monotonic()
+            self.refresh_title()
 
     def finish(self, result: ToolResult, seconds: float) -> None:
-        self._result, self._seconds, self._is_running = result, seconds, False
+        self._result, self._seconds, self._state = result, seconds, "finished"
         self._approvals.clear()
         self.set_class(result.is_error, "-error")
         self.refresh_title()
@@ -80,34 +89,40 @@ class ToolCard(Foldable):
 
     def interrupt(self) -> None:
         """Note that the turn ended before the call did."""
-        if self._is_running and self._result is None:
-            self._is_running, self._is_interrupted = False, True
+        if self._state in ("writing", "waiting", "running"):
+            self._state = "interrupted"
             self.refresh_title()
 
     def tick(self) -> None:
-        if self._is_running and self._result is None:
+        if self._is_busy:
             self._frame += 1
             self.refresh_title()
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._state in ("writing", "running") and not self._approvals
 
     def title(self) -> Content:
         parts = [Content(f"{self._sign()} "), Content.styled(self._tool, "bold")]
         if self._call is not None:
             parts.append(plain_text(f"  {subject_of(self._call)}"))
-        if self._is_interrupted or self._approvals:
-            note = "interrupted" if self._is_interrupted else "approval needed"
+        if self._state == "interrupted" or self._approvals:
+            note = "interrupted" if self._state == "interrupted" else "approval needed"
             parts.append(Content.styled(f"  {note}", "$warning"))
         elif self._result is not None:
             parts.append(plain_text(f"  {summary_of(self._result)}  {self._seconds:.1f} s"))
         elif self._progress is not None:
             parts.append(plain_text(f"  {self._progress_text(self._progress)}"))
-        elif self._is_running and (seconds := time.monotonic() - self._began) >= 1:
+        elif self._state == "waiting":
+            parts.append(Content("  waiting"))
+        elif self._is_busy and (seconds := time.monotonic() - self._began) >= 1:
             parts.append(Content(f"  {seconds:.0f} s"))
         return Content("").join(parts)
 
     def _sign(self) -> str:
         if self._result is not None:
             return self.glyphs.failed if self._result.is_error else self.glyphs.succeeded
-        if self._is_running:
+        if self._is_busy:
             return self.glyphs.running[self._frame % len(self.glyphs.running)]
         return self.glyphs.tool
 

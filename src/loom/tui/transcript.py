@@ -395,6 +395,9 @@ class TranscriptView(VerticalScroll, can_focus=False):
             case "assistant":
                 await self._flush()
                 self._end_thinking()
+                for call in event.message.calls:
+                    if call.id in self._cards:
+                        self._cards[call.id].wait(call)
                 if not self._has_step:  # this client joined in the middle of the answer
                     for part in self._parts.values():
                         await part.remove()
