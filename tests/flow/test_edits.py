@@ -21,6 +21,7 @@ from loom.errors import NotFound
 from loom.events import ApprovalRequested, ToolProgressed
 from loom.runtime import Runtime
 from loom.testing import ScriptedAnswer, ScriptedProvider, memory_runtime
+from loom.tools.base import text_result, tool
 
 MODEL = "anthropic/claude-opus-5"
 START = {"a.txt": "one\ntwo\nthree\n", "b.txt": "one\n"}
@@ -403,3 +404,50 @@ async def test_a_change_that_a_sub_agent_was_making_when_it_was_cut_off_can_be_u
         assert [change.path for change in step.changes] == ["c.txt", "a.txt"]
         assert (await session.undo()).steps == (1,)
     assert contents(folder) == START
+
+
+@pytest.mark.parametrize("place", ["folder", "pipe", "lost link"])
+async def test_undo_restores_the_other_files_if_one_is_no_longer_a_file(tmp_path: Path, place: str) -> None:
+    folder = write_all(tmp_path / "ws", START)
+    async with memory_runtime(ALLOWED, providers={"anthropic": ScriptedProvider([])}, tools="all") as runtime:
+        steps: list[ScriptedAnswer] = [
+            call(1, "read_file", path="b.txt"),
+            [call(2, "write_file", path="c.txt", content="c"), call(3, "edit_file", path="b.txt", old="one", new="1")],
+        ]
+        session = await runtime.session(await talk(runtime, folder, steps))
+        (folder / "c.txt").unlink()
+        match place:
+            case "folder":
+                (folder / "c.txt").mkdir()
+            case "pipe":
+                os.mkfifo(folder / "c.txt")
+            case _:
+                (folder / "c.txt").symlink_to("nowhere")
+        report = await session.undo()
+        assert report.steps == ()
+        assert report.files[0].startswith("c.txt was not changed: ") and report.files[1] == "b.txt was restored"
+    assert (folder / "b.txt").read_text() == START["b.txt"]
+
+
+async def test_a_file_that_could_not_be_written_was_not_changed(tmp_path: Path) -> None:
+    folder = write_all(tmp_path / "ws", START)
+    async with memory_runtime(ALLOWED, providers={"anthropic": ScriptedProvider([])}, tools="all") as runtime:
+        made: ScriptedAnswer = [
+            call(1, "write_file", path="a.txt/new.txt", content="x"),
+            call(2, "write_file", path="n" * 300, content="x"),
+        ]
+        session = await runtime.session(await talk(runtime, folder, [made]))
+        assert [result.is_error for result in await results(runtime, session.id)] == [True, True]
+        assert await session.changes() == ()
+
+
+async def test_data_of_other_tools_are_not_taken_for_changes_of_files(tmp_path: Path) -> None:
+    @tool
+    async def compare() -> ToolResult:
+        """Compare two versions."""
+        return text_result("2 changes", data={"change": {"size": 1}, "changes": ["a", "b"]})
+
+    async with memory_runtime(ALLOWED, providers={"anthropic": ScriptedProvider([])}, tools=[compare]) as runtime:
+        session = await runtime.session(await talk(runtime, tmp_path, [call(1, "compare")]))
+        assert await session.changes() == ()
+        assert await session.todos() == ()
