@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import re
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flow.cut_call import drain, end_in_hook, open_runtime, run_to_kill
+from flow.cut_call import cut_off, drain, open_runtime
 from loom.content.blocks import TextBlock, ToolCall, ToolResult
 from loom.content.messages import text_of
 from loom.errors import NotFound
@@ -346,13 +344,7 @@ async def test_a_change_whose_call_did_not_end_can_be_undone(tmp_path: Path, way
     folder = write_all(tmp_path / "ws", START)
     async with open_runtime(tmp_path, []) as runtime:
         session_id = (await runtime.session(model=MODEL, workspace=str(folder))).id
-    if way == "kill":
-        worker = multiprocessing.get_context("spawn").Process(target=run_to_kill, args=(tmp_path, session_id, made))
-        await asyncio.to_thread(worker.start)
-        await asyncio.to_thread(worker.join)
-        assert worker.exitcode == -signal.SIGKILL
-    else:
-        await end_in_hook(tmp_path, session_id, made, way)
+    await cut_off(tmp_path, session_id, [call(1, "read_file", path="a.txt")], made, way)
     async with open_runtime(tmp_path, ["Done."]) as runtime:
         session = await runtime.session(session_id)
         await drain(session.resume())
@@ -384,22 +376,20 @@ async def test_what_a_formatter_hook_makes_of_a_file_is_shown_edited_and_undone_
     assert {file.name: file.read_text() for file in folder.rglob("*") if file.is_file()} == START
 
 
-async def test_a_change_that_a_sub_agent_was_making_when_it_was_cut_off_can_be_undone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["cancel", "leave", "kill"])
+async def test_a_change_that_a_sub_agent_was_making_when_it_was_cut_off_can_be_undone(tmp_path: Path, way: str) -> None:
     folder = write_all(tmp_path / "ws", START)
-    changed = tmp_path / "changed"
-    os.mkfifo(changed)
-    hook = {"tool": "edit_file", "command": f"echo > {changed}; sleep 60"}
+    async with open_runtime(tmp_path, []) as runtime:
+        session_id = (await runtime.session(model=MODEL, workspace=str(folder))).id
     answers: list[ScriptedAnswer] = [
         call(1, "ask_agent", tasks=["change a.txt"]),
         [call(2, "write_file", path="c.txt", content="c"), call(3, "read_file", path="a.txt")],
-        call(4, "edit_file", path="a.txt", old="one", new="1"),
     ]
-    async with open_runtime(tmp_path, answers, **{"hooks.after_tool": [hook]}) as runtime:
-        session = await runtime.session(model=MODEL, workspace=str(folder))
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(drain(session.stream("go")))
-            await asyncio.to_thread(changed.read_bytes)
-            await session.cancel()
+    await cut_off(tmp_path, session_id, answers, call(4, "edit_file", path="a.txt", old="one", new="1"), way)
+    assert contents(folder) != START
+    async with open_runtime(tmp_path, ["Done."]) as runtime:
+        session = await runtime.session(session_id)
+        await drain(session.resume())
         (step,) = await session.changes()
         assert [change.path for change in step.changes] == ["c.txt", "a.txt"]
         assert (await session.undo()).steps == (1,)
