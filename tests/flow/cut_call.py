@@ -27,11 +27,14 @@ def open_runtime(home: Path, answers: list[ScriptedAnswer], **given: object) -> 
     return Runtime.open(config, providers={"anthropic": ScriptedProvider(answers)}, tools="all")
 
 
-async def _end_in_hook(home: Path, session_id: str, answers: list[ScriptedAnswer], made: ToolCall, way: str) -> None:
-    """End the turn while a hook runs after the last call, `made`: the file is changed, and the call has no result."""
+async def _end_in_hook(
+    home: Path, session_id: str, answers: list[ScriptedAnswer], made: ToolCall, way: str, command: str = ":"
+) -> None:
+    """End the turn while a hook runs after the last call, `made`: the file is changed, and the call has no result.
+    The hook runs `command` before."""
     changed = home / "changed"
     os.mkfifo(changed)
-    hook = {"tool": made.name, "command": f"echo > {changed}; sleep 60"}
+    hook = {"tool": made.name, "command": f"{command}; echo > {changed}; sleep 60"}
     async with open_runtime(home, [*answers, made], **{"hooks.after_tool": [hook]}) as runtime:
         session = await runtime.session(session_id)
         async with asyncio.TaskGroup() as tasks:
@@ -50,10 +53,12 @@ def _run_to_kill(home: Path, session_id: str, answers: list[ScriptedAnswer], mad
     asyncio.run(_end_in_hook(home, session_id, answers, made, "kill"))
 
 
-async def cut_off(home: Path, session_id: str, answers: list[ScriptedAnswer], made: ToolCall, way: str) -> None:
+async def cut_off(
+    home: Path, session_id: str, answers: list[ScriptedAnswer], made: ToolCall, way: str, command: str = ":"
+) -> None:
     """End the turn in the hook after its last call: "cancel" it, "leave" it, or "kill" its process."""
     if way != "kill":
-        await _end_in_hook(home, session_id, answers, made, way)
+        await _end_in_hook(home, session_id, answers, made, way, command)
         return
     start = multiprocessing.get_context("spawn").Process
     worker = start(target=_run_to_kill, args=(home, session_id, answers, made))

@@ -376,6 +376,23 @@ async def test_what_a_formatter_hook_makes_of_a_file_is_shown_edited_and_undone_
     assert {file.name: file.read_text() for file in folder.rglob("*") if file.is_file()} == START
 
 
+@pytest.mark.parametrize("way", ["cancel", "leave"])
+async def test_what_a_hook_made_of_a_file_before_it_was_cut_off_is_undone_with_the_change(
+    tmp_path: Path, way: str
+) -> None:
+    folder = write_all(tmp_path / "ws", START)
+    async with open_runtime(tmp_path, []) as runtime:
+        session_id = (await runtime.session(model=MODEL, workspace=str(folder))).id
+    made = call(2, "edit_file", path="a.txt", old="one", new="1")
+    await cut_off(tmp_path, session_id, [call(1, "read_file", path="a.txt")], made, way, "sed -i 's/two/2/' a.txt")
+    assert contents(folder)["a.txt"] == "1\n2\nthree\n"
+    async with open_runtime(tmp_path, ["Done."]) as runtime:
+        session = await runtime.session(session_id)
+        await drain(session.resume())
+        assert (await session.undo()).steps == (1,)
+    assert contents(folder) == START
+
+
 @pytest.mark.parametrize("way", ["cancel", "leave", "kill"])
 async def test_a_change_that_a_sub_agent_was_making_when_it_was_cut_off_can_be_undone(tmp_path: Path, way: str) -> None:
     folder = write_all(tmp_path / "ws", START)

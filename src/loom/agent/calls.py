@@ -397,8 +397,10 @@ async def run_approved(
     made = await blocks_of(value, context.ingest_content)
     response = "\n".join(block.text for block in made if isinstance(block, TextBlock))
     written = await files_as_written(context, context.changes) if services.hooks.after else []
-    after = await services.hooks.run_after(call, response, *place)
-    rewrites = await record_rewrites(context, written)
+    try:
+        after = await services.hooks.run_after(call, response, *place)
+    finally:  # a hook that is cut off may have changed files, too
+        rewrites = await record_rewrites(context, written)
     notes = [TextBlock(CHANGED.format(msgspec.json.encode(call.arguments).decode()))] if is_changed else []
     hints = [TextBlock(f"[The user's hook reports: {hint}]") for hint in (before.context, after) if hint]
     hints += [TextBlock(f"[The user's hook changed {difference}]") for difference in rewrites]
