@@ -53,7 +53,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, obj
     """Store failed tests without the group that xdist adds to their names: `--last-failed` would not find them, and
     would run all tests."""
     result = yield
-    cache = session.config.cache
+    cache: pytest.Cache | None = getattr(session.config, "cache", None)  # there is none without its plugin
     if cache is not None and not hasattr(session.config, "workerinput"):
         failed: dict[str, bool] = cache.get("cache/lastfailed", {})
         cache.set("cache/lastfailed", {re.sub(r"@[^@\]]*$", "", name): it for name, it in failed.items()})

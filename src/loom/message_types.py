@@ -253,11 +253,13 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NoticeView(msgspec.Struct, frozen=True, kw_only=True):
-    """A notice of a turn. `after`: the node of the message that was the last one then."""
+    """A notice of a turn. `after`: the node of the message that was the last one then. `is_early`: whether it is about
+    a message whose turn has not started yet."""
 
     text: str
     code: str
     after: str
+    is_early: bool = False
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):

@@ -46,7 +46,7 @@ def _set_variables(names: tuple[str, ...]) -> list[tuple[str, str]]:
 
 
 def _without_login(url: str) -> str:
-    return re.sub("//.*@", "//", url)
+    return re.sub(r"^(\w+://)?.*@", r"\1", url)
 
 
 def _is_proxy(url: str) -> bool:

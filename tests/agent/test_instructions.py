@@ -63,14 +63,14 @@ def test_without_a_repository_only_the_workspace_counts(tmp_path: Path) -> None:
 def test_a_picture_a_secret_and_a_link_that_leads_out_are_left_out_and_said(project: Path, tmp_path: Path) -> None:
     (project / "AGENTS.md").write_bytes(sample_png())
     found = read_instructions(project, None)
-    assert (found.files, found.notices) == ((), ("AGENTS.md is not a text file and was not read as instructions",))
+    assert (found.files, found.notices) == ((), ("AGENTS.md is not a text file and was not read as instructions.",))
     (tmp_path / "id_rsa").write_text("a key")
     (project / "AGENTS.md").unlink()
     (project / "AGENTS.md").symlink_to(tmp_path / "id_rsa")
     found = read_instructions(project, None)
     assert (found.files, found.notices) == (
         (),
-        ("AGENTS.md is outside the project or may contain secrets; it was not read as instructions",),
+        ("AGENTS.md is outside the project or may contain secrets; it was not read as instructions.",),
     )
 
 

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from cli.loom_command import COMMAND, Loom, Ran
 from loom.cli.root import COMMANDS
+from loom.errors import Unreadable
+from loom.runtime.attachments import attachment
 from loom.testing import sample_png
 
 SERVING = {"serve", "web", "mcp-serve", "chat", "attach", "token"}
@@ -336,3 +338,17 @@ def test_the_doctor_blames_the_store_for_no_fault_of_the_configuration(tmp_path:
     problems = {row["name"]: row["text"] for row in checked.rows if row["state"] != "ok"}
     assert checked.code == 1 and "line 1" in problems["config"]
     assert problems["store"] == "not checked: the configuration is invalid"
+
+
+def test_a_name_that_is_too_long_for_a_file_is_no_file(tmp_path: Path) -> None:
+    loom = Loom(tmp_path)
+    attached = loom("-a", "n" * 300, "!echo hello")
+    chatted = loom("chat", "--plain", stdin=f"!echo see @{'n' * 300}\n".encode())
+    assert (attached.code, chatted.code) == (5, 0)
+    assert "File not found" in attached.err and "see @nnn" in chatted.out
+
+
+def test_a_pipe_of_another_folder_is_named_as_one(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(Unreadable, match="pipe is a pipe or a device"):
+        attachment("pipe", tmp_path)

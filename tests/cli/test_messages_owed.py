@@ -80,11 +80,11 @@ def test_words_hold_the_place_of_a_picture_that_ends_too_early_and_the_others_ar
         ran = loom("-m", "local", "photo.jpg", "whole.png", "what?")
         alone = loom("-m", "local", "what?", stdin=file.getvalue()[:9_000])
 
-    assert ran.code == 0 and ran.err == "[photo.jpg is damaged after 9 KB; a placeholder was sent]\n"
+    assert ran.code == 0 and ran.err == "[photo.jpg is damaged after 9 KB; a placeholder was sent.]\n"
     content = server.requests[0]["messages"][-1]["content"]
     assert content[0]["text"] == "[photo.jpg is damaged after 9 KB; it cannot be displayed]"
     assert [part["type"] for part in content].count("image_url") == 1
-    assert alone.code == 0 and alone.err == "[stdin is damaged after 9 KB; a placeholder was sent]\n"
+    assert alone.code == 0 and alone.err == "[stdin is damaged after 9 KB; a placeholder was sent.]\n"
 
 
 def test_a_document_that_is_damaged_is_refused_with_the_next_step(tmp_path: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
 from collections.abc import AsyncIterable
@@ -26,13 +27,15 @@ def open_runtime(home: Path, answers: list[ScriptedAnswer], **given: object) -> 
     return Runtime.open(config, providers={"anthropic": ScriptedProvider(answers)}, tools="all")
 
 
-async def end_in_hook(home: Path, session_id: str, made: ToolCall, way: str) -> None:
-    """End the turn while a hook runs after the call: the file is changed, and the call has no result."""
+async def _end_in_hook(
+    home: Path, session_id: str, answers: list[ScriptedAnswer], made: ToolCall, way: str, command: str = ":"
+) -> None:
+    """End the turn while a hook runs after the last call, `made`: the file is changed, and the call has no result.
+    The hook runs `command` before."""
     changed = home / "changed"
     os.mkfifo(changed)
-    hook = {"tool": made.name, "command": f"echo > {changed}; sleep 60"}
-    answers: list[ScriptedAnswer] = [ToolCall("c1", "read_file", {"path": "a.txt"}), made]
-    async with open_runtime(home, answers, **{"hooks.after_tool": [hook]}) as runtime:
+    hook = {"tool": made.name, "command": f"{command}; echo > {changed}; sleep 60"}
+    async with open_runtime(home, [*answers, made], **{"hooks.after_tool": [hook]}) as runtime:
         session = await runtime.session(session_id)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(drain(session.stream("go")))
@@ -46,5 +49,19 @@ async def end_in_hook(home: Path, session_id: str, made: ToolCall, way: str) -> 
                     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def run_to_kill(home: Path, session_id: str, made: ToolCall) -> None:
-    asyncio.run(end_in_hook(home, session_id, made, "kill"))
+def _run_to_kill(home: Path, session_id: str, answers: list[ScriptedAnswer], made: ToolCall) -> None:
+    asyncio.run(_end_in_hook(home, session_id, answers, made, "kill"))
+
+
+async def cut_off(
+    home: Path, session_id: str, answers: list[ScriptedAnswer], made: ToolCall, way: str, command: str = ":"
+) -> None:
+    """End the turn in the hook after its last call: "cancel" it, "leave" it, or "kill" its process."""
+    if way != "kill":
+        await _end_in_hook(home, session_id, answers, made, way, command)
+        return
+    start = multiprocessing.get_context("spawn").Process
+    worker = start(target=_run_to_kill, args=(home, session_id, answers, made))
+    await asyncio.to_thread(worker.start)
+    await asyncio.to_thread(worker.join)
+    assert worker.exitcode == -signal.SIGKILL

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import re
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flow.cut_call import drain, end_in_hook, open_runtime, run_to_kill
+from flow.cut_call import cut_off, drain, open_runtime
 from loom.content.blocks import TextBlock, ToolCall, ToolResult
 from loom.content.messages import text_of
 from loom.errors import NotFound
 from loom.events import ApprovalRequested, ToolProgressed
 from loom.runtime import Runtime
 from loom.testing import ScriptedAnswer, ScriptedProvider, memory_runtime
+from loom.tools.base import text_result, tool
 
 MODEL = "anthropic/claude-opus-5"
 START = {"a.txt": "one\ntwo\nthree\n", "b.txt": "one\n"}
@@ -345,13 +344,7 @@ async def test_a_change_whose_call_did_not_end_can_be_undone(tmp_path: Path, way
     folder = write_all(tmp_path / "ws", START)
     async with open_runtime(tmp_path, []) as runtime:
         session_id = (await runtime.session(model=MODEL, workspace=str(folder))).id
-    if way == "kill":
-        worker = multiprocessing.get_context("spawn").Process(target=run_to_kill, args=(tmp_path, session_id, made))
-        await asyncio.to_thread(worker.start)
-        await asyncio.to_thread(worker.join)
-        assert worker.exitcode == -signal.SIGKILL
-    else:
-        await end_in_hook(tmp_path, session_id, made, way)
+    await cut_off(tmp_path, session_id, [call(1, "read_file", path="a.txt")], made, way)
     async with open_runtime(tmp_path, ["Done."]) as runtime:
         session = await runtime.session(session_id)
         await drain(session.resume())
@@ -383,23 +376,85 @@ async def test_what_a_formatter_hook_makes_of_a_file_is_shown_edited_and_undone_
     assert {file.name: file.read_text() for file in folder.rglob("*") if file.is_file()} == START
 
 
-async def test_a_change_that_a_sub_agent_was_making_when_it_was_cut_off_can_be_undone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["cancel", "leave"])
+async def test_what_a_hook_made_of_a_file_before_it_was_cut_off_is_undone_with_the_change(
+    tmp_path: Path, way: str
+) -> None:
     folder = write_all(tmp_path / "ws", START)
-    changed = tmp_path / "changed"
-    os.mkfifo(changed)
-    hook = {"tool": "edit_file", "command": f"echo > {changed}; sleep 60"}
+    async with open_runtime(tmp_path, []) as runtime:
+        session_id = (await runtime.session(model=MODEL, workspace=str(folder))).id
+    made = call(2, "edit_file", path="a.txt", old="one", new="1")
+    await cut_off(tmp_path, session_id, [call(1, "read_file", path="a.txt")], made, way, "sed -i 's/two/2/' a.txt")
+    assert contents(folder)["a.txt"] == "1\n2\nthree\n"
+    async with open_runtime(tmp_path, ["Done."]) as runtime:
+        session = await runtime.session(session_id)
+        await drain(session.resume())
+        assert (await session.undo()).steps == (1,)
+    assert contents(folder) == START
+
+
+@pytest.mark.parametrize("way", ["cancel", "leave", "kill"])
+async def test_a_change_that_a_sub_agent_was_making_when_it_was_cut_off_can_be_undone(tmp_path: Path, way: str) -> None:
+    folder = write_all(tmp_path / "ws", START)
+    async with open_runtime(tmp_path, []) as runtime:
+        session_id = (await runtime.session(model=MODEL, workspace=str(folder))).id
     answers: list[ScriptedAnswer] = [
         call(1, "ask_agent", tasks=["change a.txt"]),
         [call(2, "write_file", path="c.txt", content="c"), call(3, "read_file", path="a.txt")],
-        call(4, "edit_file", path="a.txt", old="one", new="1"),
     ]
-    async with open_runtime(tmp_path, answers, **{"hooks.after_tool": [hook]}) as runtime:
-        session = await runtime.session(model=MODEL, workspace=str(folder))
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(drain(session.stream("go")))
-            await asyncio.to_thread(changed.read_bytes)
-            await session.cancel()
+    await cut_off(tmp_path, session_id, answers, call(4, "edit_file", path="a.txt", old="one", new="1"), way)
+    assert contents(folder) != START
+    async with open_runtime(tmp_path, ["Done."]) as runtime:
+        session = await runtime.session(session_id)
+        await drain(session.resume())
         (step,) = await session.changes()
         assert [change.path for change in step.changes] == ["c.txt", "a.txt"]
         assert (await session.undo()).steps == (1,)
     assert contents(folder) == START
+
+
+@pytest.mark.parametrize("place", ["folder", "pipe", "lost link"])
+async def test_undo_restores_the_other_files_if_one_is_no_longer_a_file(tmp_path: Path, place: str) -> None:
+    folder = write_all(tmp_path / "ws", START)
+    async with memory_runtime(ALLOWED, providers={"anthropic": ScriptedProvider([])}, tools="all") as runtime:
+        steps: list[ScriptedAnswer] = [
+            call(1, "read_file", path="b.txt"),
+            [call(2, "write_file", path="c.txt", content="c"), call(3, "edit_file", path="b.txt", old="one", new="1")],
+        ]
+        session = await runtime.session(await talk(runtime, folder, steps))
+        (folder / "c.txt").unlink()
+        match place:
+            case "folder":
+                (folder / "c.txt").mkdir()
+            case "pipe":
+                os.mkfifo(folder / "c.txt")
+            case _:
+                (folder / "c.txt").symlink_to("nowhere")
+        report = await session.undo()
+        assert report.steps == ()
+        assert report.files[0].startswith("c.txt was not changed: ") and report.files[1] == "b.txt was restored"
+    assert (folder / "b.txt").read_text() == START["b.txt"]
+
+
+async def test_a_file_that_could_not_be_written_was_not_changed(tmp_path: Path) -> None:
+    folder = write_all(tmp_path / "ws", START)
+    async with memory_runtime(ALLOWED, providers={"anthropic": ScriptedProvider([])}, tools="all") as runtime:
+        made: ScriptedAnswer = [
+            call(1, "write_file", path="a.txt/new.txt", content="x"),
+            call(2, "write_file", path="n" * 300, content="x"),
+        ]
+        session = await runtime.session(await talk(runtime, folder, [made]))
+        assert [result.is_error for result in await results(runtime, session.id)] == [True, True]
+        assert await session.changes() == ()
+
+
+async def test_data_of_other_tools_are_not_taken_for_changes_of_files(tmp_path: Path) -> None:
+    @tool
+    async def compare() -> ToolResult:
+        """Compare two versions."""
+        return text_result("2 changes", data={"change": {"size": 1}, "changes": ["a", "b"]})
+
+    async with memory_runtime(ALLOWED, providers={"anthropic": ScriptedProvider([])}, tools=[compare]) as runtime:
+        session = await runtime.session(await talk(runtime, tmp_path, [call(1, "compare")]))
+        assert await session.changes() == ()
+        assert await session.todos() == ()

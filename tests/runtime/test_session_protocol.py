@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from loom.content.blocks import ImageBlock
+from loom.content.inputs import Attachment
 from loom.content.messages import Message, user
 from loom.errors import ApprovalGone, ConfigError, Conflict, ContentError, NotFound, Stale
 from loom.events import (
@@ -25,7 +26,7 @@ from loom.events import (
 )
 from loom.library import Library
 from loom.session import Session
-from loom.testing import sample_pdf, sample_png
+from loom.testing import memory_runtime, sample_pdf, sample_png
 from runtime.libraries import KINDS, library_of
 
 CLAUDE = "anthropic/claude-sonnet-4-5"
@@ -35,6 +36,11 @@ CLAUDE = "anthropic/claude-sonnet-4-5"
 async def library(request: pytest.FixtureRequest) -> AsyncGenerator[Library]:
     async with library_of(request.param) as (found, _):
         yield found
+
+
+async def drain(events: AsyncIterable[object]) -> None:
+    async for _ in events:
+        pass
 
 
 async def begun(library: Library, *said: str) -> Session:
@@ -294,6 +300,29 @@ async def test_a_history_has_the_notices_that_came_just_before_the_last_turn(lib
     assert [(notice.text, notice.after) for notice in history.notices] == [(seen.text, begin)]
     await session.send("!echo after")
     assert (await session.history()).notices == ()
+
+
+async def test_a_history_tells_early_notices_and_those_of_earlier_turns_apart(tmp_path: Path) -> None:
+    """A message has notices before its turn starts, and its turn may fail before it starts."""
+
+    async def read_notices(session: Session) -> list[tuple[str, bool]]:
+        return [(notice.text, notice.is_early) for notice in (await session.history()).notices]
+
+    async with memory_runtime() as runtime:
+        session = await runtime.session(workspace=str(tmp_path))
+        files = [Attachment(source="café".encode("cp1252"), name=name) for name in ("first.txt", "second.txt")]
+        first, second = (f"{it.name} is not UTF-8; it was read as Windows-1252 (Western European)." for it in files)
+        await session.post("!echo before", files[0])
+        assert await read_notices(session) == [(first, True)]
+        await drain(session.work())
+        assert await read_notices(session) == [(first, False)]
+        await session.post("!echo hello", files[1], model="nowhere/none")
+        assert await read_notices(session) == [(first, False), (second, True)]
+        await drain(session.work())
+        assert (await session.history()).failure is not None
+        assert await read_notices(session) == [(second, False)]
+        await session.send("!echo after")
+        assert await read_notices(session) == []
 
 
 async def test_what_is_queued_can_be_removed(library: Library) -> None:

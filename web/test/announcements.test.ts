@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { History, MessageView } from "../src/api/types";
-import { describeChange } from "../src/state/announcements";
+import { announceChange, describeChange } from "../src/state/announcements";
+import { announcement } from "../src/state/app";
 import type { Envelope, SessionEvent } from "../src/state/envelopes";
 import { applyEnvelope, mergeHistory, openView, type View } from "../src/state/view";
 
@@ -62,4 +63,17 @@ test("nothing is heard where nothing is new", () => {
   assert.deepEqual(describeChange(view, mergeHistory(view, { ...EMPTY, messages: [QUESTION, ANSWER], head: "n2", seq: 9 }, 0)), []);
   const branch = mergeHistory(view, { ...EMPTY, messages: [QUESTION, said("n3", "n1", "assistant", "other")], head: "n3", seq: 10 }, 0);
   assert.deepEqual(describeChange(view, branch), [], "another branch is no new answer");
+});
+
+test("each failure is heard once, also if it has the same text as the one before", () => {
+  const failed = (seq: number) => (view: View) => applyEnvelope(view, { type: "turn_failed", data: { turn: "", code: "budget.spent", text: "no money" }, seq, session: "S" } as Envelope, 0);
+  const snapshot = (view: View): View => mergeHistory(view, { ...EMPTY, failure: { type: "turn_failed", turn: "", code: "budget.spent", text: "no money" }, seq: view.seq }, 0);
+  assert.deepEqual(listen([failed(1), snapshot, failed(2), snapshot, snapshot]), ["Answer failed: no money", "Answer failed: no money"]);
+});
+
+test("all that a snapshot brings is announced as one text, since each text replaces the one before", () => {
+  const before = openView("S", EMPTY, 0);
+  const approvals = [{ type: "approval_requested" as const, approval: "ap1", call, action: "read" }];
+  announceChange(before, mergeHistory(before, { ...EMPTY, seq: 3, running: { turn: "t1", model: "loom/spark", partial: [] }, approvals }, 0));
+  assert.equal(announcement.value, "loom/spark is answering, Approval pending: read_file");
 });

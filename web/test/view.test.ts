@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { NoticeView } from "../src/api/generated";
 import type { History, MessageView } from "../src/api/types";
 import type { Envelope, SessionEvent } from "../src/state/envelopes";
 import { TurnList } from "../src/state/turns";
@@ -256,8 +257,8 @@ test("a notice about a message, which comes before its turn starts, is shown unt
   const before = play(ended, [notice("both"), notice("second")]);
   assert.deepEqual(shownNotices(before), ["first", "both", "second"]);
   const started: SessionEvent = { type: "turn_started", data: { turn: "t2", model: "loom/spark" } };
-  const history: History = { ...EMPTY, seq: before.seq, notices: shownNotices(before).map((text) => ({ text, code: "", after: "n1" })) };
-  for (const view of [before, mergeHistory(before, history, 0)]) {
+  const history: History = { ...EMPTY, seq: before.seq, notices: [["first", false], ["both", true], ["second", true]].map(([text, is_early]) => ({ text, code: "", after: "n1", is_early }) as NoticeView) };
+  for (const view of [before, mergeHistory(before, history, 0), openView("S", history, 0)]) {
     assert.deepEqual(shownNotices(view), ["first", "both", "second"]);
     assert.deepEqual(shownNotices(play(view, [started])), ["both", "second"]);
   }

@@ -45,7 +45,7 @@ from loom.models import Capabilities
 from loom.tools.background import BackgroundProcesses
 from loom.tools.base import Tool
 from loom.tools.file_edits import files_as_written, record_rewrites
-from loom.tools.file_records import FileRecords
+from loom.tools.file_records import FileRecords, RecordsChanges
 from loom.tools.secret_mask import mask_blocks, mask_result, mask_secrets
 from loom.tools.workspace import OpenFile, open_file, read_whole
 from loom.work_types import FileChange
@@ -75,6 +75,8 @@ class CallServices(msgspec.Struct, frozen=True, kw_only=True):
     """Like `emit`, but the event is on disk when it returns."""
     store_changes: Callable[[str, Sequence[FileChange]], Awaitable[None]]
     """Stores the changes of files that a call, given by its id, has made so far."""
+    caller: RecordsChanges | None = None
+    """The call of another session for which the turn runs. It records the changes of files, too."""
     messages: Callable[[], Awaitable[Sequence[Message]]]
     """Returns the messages of the session's path."""
     on_finished: Callable[[ToolCall, ToolResult], Awaitable[None]]
@@ -230,12 +232,16 @@ class CallContext:
         return await self._services.media.put(data) if data else digest_of(data)
 
     async def record_change(self, change: FileChange) -> None:
+        if self._services.caller is not None:
+            await self._services.caller.record_change(change)
         self.changes.append(change)
         await self._services.store_changes(self._call.id, self.changes)
 
     async def drop_change(self, change: FileChange) -> None:
         self.changes.remove(change)
         await self._services.store_changes(self._call.id, self.changes)
+        if self._services.caller is not None:
+            await self._services.caller.drop_change(change)
 
     async def keep(self, text: str) -> Media:
         data = text.encode()
@@ -391,8 +397,10 @@ async def run_approved(
     made = await blocks_of(value, context.ingest_content)
     response = "\n".join(block.text for block in made if isinstance(block, TextBlock))
     written = await files_as_written(context, context.changes) if services.hooks.after else []
-    after = await services.hooks.run_after(call, response, *place)
-    rewrites = await record_rewrites(context, written)
+    try:
+        after = await services.hooks.run_after(call, response, *place)
+    finally:  # a hook that is cut off may have changed files, too
+        rewrites = await record_rewrites(context, written)
     notes = [TextBlock(CHANGED.format(msgspec.json.encode(call.arguments).decode()))] if is_changed else []
     hints = [TextBlock(f"[The user's hook reports: {hint}]") for hint in (before.context, after) if hint]
     hints += [TextBlock(f"[The user's hook changed {difference}]") for difference in rewrites]

@@ -20,7 +20,7 @@ from loom.tools.workspace import INSTRUCTION_FILES, is_foreign, open_file, visib
 
 MAX_FILE_BYTES: Final = 32_000
 MAX_BYTES: Final = 64_000
-FOREIGN: Final = "{} belongs to another user and was not read as instructions; to read it, run `loom trust add`"
+FOREIGN: Final = "{} belongs to another user and was not read as instructions; to read it, run `loom trust add`."
 
 
 class InstructionFile(msgspec.Struct, frozen=True):
@@ -73,7 +73,7 @@ def read_instructions(
             notices.append(FOREIGN.format(visible_name(str(folder / name))))
             continue
         if folder != own and is_refused:
-            notices.append(f"{visible_name(str(folder / name))} was not read: you do not trust this folder")
+            notices.append(f"{visible_name(str(folder / name))} was not read: you do not trust this folder.")
             continue
         text, notice = _read(root, folder / name)
         if notice:
@@ -102,14 +102,13 @@ def _read(root: Path, path: Path) -> tuple[str, str]:
     try:
         with open_file(root, str(path)) as opened:
             if not opened.inside or opened.sensitive:
-                return "", f"{name} is outside the project or may contain secrets; it was not read as instructions"
+                return "", f"{name} is outside the project or may contain secrets; it was not read as instructions."
             data = opened.file.read(MAX_BYTES * 4)
             size = opened.size_bytes
     except MediaError as error:
         return "", error.message
     if data and encoding_of(data) is None:
-        return "", f"{name} is not a text file and was not read as instructions"
-    notice = (
-        f"{name} has {size_label(size)}; only its beginning is in the instructions" if size > MAX_FILE_BYTES else ""
-    )
+        return "", f"{name} is not a text file and was not read as instructions."
+    is_cut = size > MAX_FILE_BYTES
+    notice = f"{name} has {size_label(size)}; only its beginning is in the instructions." if is_cut else ""
     return clean_text(decode_text(data, name)[0]) if data else "", notice

@@ -60,6 +60,7 @@ from loom.session import (
     options_of,
     with_models,
 )
+from loom.tools.file_records import RecordsChanges
 from loom.work_types import ChangedStep, Todo, UndoReport
 
 COMPACTING: Final = "The context window is almost full: the conversation is summarized. The original stays as a branch."
@@ -92,6 +93,8 @@ class SessionTurns:
         self._traceparent = ""
         self._is_draining = False
         self._last: Turn | None = None
+        self.caller: RecordsChanges | None = None
+        """The call of another session for which this one runs. It records the changes of files, too."""
 
     @property
     def id(self) -> str:
@@ -331,7 +334,14 @@ class SessionTurns:
         """Run one turn to its end; cancel it if the caller is cancelled."""
         notices, self._notices = self._notices, []
         turn = Turn(
-            self._services, self._record, begin, show=show, files=self._files, notices=notices, releases=releases
+            self._services,
+            self._record,
+            begin,
+            show=show,
+            files=self._files,
+            caller=self.caller,
+            notices=notices,
+            releases=releases,
         )
         self._last = self._lock.turn = turn
         for command in self._lease.take_early_commands():

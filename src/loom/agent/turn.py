@@ -47,6 +47,7 @@ from loom.events import (
 from loom.prompt import Receipt
 from loom.session import LeaseChange, NewNode, SessionChange
 from loom.tools.base import Tool
+from loom.tools.file_records import RecordsChanges
 from loom.work_types import FileChange
 
 TurnState: TypeAlias = Literal["starting", "running", "waiting", "finished", "failed", "interrupted", "lost"]
@@ -61,9 +62,10 @@ class HandOver(Exception):
 
 
 class Turn:
-    """One turn. `show` receives every event after it is stored; `files` are the session's tracked files; `begin` stores
-    what the turn answers, or loads its checkpoint, and returns False if nothing is left to do. With `releases`, the
-    lease is released at the end of the turn if no message is queued."""
+    """One turn. `show` receives every event after it is stored; `files` are the session's tracked files; `caller` is
+    the call of another session for which the turn runs; `begin` stores what the turn answers, or loads its checkpoint,
+    and returns False if nothing is left to do. With `releases`, the lease is released at the end of the turn if no
+    message is queued."""
 
     def __init__(
         self,
@@ -73,12 +75,14 @@ class Turn:
         *,
         show: Callable[[Event], None],
         files: TrackedFiles,
+        caller: RecordsChanges | None = None,
         notices: Sequence[str] = (),
         releases: bool = False,
     ) -> None:
         self.services = services
         self.record = record
         self.files = files
+        self.caller = caller
         self.unused_tools: frozenset[str] = frozenset()
         """Tools that are of no use in the workspace."""
         self.is_planning = False
@@ -491,6 +495,7 @@ class Turn:
             emit=self.sink.emit,
             emit_now=self.sink.emit_now,
             store_changes=self._store_changes,
+            caller=self.caller,
             messages=messages,
             on_finished=on_finished,
             session_id=self.record.id,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
@@ -17,7 +16,6 @@ from loom.events import (
     ApprovalRequested,
     NoticeRaised,
     TextDelta,
-    ToolFinished,
     ToolStarted,
     TurnFailed,
 )
@@ -26,8 +24,7 @@ from loom.runtime.session import LocalSession
 from loom.session import PARENT_SESSION
 from loom.store.nodes import Node
 from loom.tools.base import Tool, ToolContext, text_result
-from loom.tools.undo import file_changes
-from loom.work_types import FileChange
+from loom.tools.file_records import RecordsChanges
 
 if TYPE_CHECKING:
     from mcp_types import CreateMessageResult
@@ -42,7 +39,7 @@ _SHORT_NODE: Final = 12
 
 
 @runtime_checkable
-class SessionContext(Protocol):
+class SessionContext(RecordsChanges, Protocol):
     """A tool context that belongs to a session."""
 
     @property
@@ -54,10 +51,6 @@ class SessionContext(Protocol):
     @property
     def tool_names(self) -> Collection[str]:
         """The names of the tools that the turn may call."""
-        ...
-
-    async def record_change(self, change: FileChange) -> None:
-        """Store a change of a file that the call has made, for `undo`."""
         ...
 
     async def forward_approval(
@@ -213,6 +206,7 @@ async def sample_for_server(runtime: Runtime, context: ToolContext, request: Sam
 async def _run_task(context: ToolContext, session: LocalSession, task: str) -> str:
     """Run one task to its end and return the answer, or why there is none. Show its progress, pass its approval
     requests to the user, and record the files that it changes."""
+    session.caller = _session_of(context)
     answer = ""
     try:
         async with asyncio.TaskGroup() as group:
@@ -225,14 +219,6 @@ async def _run_task(context: ToolContext, session: LocalSession, task: str) -> s
 async def _follow(context: ToolContext, session: LocalSession, task: str, group: asyncio.TaskGroup) -> str:
     """Send the task and follow its events; `group` runs what waits for the user."""
     answer: list[str] = []
-    earlier = {step.node for step in await session.changes()}
-    recorded = Counter[FileChange]()
-
-    async def record(changes: Iterable[FileChange]) -> None:
-        for change in changes:
-            recorded[change] += 1
-            await _session_of(context).record_change(change)
-
     requests: dict[str, asyncio.Future[GivenAnswer]] = {}
     try:
         async with session.stream(task) as events:
@@ -243,8 +229,6 @@ async def _follow(context: ToolContext, session: LocalSession, task: str, group:
                     case ToolStarted(call=call):
                         answer.clear()  # text before a call is not the answer
                         await context.emit(f"{session.id}: {call.name}")
-                    case ToolFinished(result=result):
-                        await record(file_changes([result]))
                     case ApprovalRequested():
                         requests[event.approval] = asyncio.get_running_loop().create_future()
                         group.create_task(_pass_on(context, session, event, requests[event.approval]))
@@ -259,9 +243,6 @@ async def _follow(context: ToolContext, session: LocalSession, task: str, group:
     finally:
         for request in requests.values():  # the turn is over, and these have no answer
             request.set_result(("deny", "the agent has ended", ""))
-        # A call that was cut off has no `ToolFinished`; its changes are stored with the end of the turn.
-        made = [change for step in await session.changes() if step.node not in earlier for change in step.changes]
-        await record((Counter(made) - recorded).elements())
     return "".join(answer).strip() or "The agent gave no answer."
 
 

@@ -25,12 +25,13 @@ def attachment(name: str, folder: Path = Path()) -> Attachment:
     `Unreadable` if there is none."""
     if name.startswith(("http://", "https://")):
         return Attachment(source=name)
-    found = attachment_from_word(str(folder / name))
+    path = str(folder / name)
+    found = attachment_from_word(path)
     if found is not None:
         return found
-    if (folder / name).is_dir():
+    if stat.S_ISDIR(_file_mode(path)):
         raise Unreadable(f"{name} is a folder.", name=name, hint="Attach individual files.")
-    if is_special_file(name):
+    if is_special_file(path):
         hint = 'Pipe it in: COMMAND | loom "…"'
         raise Unreadable(f"{name} is a pipe or a device, not a file.", name=name, hint=hint)
     raise Unreadable(f"File not found: {name}", name=name, hint="Check the name; paths are relative to this folder.")
@@ -58,20 +59,22 @@ def attachment_from_word(word: str) -> Attachment | None:
     return found
 
 
-def _is_file(word: str) -> bool:
+def _file_mode(path: str) -> int:
+    """Return the type and the permissions of what is at a path; 0 if nothing is."""
     try:
-        return Path(word).is_file()
-    except OSError:  # a whole sentence can be longer than a file name may be
-        return False
+        return Path(path).stat().st_mode
+    except (OSError, ValueError):  # a whole sentence can be longer than a file name may be
+        return 0
+
+
+def _is_file(word: str) -> bool:
+    return stat.S_ISREG(_file_mode(word))
 
 
 def is_special_file(word: str) -> bool:
     """Return whether a word names something that is neither a file nor a folder: a pipe or a device."""
-    try:
-        mode = Path(word).stat().st_mode
-    except (OSError, ValueError):
-        return False
-    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+    mode = _file_mode(word)
+    return mode != 0 and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def limit_pages(blocks: Sequence[ContentBlock], pages_per_read: int) -> tuple[list[ContentBlock], list[str]]:

@@ -35,7 +35,7 @@ _FIRST_LOOK: Final = 200
 _PAGE: Final = 1_000
 _MARKS: Final = frozenset(("message_stored", "turn_started", "turn_finished", "turn_failed"))
 _TURN_ENDS: Final = ("turn_finished", "turn_failed")
-_TURN_FACTS: Final = ("notice", "message_stored", *_TURN_ENDS)
+_TURN_FACTS: Final = ("notice", "message_stored", "turn_started", *_TURN_ENDS)
 
 
 class LiveState(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,9 +73,11 @@ async def read_history(stores: SessionStores, views: Views, session_id: str, que
 
 async def _last_turn(stores: SessionStores, stored: StoredSession) -> tuple[TurnFailed | None, tuple[NoticeView, ...]]:
     """Return how the last turn failed, if it did, and its notices, with those about its message, which come before its
-    start. A failure before the start of a turn counts, too."""
+    start; then the early ones of the next turn. A turn may fail before it starts."""
     failure: TurnFailed | None = None
     notices: list[NoticeView] = []
+    early: list[NoticeView] = []
+    is_running = False
     first = last = ""
     events = await stores.events.since_last(
         stored.id, "turn_started", _TURN_FACTS, ends=_TURN_ENDS, until=stored.last_seq
@@ -86,15 +88,18 @@ async def _last_turn(stores: SessionStores, stored: StoredSession) -> tuple[Turn
             continue
         match _decode_event(event):
             case NoticeRaised() as notice:
-                notices.append(NoticeView(text=notice.text, code=notice.code, after=last))
+                (notices if is_running else early).append(NoticeView(text=notice.text, code=notice.code, after=last))
             case MessageStored(node=last):
                 first = first or last
-            case TurnFailed() as failed:
-                failure = failed
-            case TurnFinished():
-                failure = None
+            case TurnStarted():
+                notices, early, is_running = early, [], True
+            case TurnFailed() | TurnFinished() as end:
+                if not is_running:
+                    notices, early = early, []
+                failure, is_running = end if isinstance(end, TurnFailed) else None, False
             case _:
                 pass
+    notices += [msgspec.structs.replace(notice, is_early=True) for notice in early]
     if any(not notice.after for notice in notices):
         found = await stores.forest.nodes([first]) if first else {}  # without it if it is damaged
         begin = (found[first].parent_id or "") if first in found else stored.head_id

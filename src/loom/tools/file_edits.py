@@ -1,8 +1,8 @@
 """write_file, edit_file and multi_edit: change files of the workspace, and show the changes.
 
 Just before a file is replaced, it is compared with the version that was read. If the session keeps records, a change of
-a file that the model never read, or that changed since, is refused once; and each
-change is recorded, with the bytes before it, so that `undo.restore_files` can restore them.
+a file that the model never read, or that changed since, is refused once; and each change is recorded, with the bytes
+before it, so that `undo.restore_files` can restore them.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ async def _make_change(
     await context.record_change(change)
     try:
         await asyncio.to_thread(write)
-    except ToolError:
+    except LoomError:
         await context.drop_change(change)
         raise
     context.file_records.note(new.path, new.data, new.text)

@@ -138,8 +138,20 @@ def _cut(text: str) -> str:
     )
 
 
+class RecordsChanges(Protocol):
+    """A context that records the changes of files."""
+
+    async def record_change(self, change: FileChange) -> None:
+        """Store a change before it is made, so that `undo` finds it even if the call does not end."""
+        ...
+
+    async def drop_change(self, change: FileChange) -> None:
+        """Remove a recorded change that could not be made."""
+        ...
+
+
 @runtime_checkable
-class RecordsFiles(Protocol):
+class RecordsFiles(RecordsChanges, Protocol):
     """A context that records the files that were read and changed, and keeps the bytes that a write replaces."""
 
     @property
@@ -151,12 +163,4 @@ class RecordsFiles(Protocol):
 
     async def keep_bytes(self, data: bytes) -> str:
         """Store bytes unchanged and return their digest."""
-        ...
-
-    async def record_change(self, change: FileChange) -> None:
-        """Store a change before it is made, so that `undo` finds it even if the call does not end."""
-        ...
-
-    async def drop_change(self, change: FileChange) -> None:
-        """Remove a recorded change that could not be made."""
         ...

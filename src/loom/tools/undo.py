@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -12,7 +13,7 @@ import msgspec
 
 from loom.content.blocks import ToolResult
 from loom.content.media import digest_of
-from loom.errors import NotFound, ToolError
+from loom.errors import MediaError, NotFound, ToolError
 from loom.tools.file_write import original_bytes, remove, write_bytes
 from loom.work_types import FileChange
 
@@ -37,9 +38,9 @@ def file_changes(results: Iterable[ToolResult]) -> list[FileChange]:
     for result in results:
         raw: Any = result.data
         data = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
-        change, changes = data.get("change"), data.get("changes")
-        found += [msgspec.convert(change, FileChange)] if isinstance(change, dict) else []
-        found += msgspec.convert(changes, list[FileChange]) if isinstance(changes, list) else []
+        with suppress(msgspec.ValidationError):  # data of another tool, with a field of the same name
+            found += msgspec.convert([data["change"]] if "change" in data else [], list[FileChange])
+            found += msgspec.convert(data.get("changes", []), list[FileChange])
     return found
 
 
@@ -59,7 +60,7 @@ async def restore_files(workspace: Path, changes: Iterable[FileChange], load: Lo
         try:
             sentence, is_complete = await _restore_one(workspace, made, load)
             is_changed = True
-        except ToolError as error:
+        except (ToolError, MediaError) as error:  # MediaError: it is no longer a file
             sentence, is_complete = f"{path} was not changed: {error.message}", False
         sentences.append(sentence)
         left |= set() if is_complete else {path}

@@ -750,11 +750,13 @@ export interface NoticeRaised {
   code?: string;
 }
 
-/** A notice of a turn. `after`: the node of the message that was the last one then. */
+/** A notice of a turn. `after`: the node of the message that was the last one then. `is_early`: whether it is about
+    a message whose turn has not started yet. */
 export interface NoticeView {
   text: string;
   code: string;
   after: string;
+  is_early?: boolean;
 }
 
 /** Provider data that is sent back unchanged, and only to the model that produced it. */

@@ -4,7 +4,9 @@ import { announce } from "./app";
 import type { View } from "./view";
 
 export function announceChange(before: View, after: View): void {
-  for (const text of describeChange(before, after)) announce(text);
+  const texts = describeChange(before, after);
+  // One text: a second one would replace the first before it is read.
+  if (texts.length) announce(texts.join(", "));
 }
 
 /** Return what is new in a later view of the same session. */
@@ -24,7 +26,7 @@ function describeEnd(before: View, after: View): string[] {
   // A turn that was never seen running has left an answer after the messages that were there.
   const continues = !before.messages.length || after.messages.some((one) => one.node === before.head);
   const hasGrown = continues && last?.role === "assistant" && last.node !== before.head;
-  const hasFailed = after.failure !== null && JSON.stringify(after.failure) !== JSON.stringify(before.failure);
+  const hasFailed = after.failure !== null && after.failure !== before.failure;
   if (!before.live && !hasGrown && !hasFailed) return [];
   if (after.failure) return [after.failure.code === "turn.cancelled" ? "Answer stopped" : `Answer failed: ${after.failure.message}`];
   const words = last?.blocks.map((block) => (block.type === "text" ? block.text : "")).join(" ").split(/\s+/).filter(Boolean).length ?? 0;

@@ -105,7 +105,7 @@ export function openView(session: string, history: History, now: number): View {
     isStale: false,
     refreshes: 0,
   };
-  for (const notice of history.notices ?? []) view = addNotice(view, notice, notice.after, "notices");
+  for (const notice of history.notices ?? []) view = addNotice(view, notice, notice.after, notice.is_early ? "earlyNotices" : "notices");
   if (history.running) {
     const { turn, model, partial } = history.running;
     view = { ...view, live: { turn, model, began: now, drafts: {} } };
@@ -136,8 +136,9 @@ export function mergeHistory(view: View, history: History, now: number): View {
   const sent = view.sent.filter((one) => one.state !== "accepted");
   const kept = after.live && view.live?.turn === after.live.turn ? view : keepPartial(view);
   const asides = after.asides.reduce(addAside, kept).asides.filter((one) => !isStored(one, messages) && !isStreaming(one, live));
-  const earlyNotices = after.live ? [] : view.earlyNotices.filter((text) => after.notices.includes(text));
-  return { ...after, messages, more, live, sent, asides, earlyNotices, runs: view.runs, thought: view.thought };
+  // A failure keeps its identity: another one with the same text is news.
+  const failure = JSON.stringify(after.failure) === JSON.stringify(view.failure) ? view.failure : after.failure;
+  return { ...after, messages, more, live, sent, asides, failure, runs: view.runs, thought: view.thought };
 }
 
 /** Keep older messages that were already loaded if the new page continues them. */

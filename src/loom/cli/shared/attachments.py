@@ -170,7 +170,7 @@ async def ingest_content(content: Sequence[Content], take: Ingest, runtime: Runt
         except Unreadable as error:
             at, what = await _damaged_picture(left, error, runtime)
             left[at] = TextBlock(f"[{what}; it cannot be displayed]")
-            notices.append(f"{what}; a placeholder was sent")
+            notices.append(f"{what}; a placeholder was sent.")
         else:
             return Ingested(found.blocks, (*notices, *found.notices))
 
