@@ -29,7 +29,7 @@ from loom.content.media import Media
 from loom.content.messages import text_of
 from loom.content.moments import choose_times, time_label
 from loom.content.provider_blocks import PROVIDER_BLOCK, block_for, provider_text, restore_block, role_may_contain
-from loom.content.recipes import Fit, Frame, Low, Ocr, Page, Recipe, Scenes, Slice, SpokenText, Text
+from loom.content.recipes import Fit, Frame, Low, Ocr, Page, Recipe, Scenes, Slice, SpokenText, Text, fitted_size
 from loom.models import PDF
 from loom.prompt import MediaRef, Reason, Rendition, ShownMedia, ShownRaw
 
@@ -182,7 +182,7 @@ def _reference(
         return ref, ()
     side = recipe.side_px if isinstance(recipe, Low) else recipe.max_side_px
     width, height = media.width or cost.PAGE_WIDTH_PX, media.height or cost.PAGE_HEIGHT_PX
-    width, height = limits.fitted_size(width, height, side)
+    width, height = fitted_size(width, height, side)
     ref = MediaRef(
         digest=media.digest,
         media_type=media.media_type if media.media_type in recipe.formats else recipe.formats[0],

@@ -6,6 +6,7 @@ import importlib
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from loom.content.recipes import fitted_size
 from loom.formats.facts import ImageCharacter
 from loom.formats.image.color import drop_empty_alpha, to_eight_bits, to_srgb
 from loom.formats.image.decode import OpenedImage, decoder_errors
