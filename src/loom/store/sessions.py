@@ -20,7 +20,7 @@ from loom.store.database import Database, Transaction, Work, checked_limit
 from loom.store.forest import Clock
 from loom.store.media_references import SELECT_REFERENCED, referenced_media, tracked_digests
 from loom.store.media_text import forget_texts
-from loom.store.nodes import Node, NodeDraft, RowSource, drafts_of, insert_root, plain_json, plain_text, ref_at, ref_of
+from loom.store.nodes import Node, NodeDraft, drafts_of, insert_root, plain_json, plain_text, ref_at, ref_of
 from loom.store.session_rows import (
     PRUNE,
     SELECT_BEFORE,
@@ -226,7 +226,6 @@ class Sessions:
         messages: Sequence[Message],
         *,
         expected_head: str | None = None,
-        source: RowSource | None = None,
         meta: Mapping[str, Any] | None = None,
         fence: int | None = None,
     ) -> tuple[Node, ...]:
@@ -235,7 +234,7 @@ class Sessions:
         Raise `Conflict` if the head is not `expected_head` (when given), if another process runs a turn, or if the
         lease with this `fence` was lost.
         """
-        drafts = drafts_of(messages, source, meta)
+        drafts = drafts_of(messages, meta=meta)
         now = self._clock()
 
         def work(tx: Transaction) -> tuple[Node, ...]:
@@ -253,12 +252,11 @@ class Sessions:
         parent_id: str,
         messages: Sequence[Message],
         *,
-        source: RowSource | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> tuple[Node, ...]:
         """Write messages below any node of the session, as a branch; the head does not move. Raise `NotFound` if the
         node is not part of the session."""
-        drafts = drafts_of(messages, source, meta)
+        drafts = drafts_of(messages, meta=meta)
         now = self._clock()
 
         def work(tx: Transaction) -> tuple[Node, ...]:
