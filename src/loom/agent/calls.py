@@ -31,6 +31,7 @@ from loom.agent.results import (
     with_kept,
 )
 from loom.compile.assemble import INTERRUPTED as CUT_OFF
+from loom.compile.policy import LOOK
 from loom.compile.ports import MediaAccess
 from loom.content.blocks import ContentBlock, TextBlock, ToolCall, ToolResult, clean_text
 from loom.content.inputs import Attachment, Content, flatten
@@ -50,8 +51,6 @@ from loom.tools.secret_mask import mask_blocks, mask_result, mask_secrets
 from loom.tools.workspace import OpenFile, open_file, read_whole
 from loom.work_types import FileChange
 
-LOOK: Final = "look"
-"""The tool that reads the rest of a truncated text."""
 INTERRUPTED: Final = "Interrupted: the call may or may not have taken effect. Check before you repeat it."
 """The result of a call that had started when its process ended and that may be unsafe to run again, or that was
 interrupted after it had begun to change files."""

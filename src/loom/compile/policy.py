@@ -17,6 +17,8 @@ from loom.sampling import Sampling
 Aging: TypeAlias = Literal["stepped", "every-turn", "off"]
 Override: TypeAlias = Literal["full", "low", "text", "omitted"]
 _ALT: Final = "alt/"
+LOOK: Final = "look"
+"""The tool that shows reduced media and truncated texts again; texts name it if the model has it."""
 
 
 class Placed(Protocol):
@@ -203,8 +205,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Whether messages may be sent exactly as they were received."""
     calls_as_text_before: int = 0
     """Calls of the messages before this position, and their results, are sent as text."""
-    look_tool: str = "look"
-    """The tool that shows reduced media again; fallback texts name it if the model has it."""
 
 
 def override_key(node_id: str, block: int, inner: int | None = None) -> str:
