@@ -76,7 +76,7 @@ class Config(Settings, frozen=True, kw_only=True):
         """
         entries = self.provenance.entries
         rows: list[ConfigRow] = []
-        for path, value, is_blank in _leaves(self, shape(), ()):
+        for path, value, is_blank in _leaves(self, shape()):
             if path in entries or not is_blank:
                 rows.append(ConfigRow(key_text(path), setting_text(value), self.origin(*path) if origins else None))
         for entry in self.provenance.project_entries:
@@ -101,7 +101,7 @@ class Config(Settings, frozen=True, kw_only=True):
     def secret_values(self) -> frozenset[str]:
         """Return every configured secret, with references resolved, to mask them in the output of tools."""
         found: set[str] = set()
-        for path, value, _ in _leaves(self, shape(), ()):
+        for path, value, _ in _leaves(self, shape()):
             tables = cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {"": value}
             for name, leaf in tables.items():
                 if type(leaf) is not Secret or not leaf:
@@ -247,7 +247,7 @@ def _value_at(config: Config, path: tuple[str, ...]) -> object:
 
 
 def _leaves(
-    value: object, at: Shape, path: tuple[str, ...], blank: object = _NOTHING
+    value: object, at: Shape, path: tuple[str, ...] = (), blank: object = _NOTHING
 ) -> Iterator[tuple[tuple[str, ...], object, bool]]:
     """Yield the path and value of every setting, and whether a user-defined entry leaves it at its default."""
     match at:
