@@ -275,9 +275,9 @@ class LocalLibrary:
 
     async def search(self, text: str, *, limit: int = 20, per_session: int = 3) -> tuple[SearchResult, ...]:
         """Search all messages; return at most `per_session` results for one session."""
-        from loom.store.search import MessageSearch
+        from loom.store.search import search_messages
 
-        found = await MessageSearch(self._runtime.stores.database).find(text, limit=limit, per_session=per_session)
+        found = await search_messages(self._runtime.stores.database, text, limit=limit, per_session=per_session)
         return tuple(
             SearchResult(
                 session=hit.session,
