@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -137,6 +137,14 @@ class Sessions:
             cursor = {"updated_at": before[0], "id": plain_text(before[1], "an id")}
             rows = await self._database.read(lambda tx: tx.execute(SELECT_BEFORE, {**filters, **cursor}))
         return tuple(session_for_list(row) for row in rows)
+
+    async def list_all(self) -> AsyncGenerator[StoredSession]:
+        """Yield the sessions that are not archived, including those that cannot be opened, newest first."""
+        place: tuple[float, str] | None = None
+        while page := await self.list(limit=100, before=place):
+            for stored in page:
+                yield stored
+            place = (page[-1].updated_at, page[-1].id)
 
     async def update(
         self,
