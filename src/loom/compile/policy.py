@@ -114,26 +114,6 @@ class Watermark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     told: tuple[str, ...] = ()
     """Hashes of notices that the session has shown for this model and does not repeat."""
 
-    @property
-    def borders(self) -> Watermark:
-        """The watermark without the record of the last request. If the borders are equal, the path is shown in the same
-        way."""
-        return msgspec.structs.replace(
-            self,
-            sent_blocks=0,
-            sent_hash="",
-            sent_messages=0,
-            sent_path="",
-            sent_node="",
-            sent_wishes="",
-            sent_options="",
-            estimated_tokens=0,
-            billed_tokens=0,
-            cached_tokens=0,
-            billed_at=0.0,
-            told=(),
-        )
-
 
 class DerivedFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about derived bytes that exist."""
