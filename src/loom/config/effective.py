@@ -12,10 +12,10 @@ import msgspec
 from loom.api_types import FolderTrustView
 from loom.compile.policy import Policy
 from loom.config import value_references
-from loom.config.approval import ProjectApproval, decide
+from loom.config.approval import ProjectApproval
 from loom.config.files import home_folder
 from loom.config.layer_values import LayerSource, LayerValue, ValueOrigin
-from loom.config.schema import ApprovalAction, Settings
+from loom.config.schema import Settings
 from loom.config.schema_tree import NamedTables, Shape, TableShape, key_text, shape
 from loom.config.secret import Secret, setting_text
 from loom.config.trust import FolderTrust, TrustRecords
@@ -121,10 +121,6 @@ class Config(Settings, frozen=True, kw_only=True):
         written = (("system", self.prompt.system), ("append", self.prompt.append))
         system, append = (value_references.prompt_text(text, self._entry(("prompt", key))) for key, text in written)
         return system, append
-
-    def action_for(self, tool: str, *subjects: str) -> ApprovalAction:
-        """Return the action for a call; `subjects` are its commands, paths or URLs. The strictest result counts."""
-        return decide(self.approval, self.project_approval, tool, subjects or ("",))
 
     def is_trusted(self, folder: Path) -> bool:
         """Return whether `folder` is one of `trusted_folders` or below one, so that its files may start programs and
