@@ -23,9 +23,7 @@ from loom.agent.ingest import FileBytes, Prerender, ingest
 from loom.agent.results import (
     TEXT_CAP_BYTES,
     blocks_of,
-    data_of,
     fit_text,
-    is_error_result,
     kept_text,
     kept_texts,
     with_kept,
@@ -399,9 +397,8 @@ async def run_approved(
     blocks = mask_blocks([*notes, *made, *hints], services.secrets)
     keep = context.keep if LOOK in services.tools else None
     shown, kept = await fit_text(blocks, most_bytes=services.text_cap_bytes, keep=keep)
-    return ToolResult(
-        call.id, shown, name=call.name, is_error=is_error_result(value), data=with_kept(data_of(value), kept)
-    )
+    is_error, data = (value.is_error, value.data) if isinstance(value, ToolResult) else (False, None)
+    return ToolResult(call.id, shown, name=call.name, is_error=is_error, data=with_kept(data, kept))
 
 
 async def _check_approval(
