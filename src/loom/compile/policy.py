@@ -122,7 +122,6 @@ class DerivedFacts(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
     width: int | None = None
     height: int | None = None
-    pages: int | None = None
 
 
 class Description(msgspec.Struct, frozen=True):
