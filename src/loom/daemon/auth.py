@@ -34,10 +34,6 @@ class Auth:
         self.on_rotate: list[Callable[[], Awaitable[None]]] = []
         """Called after the token changed, to close open connections."""
 
-    @property
-    def token(self) -> str:
-        return self._token
-
     def is_token(self, given: str) -> bool:
         return _is_same_secret(given, self._token)
 

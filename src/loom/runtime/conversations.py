@@ -306,7 +306,6 @@ class ClientConversations:
             return None
         return StoredPart(
             digest=found.digest,
-            size_bytes=found.size_bytes,
             name=found.name,
             media_type=found.media_type,
             load=self._media.load,
