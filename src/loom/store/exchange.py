@@ -13,7 +13,6 @@ from loom.content.archive import (
     ArchivedSession,
     SessionArchive,
     compact_json,
-    empty_root,
     rename_nodes,
     system_of,
     without_paths,
@@ -271,7 +270,7 @@ class _Writer:
 
     def _base(self) -> NodeRef:
         if self._root is None:
-            self._root = insert_stored_root(self._tx, empty_root().decode(), self._now)
+            self._root = insert_stored_root(self._tx, encode_root(""), self._now)
         return self._root
 
     def _write_message(self, node: ArchivedNode, marks: dict[str, str]) -> NodeRef | None:
