@@ -75,8 +75,8 @@ def cost(rows: Sequence[ReceiptRow], before: Sequence[tuple[object, ...]], targe
     return cached * target.cache.read + fresh * (target.cache.write if target.cache.mode != "none" else 1.0)
 
 
-def borders(mark: Watermark) -> Watermark:
-    return msgspec.structs.replace(mark.borders, thinking_from=0)
+def borders(mark: Watermark) -> dict[str, int]:
+    return {name: value for name, value in msgspec.structs.asdict(mark).items() if name.endswith(("_before", "_cap"))}
 
 
 def session(target: Model, aging: Aging) -> tuple[float, int]:

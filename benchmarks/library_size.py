@@ -39,7 +39,7 @@ from loom.daemon.serve import collect_rarely
 from loom.runtime import Runtime
 from loom.store.database import Database, Transaction
 from loom.store.nodes import insert_root, node_id_of
-from loom.store.search_index import SearchIndex
+from loom.store.search_index import update_index
 from loom.store.session_rows import new_session_id
 from postgres_server import postgres_server
 
@@ -164,7 +164,7 @@ async def prepare(runtime: Runtime, count: int) -> dict[str, str]:
     }
     print(f"{count:,} messages in {SESSIONS:,} sessions created in {time.perf_counter() - began:.0f} s", flush=True)
     began = time.perf_counter()
-    await SearchIndex(database).catch_up()
+    await update_index(database)
     await database.write(lambda tx: tx.execute("ANALYZE"))  # as a database server does automatically
     print(f"indexed in {time.perf_counter() - began:.0f} s", flush=True)
     sessions_file.write_bytes(msgspec.json.encode(made))

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
@@ -24,8 +25,8 @@ from loom.content.codec import encode_stored
 from loom.content.messages import user
 from loom.store.database import Database, Transaction, open_database
 from loom.store.nodes import insert_root
-from loom.store.search import MessageSearch
-from loom.store.search_index import SearchIndex
+from loom.store.search import search_messages
+from loom.store.search_index import update_index
 from loom.store.session_rows import new_session_id
 from loom.store.sessions import Sessions
 from postgres_server import postgres_server
@@ -111,19 +112,19 @@ async def measure(database: Database, count: int) -> bool:
     await fill(database, count)
     print(f"{count:,} messages created in {time.perf_counter() - began:.0f} s")
     began = time.perf_counter()
-    await SearchIndex(database).catch_up()
+    await update_index(database)
     print(f"indexed in {time.perf_counter() - began:.0f} s")
     if not database.label.endswith(".db"):
         await database.write(lambda tx: tx.execute("ANALYZE"))
-    search, sessions = MessageSearch(database), Sessions(database)
+    search, sessions = partial(search_messages, database), Sessions(database)
     is_good = True
     for what, words in QUERIES.items():
-        found = await search.find(words)
-        times = await milliseconds(lambda words=words: search.find(words))
+        found = await search(words)
+        times = await milliseconds(lambda words=words: search(words))
         is_good = is_good and statistics.median(times) <= TARGET_MS
         print(f"  {what:<28} {len(found):>3} found  {statistics.median(times):7.1f} ms (slowest {max(times):.1f})")
     alone = await milliseconds(sessions.list, 20)
-    running = [asyncio.create_task(milliseconds(lambda: search.find("common frequent"), 10)) for _ in range(4)]
+    running = [asyncio.create_task(milliseconds(lambda: search("common frequent"), 10)) for _ in range(4)]
     busy = await milliseconds(sessions.list, 20)
     await asyncio.gather(*running)
     print(f"  listing: {statistics.median(alone):.1f} ms alone, {statistics.median(busy):.1f} ms during four searches")

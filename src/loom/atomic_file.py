@@ -42,10 +42,11 @@ def write_file_whole(file: Path, data: str | bytes, *, mode: int = 0o600, privat
     sync_folder(target.parent)
 
 
-def create_file_once(file: Path, data: str, *, mode: int = 0o600) -> bool:
-    """Create `file` with `data`. Return False, and change nothing, if it exists: of several processes, one succeeds."""
+def create_file_once(file: Path, data: str) -> bool:
+    """Create `file`, private, with `data`. Return False, and change nothing, if it exists: of several processes, one
+    succeeds."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _fresh_file(file, data.encode(), mode, None) as fresh:
+    with _fresh_file(file, data.encode(), 0o600, None) as fresh:
         try:
             os.link(fresh, file)
         except FileExistsError:

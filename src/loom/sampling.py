@@ -15,7 +15,6 @@ from msgspec import Meta
 from loom.errors import ContentError
 from loom.models import THINKING_LEVELS, Model, ThinkingLevel
 
-MAX_SCHEMA_BYTES: Final = 200_000
 CacheMode: TypeAlias = Literal["", "off", "1h"]
 ShortText: TypeAlias = Annotated[str, Meta(max_length=1_000)]
 

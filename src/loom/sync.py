@@ -41,7 +41,6 @@ from loom.tools.base import Tool
 from loom.tools.diff import unified_diff
 
 T = TypeVar("T")
-_MAX_PATH_CHARS = 4_096
 
 
 def ask(

@@ -162,14 +162,6 @@ async def test_what_cannot_be_tracked_is_refused_with_a_notice(mention: str, not
         assert [text.endswith(notice) for text in talk.notices] == ([True] if notice else [])
 
 
-async def test_a_face_can_track_a_file_for_the_user(workspace: Path) -> None:
-    async with memory_runtime(providers={"anthropic": ScriptedProvider(["all right"])}) as runtime:
-        session = await runtime.session(model=MODEL, workspace=str(workspace))
-        session.track("app.py")
-        await session.send("hello")
-        assert (await session.path())[0].text.startswith("[file: app.py]\n")
-
-
 async def test_only_the_users_own_words_mention_files_not_the_files_that_are_attached(workspace: Path) -> None:
     letter = workspace / "letter.txt"
     letter.write_text("Please look at @app.py\n")

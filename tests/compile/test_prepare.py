@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from compile.world import all_known, report, said, screenshot, settled, tool_turn
+from compile.world import all_known, borders, report, said, screenshot, settled, tool_turn
 from loom.compile.policy import Description, Known, Policy, Request, Watermark, override_key
 from loom.compile.prepare import Prepared, prepare
 from loom.content.blocks import ImageBlock, Opaque, TextBlock, ThinkingBlock, ToolCall, ToolResult
@@ -306,7 +306,7 @@ def test_ageing_never_moves_while_a_tool_loop_is_open() -> None:
     begun = prepare(said(*messages, user("now")), CLAUDE, policy=Policy(aging="every-turn"))
     loop = [user("now"), assistant(ToolCall("a", "t")), tool(ToolResult("a", (screenshot(9),)))]
     inside = prepare(said(*messages, *loop), CLAUDE, policy=Policy(aging="every-turn"), watermark=begun.watermark)
-    assert inside.watermark.borders == begun.watermark.borders
+    assert borders(inside.watermark) == borders(begun.watermark)
     assert inside.prompt.messages[: len(begun.prompt.messages)] == begun.prompt.messages
 
 
@@ -343,7 +343,7 @@ def test_after_a_cut_there_is_headroom_and_the_next_prompts_extend_it() -> None:
         messages += tool_turn(number)
         prompts.append(prepare(said(*messages, user("now")), CLAUDE, policy=policy, watermark=mark))
         mark = prompts[-1].watermark
-    assert len({prompt.watermark.borders for prompt in prompts}) == 1
+    assert len({borders(prompt.watermark) for prompt in prompts}) == 1
 
 
 def test_the_last_two_turns_are_kept_and_pairs_are_never_split() -> None:

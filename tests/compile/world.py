@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from loom.compile.policy import DerivedFacts, DetachedMessage, Known, Need
+import msgspec
+
+from loom.compile.policy import DerivedFacts, DetachedMessage, Known, Need, Watermark
 from loom.content.blocks import DocumentBlock, ImageBlock, TextBlock, ToolCall, ToolResult
 from loom.content.media import Media
 from loom.content.messages import Message, assistant, tool, user
@@ -85,3 +87,9 @@ class _Read(dict[tuple[str, str], str]):
 def all_known(**facts: Any) -> Known:
     """As if everything had been settled long ago."""
     return Known(derived=_Made(), texts=_Read(), **facts)
+
+
+def borders(mark: Watermark) -> frozenset[tuple[str, int]]:
+    """Return the fields that decide how the path is shown, without the record of the last request."""
+    fields = msgspec.structs.asdict(mark).items()
+    return frozenset((name, value) for name, value in fields if name.endswith(("_before", "_cap", "_from")))

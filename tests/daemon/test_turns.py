@@ -211,7 +211,7 @@ async def test_more_answers_are_siblings_and_regenerating_survives_in_the_queue(
         events = [event async for event in session.regenerate(n=2)]
         assert len([event for event in events if isinstance(event, TurnFinished)]) == 2
         path = await daemon.runtime.stores.forest.path(await session.head())
-        assert len(await daemon.runtime.stores.forest.siblings(path[-1].id)) == 5
+        assert len(await daemon.runtime.stores.forest.children(path[-2].id)) == 5
         assert len(path) == 3
 
 

@@ -192,7 +192,7 @@ def grown(known: Known, needs: list[Need], rng: Random, failing: float = 0.05) -
             texts[key] = rng.choice(("", "  ", "[page 1]\nits words", "words " * rng.choice((10, 400, 40_000))))
         elif isinstance(recipe, Slice):
             size = rng.choice((1_000, 300_000, 9_000_000, 40_000_000))
-            derived[key] = DerivedFacts(media_type=need.media_type, size_bytes=size, pages=1)
+            derived[key] = DerivedFacts(media_type=need.media_type, size_bytes=size)
         elif isinstance(recipe, Fit | Low | Page):
             side = recipe.side_px if isinstance(recipe, Low) else recipe.max_side_px
             most = 500_000 if isinstance(recipe, Low) else recipe.max_encoded_bytes * 3 // 4

@@ -94,8 +94,11 @@ AGE = ("low_before", "text_before")
 
 
 def borders(mark: Watermark, *without: str) -> dict[str, Any]:
-    skipped = ("thinking_from", *without)
-    return {name: value for name, value in msgspec.structs.asdict(mark.borders).items() if name not in skipped}
+    return {
+        name: value
+        for name, value in msgspec.structs.asdict(mark).items()
+        if name.endswith(("_before", "_cap")) and name not in without
+    }
 
 
 @pytest.mark.parametrize("reference", TARGETS)

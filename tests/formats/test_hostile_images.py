@@ -158,15 +158,3 @@ def test_large_documents_and_results_pass_by_descriptor_unharmed() -> None:
 
     assert render(padded, media, Fit()).data == render(data, inspect(data).media, Fit()).data
     assert describe(padded) == describe(data)
-
-
-def test_a_warm_worker_is_there_before_the_first_picture() -> None:
-    pool = WorkerPool()
-    pool.warm(IMAGE_WORKER)
-    warm = pool.pids(IMAGE_WORKER)
-    with pool.use():
-        inspect(sample("rgb.png"))
-
-    assert pool.pids(IMAGE_WORKER) == warm
-    assert len(warm) == 1
-    pool.close()

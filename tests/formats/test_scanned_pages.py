@@ -82,17 +82,6 @@ def test_the_same_picture_is_read_once() -> None:
     assert "Apples are red" in first
 
 
-def test_an_engine_that_is_warm_reads_the_first_picture_without_being_started() -> None:
-    pool = WorkerPool()
-    with pool.use():
-        ocr.warm()
-        pids = pool.pids(ocr.OCR_WORKER)
-        ocr.read_picture(note().read_bytes() + b"warm", IntakeLimits(ocr_seconds=120))
-        assert pool.pids(ocr.OCR_WORKER) == pids
-    pool.close()
-    assert len(pids) == 1
-
-
 def test_what_fails_inside_a_worker_reaches_no_terminal(caplog: pytest.LogCaptureFixture) -> None:
     program = (
         "import msgspec\n"

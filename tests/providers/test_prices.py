@@ -9,7 +9,6 @@ from decimal import Decimal
 import pytest
 
 from loom.models import Price, Usage
-from loom.prompt import Receipt, Totals
 from loom.providers import catalog, prices
 
 MILLION = Usage(input_tokens=1_000_000, output_tokens=1_000)
@@ -54,12 +53,6 @@ def test_a_server_elsewhere_that_speaks_the_protocol_has_no_known_price() -> Non
 def test_counts_that_contradict_one_another_have_no_price() -> None:
     claude = catalog.model("anthropic/claude-opus-5")
     assert prices.cost(claude, Usage(input_tokens=10, cache_read_tokens=100)) is None
-
-
-def test_a_receipt_is_priced_before_it_is_sent() -> None:
-    totals = Totals(tokens=200_000)
-    receipt = Receipt(model="anthropic/claude-haiku-4-5", rows=(), totals=totals, budgets=Totals())
-    assert prices.estimate(catalog.model("anthropic/claude-haiku-4-5"), receipt) == Decimal("0.2")
 
 
 def test_prices_never_open_a_connection_or_start_a_thread() -> None:

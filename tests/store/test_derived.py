@@ -130,20 +130,6 @@ async def test_bytes_may_be_empty_and_recipes_and_notices_long(place: BlobStore)
     assert await cache.load(found) == await streamed(cache, found) == b""
 
 
-async def test_facts_are_known_without_looking_once_warmed(place: BlobStore) -> None:
-    earlier = DerivedCache(place)
-    made = [await earlier.put(PHOTO, recipe, SMALL) for recipe in (Low(), Fit())]
-    await earlier.put(OTHER, Low(), SMALL)
-    cache = DerivedCache(place)
-    assert cache.facts(PHOTO, Low()) is None
-
-    await cache.warm([PHOTO, digest_of(b"nothing was derived from this")])
-
-    assert [cache.facts(PHOTO, Low()), cache.facts(PHOTO, Fit())] == made
-    assert cache.facts(PHOTO, Thumb()) is None
-    assert cache.facts(OTHER, Low()) is None
-
-
 async def test_what_is_cached_of_many_media_is_learned_at_once(place: BlobStore) -> None:
     earlier = DerivedCache(place)
     made = await earlier.put(PHOTO, Low(), SMALL)
@@ -364,7 +350,6 @@ async def test_files_of_others_are_neither_read_nor_deleted(folder: BlobStore, t
 
     await cache.trim()
     await cache.drop_orphans(set(), unless_since=datetime.now(UTC) + timedelta(days=1))
-    await cache.warm([PHOTO])
 
     assert foreign.exists()
 

@@ -10,7 +10,7 @@ import pytest
 from loom.content.messages import assistant, user
 from loom.store.database import Database, Transaction
 from loom.store.message_sessions import MessageSessions
-from loom.store.search import MessageSearch
+from loom.store.search import search_messages
 from loom.store.sessions import Sessions
 
 _ENDS = "SELECT key, head_key FROM session UNION SELECT session_key, node_key FROM tip"
@@ -95,7 +95,7 @@ async def test_a_frequent_word_is_found_in_every_session_that_contains_it(databa
         return {session: set(nodes[:3]) for session, nodes in found.items()}
 
     hits: defaultdict[str, set[str]] = defaultdict(set)
-    for hit in await MessageSearch(database).find("heron", limit=1000, per_session=3):
+    for hit in await search_messages(database, "heron", limit=1000, per_session=3):
         hits[hit.session].add(hit.node)
 
     assert hits == await database.read(expect)

@@ -7,6 +7,7 @@ import gc
 import io
 import threading
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -25,8 +26,8 @@ from loom.store.database import Database, Transaction, open_database
 from loom.store.derived import DerivedCache
 from loom.store.media import MediaStore, open_media
 from loom.store.media_text import MediaTexts, forget_texts
-from loom.store.search import MessageSearch, SearchHit, _find
-from loom.store.search_index import SearchIndex, query_words, unindexed_messages, words_of
+from loom.store.search import SearchHit, _find, search_messages
+from loom.store.search_index import query_words, unindexed_messages, update_index, words_of
 from loom.store.sessions import Sessions
 from loom.store.text_index import index_media
 from loom.testing import sample_pdf
@@ -59,13 +60,13 @@ async def test_every_word_must_be_there_and_the_newest_conversation_comes_first(
     old = await said(sessions, "one", user("the gateway times out"), assistant("Raise the Timeout."))
     new = await said(sessions, "two", user("is the gateway up?"))
 
-    found = await MessageSearch(database).find("GATEWAY")
+    found = await search_messages(database, "GATEWAY")
 
     assert [hit.session for hit in found] == [new, old]
     assert (found[1].role, found[1].where, found[1].snippet) == ("user", "text", "the gateway times out")
-    assert [hit.session for hit in await MessageSearch(database).find("gateway times")] == [old]
-    assert [hit.role for hit in await MessageSearch(database).find("timeout")] == ["assistant"]
-    assert await MessageSearch(database).find("gateway nowhere") == ()
+    assert [hit.session for hit in await search_messages(database, "gateway times")] == [old]
+    assert [hit.role for hit in await search_messages(database, "timeout")] == ["assistant"]
+    assert await search_messages(database, "gateway nowhere") == ()
 
 
 async def test_titles_tool_results_and_file_names_are_searched_and_system_prompts_are_not(database: Database):
@@ -75,12 +76,12 @@ async def test_titles_tool_results_and_file_names_are_searched_and_system_prompt
     session = await said(
         sessions, "Error triage", user("look"), assistant(call), tool(result), system="You are a zebra."
     )
-    search = MessageSearch(database)
+    search = partial(search_messages, database)
 
-    assert [hit.session for hit in await search.find("triage")] == [session]
-    assert [hit.role for hit in await search.find("nginx.conf")] == ["assistant"]
-    assert [hit.role for hit in await search.find("proxy_read_timeout")] == ["tool"]
-    assert await search.find("zebra") == ()
+    assert [hit.session for hit in await search("triage")] == [session]
+    assert [hit.role for hit in await search("nginx.conf")] == ["assistant"]
+    assert [hit.role for hit in await search("proxy_read_timeout")] == ["tool"]
+    assert await search("zebra") == ()
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ async def test_signs_that_mean_something_to_the_database_or_to_json_are_words_li
     right = await said(sessions, "right", user(f"x {word}y"))
     await said(sessions, "wrong", user("x 100 aXb say hi backslash bang Strase DROP"))
 
-    assert [hit.session for hit in await MessageSearch(database).find(word.swapcase())] == [right]
+    assert [hit.session for hit in await search_messages(database, word.swapcase())] == [right]
 
 
 async def test_the_names_of_json_fields_and_digests_are_no_words(database: Database):
@@ -101,7 +102,7 @@ async def test_the_names_of_json_fields_and_digests_are_no_words(database: Datab
     await said(sessions, "x", user("hello", picture("sha256:" + "ab" * 32)))
 
     for word in ("media_type", "blocks", "abababab", "tool_call"):
-        assert await MessageSearch(database).find(word) == (), word
+        assert await search_messages(database, word) == (), word
 
 
 async def test_words_inside_media_are_found_where_they_are_shown(database: Database):
@@ -112,14 +113,14 @@ async def test_words_inside_media_are_found_where_they_are_shown(database: Datab
     await texts.put(pdf, "document", "Chapter one.\nThe   quokka\nis small.")
     await texts.put(shot, "picture", "Error 502 \0 upstream")
 
-    (hit,) = await MessageSearch(database).find("quokka")
-    (seen,) = await MessageSearch(database).find("upstream compare")
+    (hit,) = await search_messages(database, "quokka")
+    (seen,) = await search_messages(database, "upstream compare")
 
     assert (hit.session, hit.where, hit.media, hit.snippet) == (
         session, "document", pdf, "Chapter one. The quokka is small."
     )  # fmt: skip
     assert (seen.where, seen.media) == ("picture", shot)
-    assert await MessageSearch(database).find("quokka nowhere") == ()
+    assert await search_messages(database, "quokka nowhere") == ()
 
 
 async def test_branches_that_were_left_are_searched_and_a_fork_is_a_conversation_of_its_own(database: Database):
@@ -131,8 +132,8 @@ async def test_branches_that_were_left_are_searched_and_a_fork_is_a_conversation
     left = (await sessions.get(session)).head_id
     await sessions.move_head(session, left, before.head_id)
 
-    assert [hit.session for hit in await MessageSearch(database).find("gamma")] == [session]
-    assert {hit.session for hit in await MessageSearch(database).find("alpha")} == {session, fork.id}
+    assert [hit.session for hit in await search_messages(database, "gamma")] == [session]
+    assert {hit.session for hit in await search_messages(database, "alpha")} == {session, fork.id}
 
 
 async def test_no_conversation_takes_the_place_of_the_others(database: Database):
@@ -140,10 +141,10 @@ async def test_no_conversation_takes_the_place_of_the_others(database: Database)
     quiet = await said(sessions, "quiet", user("needle"))
     loud = await said(sessions, "loud", *(user(f"needle {at}") for at in range(30)))
 
-    found = await MessageSearch(database).find("needle", limit=10, per_session=3)
+    found = await search_messages(database, "needle", limit=10, per_session=3)
 
     assert [hit.session for hit in found] == [loud, loud, loud, quiet]
-    assert len(await MessageSearch(database).find("needle", limit=2)) == 2
+    assert len(await search_messages(database, "needle", limit=2)) == 2
 
 
 async def test_a_frequent_word_is_found_behind_a_conversation_that_is_full_of_it(database: Database):
@@ -156,7 +157,7 @@ async def test_a_frequent_word_is_found_behind_a_conversation_that_is_full_of_it
     await sessions.append_to_head(branch.id, [user("heron of the fork")])
     inside = await sessions.fork(long.id, rows[2].id)  # its end is in the middle of the other
 
-    found = await MessageSearch(database).find("heron", limit=50)
+    found = await search_messages(database, "heron", limit=50)
 
     counts = Counter(hit.session for hit in found)
     assert counts == {trunk: 3, branch.id: 3, long.id: 3, inside.id: 3, **dict.fromkeys(old, 1)}
@@ -166,7 +167,7 @@ async def test_a_frequent_word_is_found_behind_a_conversation_that_is_full_of_it
 async def test_nothing_and_far_too_much_are_refused(database: Database):
     for text in ("", "  \n", "x " * 30 + " ".join(map(str, range(30))), "x" * 1_000):
         with pytest.raises(ContentError):
-            await MessageSearch(database).find(text)
+            await search_messages(database, text)
 
 
 async def test_a_word_that_stands_only_in_a_pdf_or_only_in_a_picture_is_found(database: Database, tmp_path: Path):
@@ -187,8 +188,8 @@ async def test_a_word_that_stands_only_in_a_pdf_or_only_in_a_picture_is_found(da
     assert (quick.read, quick.left, whole.read, whole.left) == (1, 2, 1, 1)
     assert told == [(0, 2), (1, 2)]
     assert await texts.list_unread(pictures=False) == (lost,)
-    assert [hit.where for hit in await MessageSearch(database).find("wombat")] == ["document"]
-    assert [hit.where for hit in await MessageSearch(database).find("platypus")] == ["picture"]
+    assert [hit.where for hit in await search_messages(database, "wombat")] == ["document"]
+    assert [hit.where for hit in await search_messages(database, "platypus")] == ["picture"]
     kept = await derived.get(shot, Ocr())
     assert kept is not None, "a prompt does not read it again"
     assert "Platypus" in (await derived.load(kept)).decode()
@@ -205,7 +206,7 @@ async def test_words_go_with_the_media_that_they_are_from(database: Database):
         return tx.execute("SELECT COUNT(*) FROM media_text")
 
     assert await database.write(work) == [(0,)]
-    assert await MessageSearch(database).find("quokka") == ()
+    assert await search_messages(database, "quokka") == ()
     assert await texts.list_unread() == (pdf,)
     assert session
 
@@ -216,7 +217,7 @@ async def test_a_letter_that_only_some_make_small_is_found(database: Database, w
     in_title = await said(sessions, "İstanbul Kitap", user("x"))
     in_text = await said(sessions, "y", user("İstanbul gezisi"))
 
-    assert {hit.session for hit in await MessageSearch(database).find(word)} == {in_title, in_text}
+    assert {hit.session for hit in await search_messages(database, word)} == {in_title, in_text}
 
 
 @pytest.mark.parametrize(
@@ -236,7 +237,7 @@ async def test_a_damaged_row_holds_no_words_and_hides_no_other(tmp_path: Path, d
     await database.write(lambda tx: tx.execute(f"UPDATE {damage}"))
     sound = await said(sessions, "sound", user("words"))
 
-    found = await MessageSearch(database).find("words")
+    found = await search_messages(database, "words")
 
     assert found[0].session == sound
     assert msgspec.json.decode(msgspec.json.encode(found), type=tuple[SearchHit, ...]) == found
@@ -245,7 +246,7 @@ async def test_a_damaged_row_holds_no_words_and_hides_no_other(tmp_path: Path, d
 
 async def test_a_negative_limit_of_hits_is_refused(database: Database):
     with pytest.raises(ContentError, match="limit"):
-        await MessageSearch(database).find("x", limit=-1)
+        await search_messages(database, "x", limit=-1)
 
 
 # The index ------------------------------------------------------------------------------------------------------------
@@ -256,14 +257,14 @@ async def test_words_are_found_by_their_beginning_in_names_of_code_and_in_writin
     code = await said(sessions, "code", user("set proxy_read_timeout, readTimeout and HTTPServer2 please"))
     chinese = await said(sessions, "chinese", user("请把报告翻译成英文，谢谢"))
     thai = await said(sessions, "thai", user("สวัสดีชาวโลก"))
-    search = MessageSearch(database)
+    search = partial(search_messages, database)
 
     for word in ("timeout", "TIMEOUT", "read", "httpserver", "server", "proxy_read_timeout", "readtimeout"):
-        assert [hit.session for hit in await search.find(word)] == [code], word
+        assert [hit.session for hit in await search(word)] == [code], word
     for word in ("报告", "翻译成", "英", "谢谢", "报告 英文"):
-        assert [hit.session for hit in await search.find(word)] == [chinese], word
-    assert [hit.session for hit in await search.find("ชาว")] == [thai]
-    assert await search.find("告报") == ()
+        assert [hit.session for hit in await search(word)] == [chinese], word
+    assert [hit.session for hit in await search("ชาว")] == [thai]
+    assert await search("告报") == ()
 
 
 async def test_what_is_deleted_is_no_longer_found_and_leaves_no_words_in_the_file(tmp_path: Path):
@@ -275,15 +276,15 @@ async def test_what_is_deleted_is_no_longer_found_and_leaves_no_words_in_the_fil
         await said(sessions, "kept", user(f"ordinary words {number}"))
     session = await said(sessions, "x", user("the zyzzogeton sleeps", document(pdf)))
     await texts.put(pdf, "document", "a xylotomous insect")
-    assert [hit.session for hit in await MessageSearch(database).find("zyzzogeton xylotomous")] == [session]
+    assert [hit.session for hit in await search_messages(database, "zyzzogeton xylotomous")] == [session]
 
     await sessions.delete(session)
 
     for word in ("zyzzogeton", "xylotomous"):
-        assert await MessageSearch(database).find(word) == ()
+        assert await search_messages(database, word) == ()
         assert not _files_with(tmp_path, word)
     again = await said(sessions, "y", user("the newcomer has the same key"))
-    assert [hit.session for hit in await MessageSearch(database).find("newcomer")] == [again]
+    assert [hit.session for hit in await search_messages(database, "newcomer")] == [again]
     await database.close()
 
 
@@ -306,16 +307,16 @@ async def test_a_store_that_is_older_than_the_index_is_searched_at_once_and_inde
 
     await database.write(forget)
     before = await database.read(lambda tx: _find(tx, ["word7", "common"], 50, 3))
-    assert not await SearchIndex(database).catch_up(seconds=0)
+    assert not await update_index(database, seconds=0)
     assert await database.read(unindexed_messages) is not None
     half = await database.read(lambda tx: _find(tx, ["word7", "common"], 50, 3))
-    assert await SearchIndex(database).catch_up()
+    assert await update_index(database)
     assert await database.read(unindexed_messages) is None
     after = await database.read(lambda tx: _find(tx, ["word7", "common"], 50, 3))
 
     assert {hit.session for hit in after} == {made[7]}
     assert before == half == after
-    assert len(await MessageSearch(database).find("quokka")) == 1
+    assert len(await search_messages(database, "quokka")) == 1
 
 
 async def test_a_store_that_is_closed_while_messages_are_indexed_leaves_a_log_line_behind(
@@ -329,11 +330,11 @@ async def test_a_store_that_is_closed_while_messages_are_indexed_leaves_a_log_li
     reported: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     with caplog.at_level("INFO", logger="loom.store.search"):
-        search = asyncio.create_task(MessageSearch(database).find("common"))
+        search = asyncio.create_task(search_messages(database, "common"))
         indexing = list[asyncio.Task[object]]()
         while not indexing:
             await asyncio.sleep(0)
-            indexing = [it for it in asyncio.all_tasks() if "SearchIndex.catch_up" in repr(it.get_coro())]
+            indexing = [it for it in asyncio.all_tasks() if "update_index" in repr(it.get_coro())]
         await database.close()
         await asyncio.wait([search, *indexing])
         search.exception()  # the store was closed while it ran
@@ -351,9 +352,9 @@ async def test_a_bug_in_the_index_is_an_error_in_the_log_with_its_place(
             return False
         raise TypeError("a bug")
 
-    monkeypatch.setattr("loom.store.search.SearchIndex.catch_up", fail)
+    monkeypatch.setattr("loom.store.search.update_index", fail)
     await said(Sessions(database), "x", user("words"))
-    await MessageSearch(database).find("words")
+    await search_messages(database, "words")
     (record,) = caplog.records
     assert record.levelname == "ERROR" and record.exc_info is not None
 

@@ -317,4 +317,3 @@ def test_what_only_the_running_shell_knows_is_marked() -> None:
     found, inner = parse_shell('cmd "$A" b$B `c` ${D} "e"').commands
     assert inner.words == ("c",)
     assert found.words == ("cmd", UNKNOWN, f"b{UNKNOWN}", UNKNOWN, UNKNOWN, "e")
-    assert not found.is_known

@@ -19,6 +19,7 @@ import msgspec
 
 from loom.agent.gate import ApprovalRequest, Approve, Verdict, call_gate
 from loom.content.blocks import ToolCall
+from loom.content.json_values import json_text
 from loom.errors import ContentError, LoomError, ToolError
 from loom.events import ApprovalAnswered, ApprovalRequested, Event, NoticeRaised
 from loom.tools.command_subjects import CommandSubjects, command_subjects
@@ -326,12 +327,12 @@ def subject_of(call: ToolCall, workspace: Path, declared: Collection[str] | None
     subjects = [subject for several in found.values() for subject in several.subjects]
     is_clear = 0 < len(named) == len(found) and (declared is None or call.arguments.keys() <= set(declared))
     if not is_clear:
-        subjects.append(_json(call.arguments))
+        subjects.append(json_text(call.arguments))
     widened = [name for name in _WIDENING if call.arguments.get(name) is True and "command" in found]
     subjects += [f"{name}: {named['command']}" for name in widened]
     exact = {name: named[name] if name == "command" else several.subjects[-1] for name, several in found.items()}
     is_enough = is_clear and len(exact) == 1 and call.name in BUILT_IN and not widened
-    pattern = next(iter(exact.values())) if is_enough else _json(call.arguments | exact)
+    pattern = next(iter(exact.values())) if is_enough else json_text(call.arguments | exact)
     return ApprovalSubject(
         subjects=tuple(dict.fromkeys(subjects)),
         spellings=tuple(spelling for several in found.values() for spelling in several.spellings),
@@ -389,14 +390,10 @@ def _places(path: str, workspace: Path) -> tuple[str, ...]:
 
 def _lines(arguments: dict[str, Any]) -> str:
     """Return the arguments for a person to read: strings as they are, everything else as JSON."""
-    values = {name: value if isinstance(value, str) else _json(value) for name, value in arguments.items()}
+    values = {name: value if isinstance(value, str) else json_text(value) for name, value in arguments.items()}
     if len(values) == 1:
         return next(iter(values.values()))
     return "\n".join(f"{name}:\n{text}" if "\n" in text else f"{name}: {text}" for name, text in values.items())
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def escape_controls(text: str) -> str:

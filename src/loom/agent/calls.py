@@ -23,14 +23,13 @@ from loom.agent.ingest import FileBytes, Prerender, ingest
 from loom.agent.results import (
     TEXT_CAP_BYTES,
     blocks_of,
-    data_of,
     fit_text,
-    is_error_result,
     kept_text,
     kept_texts,
     with_kept,
 )
 from loom.compile.assemble import INTERRUPTED as CUT_OFF
+from loom.compile.policy import LOOK
 from loom.compile.ports import MediaAccess
 from loom.content.blocks import ContentBlock, TextBlock, ToolCall, ToolResult, clean_text
 from loom.content.inputs import Attachment, Content, flatten
@@ -50,8 +49,6 @@ from loom.tools.secret_mask import mask_blocks, mask_result, mask_secrets
 from loom.tools.workspace import OpenFile, open_file, read_whole
 from loom.work_types import FileChange
 
-LOOK: Final = "look"
-"""The tool that reads the rest of a truncated text."""
 INTERRUPTED: Final = "Interrupted: the call may or may not have taken effect. Check before you repeat it."
 """The result of a call that had started when its process ended and that may be unsafe to run again, or that was
 interrupted after it had begun to change files."""
@@ -408,9 +405,8 @@ async def run_approved(
     blocks = mask_blocks([*notes, *made, *hints], services.secrets)
     keep = context.keep if LOOK in services.tools else None
     shown, kept = await fit_text(blocks, most_bytes=services.text_cap_bytes, keep=keep)
-    return ToolResult(
-        call.id, shown, name=call.name, is_error=is_error_result(value), data=with_kept(data_of(value), kept)
-    )
+    is_error, data = (value.is_error, value.data) if isinstance(value, ToolResult) else (False, None)
+    return ToolResult(call.id, shown, name=call.name, is_error=is_error, data=with_kept(data, kept))
 
 
 async def _check_approval(

@@ -9,6 +9,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from loom.content.json_values import get_object
+
 NO_REASON: Final = "it gave no reason"
 OTHER_ARGUMENTS: Final = "it wants other arguments: {}. Call the tool again with these, under its own parameter names"
 _EVENTS: Final = {
@@ -123,8 +125,8 @@ def read_answer(output: str, given: Mapping[str, Any]) -> HookAnswer:
         found = None
     if not isinstance(found, dict):
         return HookAnswer(context=output if given["hook_event_name"] in _CONTEXT_EVENTS else "")
-    answer = _table(cast("object", found))
-    own = _table(answer.get("hookSpecificOutput"))
+    answer = get_object(found)
+    own = get_object(answer.get("hookSpecificOutput"))
     refusal = question = ""
     reason = str(own.get("permissionDecisionReason") or NO_REASON)
     if own.get("permissionDecision") == "deny":
@@ -143,7 +145,3 @@ def read_answer(output: str, given: Mapping[str, Any]) -> HookAnswer:
         context=str(own.get("additionalContext") or ""),
         message=str(answer.get("systemMessage") or ""),
     )
-
-
-def _table(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}

@@ -187,12 +187,3 @@ def kept_texts(message: Message) -> Iterator[Media]:
 
 def kept_text(digest: str, size_bytes: int, tool: str) -> Media:
     return Media(digest=digest, media_type="text/plain", size_bytes=size_bytes, name=f"output of {tool}")
-
-
-def data_of(value: Any) -> Any:
-    """Return the data that a tool meant for interfaces only: the `data` of a `ToolResult` that it built itself."""
-    return value.data if isinstance(value, ToolResult) else None
-
-
-def is_error_result(value: Any) -> bool:
-    return isinstance(value, ToolResult) and value.is_error

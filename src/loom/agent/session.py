@@ -89,7 +89,6 @@ class SessionTurns:
         self._work = WorkHistory(record)
         self._notices = list(notices)
         self._tools = None if tools is None else tuple(tools)
-        self._tracked: list[str] = []
         self._traceparent = ""
         self._is_draining = False
         self._last: Turn | None = None
@@ -161,9 +160,7 @@ class SessionTurns:
         return await reply_of(self._last, finished, answers)
 
     async def _compose(self, content: Sequence[Content], model: str) -> ComposedMessage:
-        composed = await MessageComposer(self._record, self._services, self._tools).compose(content, model)
-        tracked, self._tracked = self._tracked, []
-        return msgspec.structs.replace(composed, mentioned=(*tracked, *composed.mentioned))
+        return await MessageComposer(self._record, self._services, self._tools).compose(content, model)
 
     # Queue -----------------------------------------------------------------------------------------------------------
 
@@ -421,11 +418,6 @@ class SessionTurns:
             raise Conflict("An approval is pending in this session", hint="Answer it first: `loom approvals` lists it.")
         async with self._hold_idle():
             return await undo_steps(self._record, self._work, self._services.media, step)
-
-    def track(self, *paths: str) -> None:
-        """Inform the agent of changes to these text files, from the next turn on. `@path` in a message does the
-        same."""
-        self._tracked += paths
 
     # While a turn runs -----------------------------------------------------------------------------------------------
 

@@ -41,7 +41,6 @@ from loom.store.backup import move_aside
 from loom.store.media import open_media
 from loom.store.salvage import SalvageReport, salvage
 from loom.store.session_rows import StoredSession
-from loom.store.sessions import Sessions
 from loom.tools.number_text import count_text
 
 _GLYPHS = {"ok": "✔", "open": "○", "warning": "!", "problem": "✖"}
@@ -269,7 +268,7 @@ async def check_store(runtime: Runtime, *, fix: bool) -> list[Finding]:
         broken.append(Finding("store", state, text, "models get its text instead" if state == "warning" else BACKUP))
     if len(verified.problems) > _MANY:
         broken.append(Finding("store", "problem", f"and {len(verified.problems) - _MANY} more"))
-    sessions = await _all_sessions(runtime.stores.sessions)
+    sessions = [session async for session in runtime.stores.sessions.list_all()]
     for session in sessions:
         if session.damage:
             broken.append(await _record(runtime, session, fix=fix))
@@ -287,16 +286,6 @@ async def check_store(runtime: Runtime, *, fix: bool) -> list[Finding]:
             f"{where} ({count_text(len(sessions), 'session')}, {count_text(verified.nodes, 'node')}, all hashes valid)",
         )
     ]
-
-
-async def _all_sessions(sessions: Sessions) -> list[StoredSession]:
-    """Return all sessions that are not archived, including those that cannot be opened."""
-    found: list[StoredSession] = []
-    place: tuple[float, str] | None = None
-    while page := await sessions.list(limit=100, before=place):
-        found += page
-        place = (page[-1].updated_at, page[-1].id)
-    return found
 
 
 async def _record(runtime: Runtime, session: StoredSession, *, fix: bool) -> Finding:

@@ -492,11 +492,11 @@ class RemoteSession:
         await self._link.ask("DELETE", self._path())
         return 0
 
-    async def _lines(self, head: str = "") -> list[MessageView]:
+    async def _lines(self) -> list[MessageView]:
         lines: list[MessageView] = []
         before = ""
         while True:
-            page = await self.history(before=before, head=head, limit=_PAGE)
+            page = await self.history(before=before, limit=_PAGE)
             lines = [*page.messages, *lines]
             if not page.more or not page.messages:
                 return lines

@@ -8,7 +8,7 @@ import msgspec
 
 from loom.compile import cost, limits, text_blocks
 from loom.compile.measure import BLOCK_BYTES, BlockPosition, Measure, RenderTarget, as_text, measure_shown
-from loom.compile.policy import Need
+from loom.compile.policy import LOOK, Need
 from loom.content.blocks import (
     AudioBlock,
     Block,
@@ -29,7 +29,7 @@ from loom.content.media import Media
 from loom.content.messages import text_of
 from loom.content.moments import choose_times, time_label
 from loom.content.provider_blocks import PROVIDER_BLOCK, block_for, provider_text, restore_block, role_may_contain
-from loom.content.recipes import Fit, Frame, Low, Ocr, Page, Recipe, Scenes, Slice, SpokenText, Text
+from loom.content.recipes import Fit, Frame, Low, Ocr, Page, Recipe, Scenes, Slice, SpokenText, Text, fitted_size
 from loom.models import PDF
 from loom.prompt import MediaRef, Reason, Rendition, ShownMedia, ShownRaw
 
@@ -93,7 +93,7 @@ def _own_kind(
         if restored is None or is_unpaired:
             detail = "its call or its result is missing" if restored is not None else "its provider would refuse it"
             return as_text(text_of(block), "repair", detail, target, cap)
-        return measure_shown("full", ShownRaw(data=restored), msgspec.json.encode(restored).decode(), target)
+        return measure_shown(ShownRaw(data=restored), msgspec.json.encode(restored).decode(), target)
     is_foreign = bool(provider_text(block))
     detail = "only its provider supports it" if is_foreign else "unknown to this version"
     return as_text(text_of(block), "other-model" if is_foreign else "capability", detail, target, cap)
@@ -182,7 +182,7 @@ def _reference(
         return ref, ()
     side = recipe.side_px if isinstance(recipe, Low) else recipe.max_side_px
     width, height = media.width or cost.PAGE_WIDTH_PX, media.height or cost.PAGE_HEIGHT_PX
-    width, height = limits.fitted_size(width, height, side)
+    width, height = fitted_size(width, height, side)
     ref = MediaRef(
         digest=media.digest,
         media_type=media.media_type if media.media_type in recipe.formats else recipe.formats[0],
@@ -283,9 +283,7 @@ def _without_rest(head: Measure, block: DocumentBlock, end: int, reason: Reason,
     """Add a note that says which of the requested pages are not shown, and how the model gets them."""
     first, last = shown_pages(block)
     rest = page_label(end + 1, last)
-    look = (
-        f'; {target.request.look_tool}(media="{short_id(block.media)}", pages=…) shows them' if target.has_look else ""
-    )
+    look = f'; {LOOK}(media="{short_id(block.media)}", pages=…) shows them' if target.has_look else ""
     tail = as_text(f"[pages {rest} are not shown{look}]", reason, "", target)
     shown = page_label(first, end)
     return msgspec.structs.replace(
@@ -512,7 +510,7 @@ def _fallback(block: MediaBlock, reason: Reason, detail: str, target: RenderTarg
     label = text_of(block)
     text = f"{label[:-1]}: {found}]" if found else label
     if reason in ("", "age", "budget") and target.has_look:
-        text = f'{text[:-1]}; {target.request.look_tool}(media="{short_id(block.media)}") shows it]'
+        text = f'{text[:-1]}; {LOOK}(media="{short_id(block.media)}") shows it]'
     return as_text(text, reason, detail, target, cap, needs=needs)
 
 

@@ -70,14 +70,12 @@ class Describer:
         resolve_live: Callable[[str], Awaitable[Model]],
         provider: Callable[[Model], Provider],
         settle: Settle,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._by = by
         self._cache = cache
         self._resolve, self._resolve_live = resolve, resolve_live
         self._provider = provider
         self._settle = settle
-        self._clock = clock
         self._resting: dict[tuple[str, str], float] = {}
         """Maps (author, digest) to the end of its pause; an empty digest pauses all images."""
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
@@ -123,7 +121,7 @@ class Describer:
     def is_resting(self, digest: str) -> bool:
         author, _ = self.author()
         until = max(self._resting.get((author, place), 0.0) for place in ("", digest))
-        return self._clock() < until
+        return time.monotonic() < until
 
     async def _describe(self, media: Media, author: str) -> _Outcome:
         """Describe one image, once for all turns that need it."""
@@ -172,7 +170,7 @@ class Describer:
         return fold
 
     def _back_off(self, author: str, digest: str, problem: str) -> _Outcome:
-        now = self._clock()
+        now = time.monotonic()
         self._resting = {key: until for key, until in self._resting.items() if until > now}
         self._resting[author, digest] = now + _REST_SECONDS
         return _Outcome(problem=problem)

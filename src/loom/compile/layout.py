@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from loom.compile.adapt import adapt, plain_name, short_id
 from loom.compile.measure import BlockPosition, Measure, RenderTarget, omit
-from loom.compile.policy import Override, Placed, Watermark, all_media_key, override_key
+from loom.compile.policy import LOOK, Override, Placed, Watermark, all_media_key, override_key
 from loom.content.blocks import (
     AudioBlock,
     Block,
@@ -236,8 +236,7 @@ class Layout:
             return ""
         named = ", ".join(list(found.values())[:_NAMED])
         more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-        look = self.target.request.look_tool
-        how = f"; {look}(media=…) shows one" if self.target.has_look else ""
+        how = f"; {LOOK}(media=…) shows one" if self.target.has_look else ""
         return f"; they contained {named}{more}{how}"
 
     def partially_dropped_turn(self, mark: Watermark) -> int:

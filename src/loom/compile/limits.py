@@ -115,14 +115,6 @@ def document_bytes(target: RenderTarget) -> tuple[int | None, ...]:
     return most.max_document_encoded_bytes, most.max_request_bytes, target.policy.max_bytes
 
 
-def fitted_size(width: int, height: int, side: int) -> tuple[int, int]:
-    """Return the size of an image after its longest side is limited to `side`."""
-    longest = max(width, height)
-    if longest <= side:
-        return width, height
-    return max(round(width * side / longest), 1), max(round(height * side / longest), 1)
-
-
 def size_bound(recipe: Fit | Low | Page | Frame, original_bytes: int) -> int:
     """Return the maximum size of derived bytes that do not exist yet."""
     most = _LOW_BYTES if isinstance(recipe, Low) else recipe.max_encoded_bytes * 3 // 4

@@ -9,7 +9,7 @@ import msgspec
 
 from loom.compile import cost
 from loom.compile.assemble_ids import tool_name
-from loom.compile.policy import Known, Need, Policy, Request
+from loom.compile.policy import LOOK, Known, Need, Policy, Request
 from loom.compile.property_names import rename_keys
 from loom.content.blocks import Opaque, TextBlock, ThinkingBlock, ToolCall
 from loom.models import Model
@@ -63,7 +63,7 @@ class RenderTarget(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_look(self) -> bool:
         """Whether the model has the tool that shows reduced media again."""
-        return any(tool.name == self.request.look_tool for tool in self.request.tools)
+        return any(tool.name == LOOK for tool in self.request.tools)
 
     def accepts_in_results(self, media_type: str) -> bool:
         return media_type in self.model.capabilities.result_accepts
@@ -73,9 +73,9 @@ class RenderTarget(msgspec.Struct, frozen=True, kw_only=True):
         return opaque is not None and (opaque.provider, opaque.model) == (self.model.opaque_owner, self.model.name)
 
 
-def measure_shown(rendition: Rendition, shown: ShownContent, text: str, target: RenderTarget) -> Measure:
+def measure_shown(shown: ShownContent, text: str, target: RenderTarget) -> Measure:
     return Measure(
-        rendition=rendition,
+        rendition="full",
         shown=(shown,),
         tokens=cost.text_tokens(text, target.model.tokens),
         wire_bytes=json_bytes(text) + BLOCK_BYTES,

@@ -17,6 +17,8 @@ from loom.sampling import Sampling
 Aging: TypeAlias = Literal["stepped", "every-turn", "off"]
 Override: TypeAlias = Literal["full", "low", "text", "omitted"]
 _ALT: Final = "alt/"
+LOOK: Final = "look"
+"""The tool that shows reduced media and truncated texts again; texts name it if the model has it."""
 
 
 class Placed(Protocol):
@@ -112,26 +114,6 @@ class Watermark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     told: tuple[str, ...] = ()
     """Hashes of notices that the session has shown for this model and does not repeat."""
 
-    @property
-    def borders(self) -> Watermark:
-        """The watermark without the record of the last request. If the borders are equal, the path is shown in the same
-        way."""
-        return msgspec.structs.replace(
-            self,
-            sent_blocks=0,
-            sent_hash="",
-            sent_messages=0,
-            sent_path="",
-            sent_node="",
-            sent_wishes="",
-            sent_options="",
-            estimated_tokens=0,
-            billed_tokens=0,
-            cached_tokens=0,
-            billed_at=0.0,
-            told=(),
-        )
-
 
 class DerivedFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about derived bytes that exist."""
@@ -140,7 +122,6 @@ class DerivedFacts(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
     width: int | None = None
     height: int | None = None
-    pages: int | None = None
 
 
 class Description(msgspec.Struct, frozen=True):
@@ -203,8 +184,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Whether messages may be sent exactly as they were received."""
     calls_as_text_before: int = 0
     """Calls of the messages before this position, and their results, are sent as text."""
-    look_tool: str = "look"
-    """The tool that shows reduced media again; fallback texts name it if the model has it."""
 
 
 def override_key(node_id: str, block: int, inner: int | None = None) -> str:

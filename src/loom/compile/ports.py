@@ -58,9 +58,6 @@ class DerivedEntry(Protocol):
     def height(self) -> int | None: ...
 
     @property
-    def pages(self) -> int | None: ...
-
-    @property
     def is_original(self) -> bool:
         """Whether the bytes are those of the medium itself, and are read from there."""
         ...

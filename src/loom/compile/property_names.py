@@ -13,6 +13,7 @@ from typing import Any, Final, cast, final
 
 import msgspec
 
+from loom.content.json_values import get_object
 from loom.models import Model
 
 _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9_-]+")
@@ -53,14 +54,10 @@ def _top_names(schema: Mapping[str, Any]) -> Iterator[str]:
         if not isinstance(part, Mapping):
             continue
         found = cast("Mapping[str, Any]", part)
-        yield from cast("Iterable[str]", _as_table(found.get("properties")))
+        yield from cast("Iterable[str]", get_object(found.get("properties")))
         for key in _ALTERNATIVES:
             branches = found.get(key)
             todo += cast("list[Any]", branches) if isinstance(branches, list) else ()
-
-
-def _as_table(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def rename_properties(schema: dict[str, Any], legal: Mapping[str, str]) -> dict[str, Any]:
@@ -68,9 +65,9 @@ def rename_properties(schema: dict[str, Any], legal: Mapping[str, str]) -> dict[
     found = dict(schema)
     for key, value in schema.items():
         if key == "properties":
-            found[key] = rename_keys(_as_table(value), legal)
+            found[key] = rename_keys(get_object(value), legal)
         elif key in _BY_NAME:
-            below = {name: _rename_below(item, legal) for name, item in _as_table(value).items()}
+            below = {name: _rename_below(item, legal) for name, item in get_object(value).items()}
             found[key] = rename_keys(below, legal)
         elif key in _SAME_OBJECT:
             found[key] = _rename_below(value, legal)

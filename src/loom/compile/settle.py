@@ -60,13 +60,11 @@ class Settler:
         facts: FactCache | None = None,
         describer: Callable[[], Describer | None] = lambda: None,
         uploads: FileUploads | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._renditions = renditions
         self._facts = facts if facts is not None else FactCache()
         self._describer = describer
         self._uploads = uploads
-        self._clock = clock
         self._missing: set[str] = set()
         self._away_until = 0.0
         self._late: dict[tuple[str, ...], asyncio.Future[Any]] = {}
@@ -92,14 +90,14 @@ class Settler:
         digests = request.digests
         job = _SettleState(request, mode, WorkingSet.of(self._facts, digests))
         if patience_seconds is not None:
-            job.deadline = self._clock() + patience_seconds
+            job.deadline = time.monotonic() + patience_seconds
         describer = self._describer() if digests else None
         if describer is not None:
             _start_describing(job, describer)
         if missing := digests & self._missing:
             await self._check_missing(job, missing)
         if mode == "estimate":
-            self._estimated_at = self._clock()
+            self._estimated_at = time.monotonic()
         prepared = await _prepare(request, job.working)
         for _ in range(_ROUNDS):
             needs = [need for need in prepared.needs if job.lacks(need)]
@@ -143,7 +141,7 @@ class Settler:
         if task is None:
             task = self._late[name] = asyncio.ensure_future(make())
             task.add_done_callback(lambda done: self._end_late(name, done))
-        done, _ = await asyncio.wait([task], timeout=max(0.0, job.deadline - self._clock()))
+        done, _ = await asyncio.wait([task], timeout=max(0.0, job.deadline - time.monotonic()))
         return task.result() if done else None
 
     def _end_late(self, name: tuple[str, ...], task: asyncio.Future[Any]) -> None:
@@ -182,12 +180,12 @@ class Settler:
         return True
 
     def _is_away(self) -> bool:
-        return self._clock() < self._away_until
+        return time.monotonic() < self._away_until
 
     def _note_away(self, error: StoreError) -> None:
         if not self._is_away():
             _log.warning("the media store cannot be read (%s); media are sent as text for now", error.code)
-        self._away_until = self._clock() + _AWAY_SECONDS
+        self._away_until = time.monotonic() + _AWAY_SECONDS
 
     async def _make_all(self, job: _SettleState, needs: Sequence[Need]) -> bool:
         """Render what is missing; return whether more is known than before. An estimate that lacks many renditions
@@ -215,7 +213,7 @@ class Settler:
         """Render what estimates left out, one at a time, so that requests that are sent do not queue behind them, and
         after the estimates for other models that the user waits for at the same time."""
         while self._wanted:
-            await asyncio.sleep(max(0.0, self._estimated_at + _QUIET_SECONDS - self._clock()))
+            await asyncio.sleep(max(0.0, self._estimated_at + _QUIET_SECONDS - time.monotonic()))
             if not self._wanted:
                 break
             need = self._wanted.pop(next(iter(self._wanted)))

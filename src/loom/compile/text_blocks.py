@@ -38,12 +38,12 @@ def text(block: TextBlock, rendition: Rendition, place: BlockPosition, target: R
     if is_cut(block.text, cap):
         return as_text(block.text, "budget", "cut in the middle", target, cap)
     if block.is_system and target.model.system_messages == "none":
-        measure = measure_shown("full", TextBlock(block.text), block.text, target)
+        measure = measure_shown(TextBlock(block.text), block.text, target)
         return msgspec.structs.replace(measure, reason="capability", detail="a system message, as user text")
     if not block.citations and block.opaque is None:
-        return measure_shown("full", block, block.text, target)
+        return measure_shown(block, block.text, target)
     if place != "assistant":
-        return measure_shown("full", TextBlock(block.text), block.text, target)
+        return measure_shown(TextBlock(block.text), block.text, target)
     model = target.model
     citations = tuple(
         citation
@@ -54,7 +54,7 @@ def text(block: TextBlock, rendition: Rendition, place: BlockPosition, target: R
         and _has_any(citation.opaque.data, ("type",))
     )
     own = _own_opaque(block.opaque, target)
-    measure = measure_shown("full", TextBlock(block.text, citations, own), block.text, target)
+    measure = measure_shown(TextBlock(block.text, citations, own), block.text, target)
     return _with_owed(measure, own, *(citation.opaque for citation in citations))
 
 
@@ -72,7 +72,7 @@ def thinking(block: ThinkingBlock, target: RenderTarget, cap: int) -> Measure:
     if is_cut(block.text, cap):
         return omit("budget", "too long for the window")
     weight = block.text or msgspec.json.encode(opaque.data).decode()
-    return _with_owed(measure_shown("full", block, weight, target), opaque)
+    return _with_owed(measure_shown(block, weight, target), opaque)
 
 
 def _own_opaque(opaque: Opaque | None, target: RenderTarget) -> Opaque | None:
@@ -95,7 +95,7 @@ def call(block: ToolCall, target: RenderTarget, cap: int) -> Measure:
     if is_cut(written, cap):
         shown = msgspec.structs.replace(shown, arguments=_shorten_arguments(block.arguments, cap))
         written = msgspec.json.encode(shown.arguments).decode()
-    measure = measure_shown("full", shown, f"{block.name[:64]}{written}", target)
+    measure = measure_shown(shown, f"{block.name[:64]}{written}", target)
     measure = _with_owed(msgspec.structs.replace(measure, wire_bytes=measure.wire_bytes + _CALL_BYTES), own)
     if block.raw_arguments is not None:
         problem = arguments_problem(block.raw_arguments, "its arguments")

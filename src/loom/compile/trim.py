@@ -186,7 +186,7 @@ def _trim_order(layout: Layout) -> Iterator[Sequence[TrimSteps]]:
         _raise_border("result_media_before", old),
         _raise_border("media_before", old),
         _raise_border("tool_text_before", old),
-        _set_border("dropped_before", [start for start in turns if start <= min(old, new)]),
+        _drop_turns([start for start in turns if start <= min(old, new)]),
     )
     yield (
         _raise_border("result_media_before", new),
@@ -199,7 +199,7 @@ def _trim_order(layout: Layout) -> Iterator[Sequence[TrimSteps]]:
     yield (
         _caps("text_cap", "capped_before", _LONG_CAPS, end),
         _caps("page_cap", "paged_before", _PAGE_CAPS, end),
-        _set_border("dropped_before", steps),
+        _drop_turns(steps),
     )
     yield (
         _raise_border("media_low_before", end),
@@ -230,9 +230,9 @@ def _unpin(ladder: TrimSteps, end: int) -> TrimSteps:
     return unpin
 
 
-def _set_border(border: str, ends: Sequence[int]) -> TrimSteps:
+def _drop_turns(ends: Sequence[int]) -> TrimSteps:
     def ladder(mark: Watermark) -> Sequence[Watermark]:
-        return [msgspec.structs.replace(mark, **{border: end}) for end in ends if end > getattr(mark, border)]
+        return [msgspec.structs.replace(mark, dropped_before=end) for end in ends if end > mark.dropped_before]
 
     return ladder
 

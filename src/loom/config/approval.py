@@ -65,11 +65,6 @@ def names_tool(rule: ApprovalRule, tool: str) -> bool:
     return fnmatchcase(tool, rule.tool) or ("__" in tool and fnmatchcase(f"mcp_{tool}", rule.tool))
 
 
-def decide(user: ApprovalSettings, project: ProjectApproval, tool: str, subjects: Iterable[str]) -> ApprovalAction:
-    """Return the strictest action over both policies and all subjects."""
-    return strictest(action_of(policy, tool, subject) for subject in subjects for policy in (user, project))
-
-
 def action_of(policy: ApprovalSettings | ProjectApproval, tool: str, subject: str) -> ApprovalAction:
     """Return what one policy says about a call."""
     return _match(policy.rules, tool, subject) or policy.default

@@ -11,6 +11,8 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
+from loom.content.json_values import get_object
+
 SETTINGS: Final = ".claude/settings.json"
 PROJECT_SETTINGS: Final = (SETTINGS, ".claude/settings.local.json")
 MAX_BYTES: Final = 1_000_000
@@ -40,10 +42,10 @@ def read_hooks(file: Path) -> tuple[ClaudeHook, ...]:
             found = msgspec.json.decode(stream.read(MAX_BYTES))
     except (OSError, ValueError, RecursionError, msgspec.DecodeError):
         return ()
-    settings = _table(found)
+    settings = get_object(found)
     if settings.get("disableAllHooks") is True:
         return ()
-    return tuple(_hooks(_table(settings.get("hooks"))))
+    return tuple(_hooks(get_object(settings.get("hooks"))))
 
 
 def _hooks(events: Mapping[str, Any]) -> Iterator[ClaudeHook]:
@@ -63,9 +65,5 @@ def _hooks(events: Mapping[str, Any]) -> Iterator[ClaudeHook]:
                 )
 
 
-def _table(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
-
-
 def _tables(value: object) -> list[Mapping[str, Any]]:
-    return [_table(item) for item in cast("list[object]", value)] if isinstance(value, list) else []
+    return [get_object(item) for item in cast("list[object]", value)] if isinstance(value, list) else []

@@ -12,10 +12,10 @@ import msgspec
 from loom.api_types import FolderTrustView
 from loom.compile.policy import Policy
 from loom.config import value_references
-from loom.config.approval import ProjectApproval, decide
+from loom.config.approval import ProjectApproval
 from loom.config.files import home_folder
 from loom.config.layer_values import LayerSource, LayerValue, ValueOrigin
-from loom.config.schema import ApprovalAction, Settings
+from loom.config.schema import Settings
 from loom.config.schema_tree import NamedTables, Shape, TableShape, key_text, shape
 from loom.config.secret import Secret, setting_text
 from loom.config.trust import FolderTrust, TrustRecords
@@ -76,7 +76,7 @@ class Config(Settings, frozen=True, kw_only=True):
         """
         entries = self.provenance.entries
         rows: list[ConfigRow] = []
-        for path, value, is_blank in _leaves(self, shape(), ()):
+        for path, value, is_blank in _leaves(self, shape()):
             if path in entries or not is_blank:
                 rows.append(ConfigRow(key_text(path), setting_text(value), self.origin(*path) if origins else None))
         for entry in self.provenance.project_entries:
@@ -101,7 +101,7 @@ class Config(Settings, frozen=True, kw_only=True):
     def secret_values(self) -> frozenset[str]:
         """Return every configured secret, with references resolved, to mask them in the output of tools."""
         found: set[str] = set()
-        for path, value, _ in _leaves(self, shape(), ()):
+        for path, value, _ in _leaves(self, shape()):
             tables = cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {"": value}
             for name, leaf in tables.items():
                 if type(leaf) is not Secret or not leaf:
@@ -121,10 +121,6 @@ class Config(Settings, frozen=True, kw_only=True):
         written = (("system", self.prompt.system), ("append", self.prompt.append))
         system, append = (value_references.prompt_text(text, self._entry(("prompt", key))) for key, text in written)
         return system, append
-
-    def action_for(self, tool: str, *subjects: str) -> ApprovalAction:
-        """Return the action for a call; `subjects` are its commands, paths or URLs. The strictest result counts."""
-        return decide(self.approval, self.project_approval, tool, subjects or ("",))
 
     def is_trusted(self, folder: Path) -> bool:
         """Return whether `folder` is one of `trusted_folders` or below one, so that its files may start programs and
@@ -247,7 +243,7 @@ def _value_at(config: Config, path: tuple[str, ...]) -> object:
 
 
 def _leaves(
-    value: object, at: Shape, path: tuple[str, ...], blank: object = _NOTHING
+    value: object, at: Shape, path: tuple[str, ...] = (), blank: object = _NOTHING
 ) -> Iterator[tuple[tuple[str, ...], object, bool]]:
     """Yield the path and value of every setting, and whether a user-defined entry leaves it at its default."""
     match at:

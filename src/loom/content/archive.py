@@ -21,7 +21,6 @@ from loom.errors import ContentError, Newer
 ARCHIVE_VERSION: Final = 2
 NODE_ID: Final = re.compile(r"node:sha256:[0-9a-f]{64}")
 _LOCAL_PATH: Final = re.compile(r"(?:[A-Za-z]:)?[\\/]|~|file:", re.IGNORECASE)
-_EMPTY_ROOT: Final = b'{"v":1,"system":""}'
 _UNREADABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeError)
 
 
@@ -189,11 +188,6 @@ def conversation_of(archive: SessionArchive) -> Conversation:
     nodes = path[:-1] if system is not None else path
     messages = tuple(decode_message(bytes(node.message)) for node in reversed(nodes))
     return Conversation(messages=messages, system=system or "")
-
-
-def empty_root() -> bytes:
-    """Return the stored text of a root without a system prompt."""
-    return _EMPTY_ROOT
 
 
 def compact_json(raw: msgspec.Raw) -> str:

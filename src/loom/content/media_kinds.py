@@ -25,8 +25,6 @@ class MediaKind(msgspec.Struct, frozen=True, kw_only=True):
     """The prefix of the media types that the flag covers; a refusal removes these."""
     usual_types: tuple[str, ...]
     """The media types that the flag implies if no others are named."""
-    modality: str
-    """The name of this kind in the model lists of other services."""
 
 
 MEDIA_KINDS: Final[dict[MediaKindName, MediaKind]] = {
@@ -38,7 +36,6 @@ MEDIA_KINDS: Final[dict[MediaKindName, MediaKind]] = {
             capability="vision",
             accepted_prefix="image/",
             usual_types=("image/png", "image/jpeg"),
-            modality="image",
         ),
         MediaKind(
             name="document",
@@ -46,7 +43,6 @@ MEDIA_KINDS: Final[dict[MediaKindName, MediaKind]] = {
             capability="native_pdf",
             accepted_prefix=PDF,
             usual_types=(PDF,),
-            modality="file",
         ),
         MediaKind(
             name="audio",
@@ -54,7 +50,6 @@ MEDIA_KINDS: Final[dict[MediaKindName, MediaKind]] = {
             capability="audio",
             accepted_prefix="audio/",
             usual_types=("audio/wav", "audio/mpeg"),
-            modality="audio",
         ),
         MediaKind(
             name="video",
@@ -62,7 +57,6 @@ MEDIA_KINDS: Final[dict[MediaKindName, MediaKind]] = {
             capability="video",
             accepted_prefix="video/",
             usual_types=("video/mp4", "video/webm"),
-            modality="video",
         ),
     )
 }

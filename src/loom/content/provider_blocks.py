@@ -12,6 +12,7 @@ from types import NoneType
 from typing import Any, Final, TypeAlias, cast
 
 from loom.content.blocks import UnknownBlock
+from loom.content.json_values import get_object
 
 PROVIDER_BLOCK: Final = "provider_block"
 _MAX_WORDS: Final = 4_000
@@ -95,7 +96,7 @@ def block_for(provider: str, own_types: tuple[str, ...], block: UnknownBlock) ->
     types."""
     if block.kind != PROVIDER_BLOCK:
         return block.data if block.kind in own_types else None
-    inner = _object(block.data.get("block"))
+    inner = get_object(block.data.get("block"))
     is_own = bool(inner) and block.data.get("provider") == provider
     return inner if is_own and ("*" in own_types or inner.get("type") in own_types) else None
 
@@ -164,7 +165,7 @@ def _known_fields(data: dict[str, Any]) -> dict[str, Any] | None:
         if kind in _INSIDE and key in _NESTED:
             value = _inner_blocks(kind, value)
         elif kind == "document":
-            value = _document_source(_object(value))
+            value = _document_source(get_object(value))
         if value is None and NoneType not in types:
             return None
         found[key] = value
@@ -174,7 +175,7 @@ def _known_fields(data: dict[str, Any]) -> dict[str, Any] | None:
 def _inner_blocks(outer: str, value: Any) -> Any:
     """Return the blocks inside a block; None if one of them is not allowed there."""
     items: list[Any] = _list(value) if isinstance(value, list) else [value]
-    found = [_known_fields(_object(item)) for item in items]
+    found = [_known_fields(get_object(item)) for item in items]
     allowed = _INSIDE[outer][list if isinstance(value, list) else dict]
     if any(item is None or item["type"] not in allowed for item in found):
         return None
@@ -204,20 +205,20 @@ def _text(data: dict[str, Any]) -> str:
     kind = str(data.get("type") or next(iter(data), ""))
     match kind:
         case "server_tool_use" | "mcp_tool_use":
-            arguments = ", ".join(str(value) for value in _object(data.get("input")).values())
+            arguments = ", ".join(str(value) for value in get_object(data.get("input")).values())
             return f"[{data.get('name', 'a tool')}: {arguments}]"
         case "web_search_call":
-            action = _object(data.get("action"))
+            action = get_object(data.get("action"))
             return f"[web_search: {action.get('query') or action.get('url') or data.get('status', '')}]"
         case "code_interpreter_call":
-            logs = [str(_object(item).get("logs", "")) for item in _list(data.get("outputs"))]
+            logs = [str(get_object(item).get("logs", "")) for item in _list(data.get("outputs"))]
             return "\n".join(part for part in (f"[code that ran]\n{data.get('code', '')}", *logs) if part)
         case "file_search_call":
             return f"[file_search: {', '.join(map(str, _list(data.get('queries'))))}]"
         case "executableCode":
-            return f"[code that ran]\n{_object(data.get('executableCode')).get('code', '')}"
+            return f"[code that ran]\n{get_object(data.get('executableCode')).get('code', '')}"
         case "codeExecutionResult":
-            return f"[its output]\n{_object(data.get('codeExecutionResult')).get('output', '')}"
+            return f"[its output]\n{get_object(data.get('codeExecutionResult')).get('output', '')}"
         case "document":
             return _document(data)
         case "search_result":
@@ -230,7 +231,7 @@ def _text(data: dict[str, Any]) -> str:
 
 
 def _document(data: dict[str, Any]) -> str:
-    source = _object(data.get("source"))
+    source = get_object(data.get("source"))
     head = f"[document: {data['title']}]" if data.get("title") else "[document]"
     words = source.get("data") if source.get("type") == "text" else _words(source.get("content"))
     return "\n".join(str(part) for part in (head, data.get("context"), words) if part)
@@ -238,7 +239,7 @@ def _document(data: dict[str, Any]) -> str:
 
 def _result(kind: str, content: Any) -> str:
     name = kind.removesuffix("_tool_result")
-    inner = _object(content)
+    inner = get_object(content)
     if inner.get("error_code"):
         return f"[{name} failed: {inner['error_code']}]"
     if inner:
@@ -248,7 +249,7 @@ def _result(kind: str, content: Any) -> str:
         return "\n".join((f"[the result of {name}]", *(text for text in output if text)))
     lines = [
         " ".join(str(part) for part in (item.get("title"), item.get("url")) if part)
-        for item in map(_object, _list(content)[:_MAX_RESULTS])
+        for item in map(get_object, _list(content)[:_MAX_RESULTS])
     ]
     return "\n".join((f"[the result of {name}]", *(line for line in lines if line)))
 
@@ -256,11 +257,7 @@ def _result(kind: str, content: Any) -> str:
 def _words(content: Any) -> str:
     if isinstance(content, str):
         return content
-    return "\n".join(str(text) for item in _list(content) if (text := _object(item).get("text")))
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    return "\n".join(str(text) for item in _list(content) if (text := get_object(item).get("text")))
 
 
 def _list(value: Any) -> list[Any]:

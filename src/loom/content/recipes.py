@@ -181,3 +181,11 @@ def _name_part(value: object) -> str:
     if isinstance(value, tuple):
         return "+".join(_name_part(item) for item in cast("tuple[object, ...]", value))
     return str(value).replace("image/", "").replace("/", ".")
+
+
+def fitted_size(width: int, height: int, side_px: int) -> tuple[int, int]:
+    """Return the largest size of the same aspect ratio whose longer side is at most `side_px`; never enlarge."""
+    longest = max(width, height)
+    if longest <= side_px:
+        return width, height
+    return max(1, round(width * side_px / longest)), max(1, round(height * side_px / longest))

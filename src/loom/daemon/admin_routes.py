@@ -37,7 +37,7 @@ from loom.daemon.admin_types import (
 from loom.daemon.dispatch import Call
 from loom.daemon.services import Daemon
 from loom.errors import ConfigError, NotFound
-from loom.runtime import key_for
+from loom.runtime import key_for, resolve_model
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NOW: Final[Mapping[tuple[str, ...], tuple[SettingKind, str]]] = {
@@ -170,7 +170,7 @@ async def set_server(call: Call[None, ServerBody]) -> ServerList:
         key = body.api_key or (config.secret("models", name, "api_key") if before is not None else "")
         entry = msgspec.structs.replace(entry, api_key=Secret(key))
         changed = msgspec.structs.replace(config, models={**config.models, name: entry})
-        _check_entry(changed, name)
+        resolve_model(name, changed)  # raises `ConfigError` if the entry names no known provider
 
         def write() -> None:
             file = user_config_file()
@@ -181,13 +181,6 @@ async def set_server(call: Call[None, ServerBody]) -> ServerList:
         await asyncio.to_thread(write)
         daemon.runtime.reconfigure(changed)
         return _servers(changed)
-
-
-def _check_entry(config: Config, name: str) -> None:
-    """Raise `ConfigError` if the entry names no known provider."""
-    from loom.runtime import resolve_model
-
-    resolve_model(name, config)
 
 
 async def remove_server(call: Call[None, None]) -> ServerList:

@@ -34,10 +34,6 @@ class Auth:
         self.on_rotate: list[Callable[[], Awaitable[None]]] = []
         """Called after the token changed, to close open connections."""
 
-    @property
-    def token(self) -> str:
-        return self._token
-
     def is_token(self, given: str) -> bool:
         return _is_same_secret(given, self._token)
 
@@ -52,12 +48,12 @@ class Auth:
         if len(self._links) >= MAX_LINKS:
             raise TooMany("Too many unused sign-in links.", retry_after=LINK_SECONDS)
         word = secrets.token_urlsafe(32)
-        self._links[_mark(word)] = (now + LINK_SECONDS, account)
+        self._links[hash_secret(word)] = (now + LINK_SECONDS, account)
         return word
 
     def redeem(self, word: str) -> str | None:
         """Return the account of a one-time link and invalidate the link; None if it is used, expired or unknown."""
-        until, account = self._links.pop(_mark(word), (0.0, ""))
+        until, account = self._links.pop(hash_secret(word), (0.0, ""))
         return account if until > time.monotonic() else None
 
     async def rotate(self) -> str:
@@ -130,7 +126,7 @@ def _is_same_secret(given: str, known: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), known.encode())
 
 
-def _mark(word: str) -> bytes:
-    """Return the hash under which a link is stored, so that the timing of a lookup reveals nothing about other
-    links."""
+def hash_secret(word: str) -> bytes:
+    """Return the hash under which a link or a guess is stored, so that the timing of a lookup reveals nothing about
+    others."""
     return hashlib.sha256(word.encode("utf-8", "surrogatepass")).digest()

@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from loom.api_types import MediaForm, MediaName, MediaPage, MediaText, NewMedia
+from loom.api_types import DescriptionView, MediaForm, MediaName, MediaPage, MediaText, NewDescription, NewMedia
 from loom.daemon.dispatch import Call, json_body, json_response
 from loom.daemon.problems import WrongType
 from loom.daemon.request_bodies import one_file
@@ -147,6 +147,12 @@ async def text_of_session(call: Call[MediaPage, None]) -> MediaText:
 async def text(call: Call[MediaPage, None]) -> MediaText:
     await call.daemon.access.check_media(call.identity, call.path("digest"))
     return await call.daemon.library.media_text(call.path("digest"), page=call.query.page)
+
+
+async def describe_media(call: Call[None, NewDescription]) -> DescriptionView:
+    """Let the named model describe the image, unless it has done so before."""
+    await call.daemon.access.check_media(call.identity, call.path("digest"))
+    return await call.daemon.library.describe(call.path("digest"), call.body.model)
 
 
 class ResponseHead(msgspec.Struct, frozen=True):

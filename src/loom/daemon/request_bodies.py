@@ -43,12 +43,11 @@ _MAX_LENGTH_DIGITS: Final = 18
 class MemoryBudget:
     """The number of bytes of request bodies that are in memory, with a limit."""
 
-    def __init__(self, most: int = MAX_HELD_BYTES) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._bytes = 0
 
     def add(self, count: int) -> None:
-        if self._bytes + count > self._most:
+        if self._bytes + count > MAX_HELD_BYTES:
             raise TooMany("Too many large requests at once.", retry_after=2.0)
         self._bytes += count
 

@@ -13,7 +13,6 @@ from loom import work_types as w
 from loom.daemon import (
     admin_routes,
     asyncapi,
-    caption_routes,
     docs_page,
     exchange_routes,
     login_routes,
@@ -570,7 +569,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     _row(
         "PUT",
         SESSION + "/alts",
-        caption_routes.set_captions,
+        sessions_routes.set_captions,
         "Your own description of media, for models that do not support them.",
         body=dict[str, str],
         answer=s.SessionView,
@@ -604,7 +603,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     _row(
         "POST",
         "/v1/media/{digest}/description",
-        caption_routes.describe_media,
+        media_routes.describe_media,
         "Describe an image with a model.",
         body=s.NewDescription,
         answer=s.DescriptionView,

@@ -158,6 +158,14 @@ async def set_overrides(call: Call[None, dict[str, OverrideChoice]]) -> Response
     return session_response(view)
 
 
+async def set_captions(call: Call[None, dict[str, str]]) -> Response:
+    """Merge captions, by digest, into those of the session; an empty text removes one."""
+    session = await _session(call)
+    view = await session.set_captions(call.body, rev=expected_rev(call.request))
+    await call.daemon.turns.announce_change(session.id)
+    return session_response(view)
+
+
 async def tree(call: Call[TreeQuery, None]) -> TreeView:
     """Return a page of the branches."""
     found, query = await (await _session(call)).tree(), call.query

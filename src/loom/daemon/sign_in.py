@@ -8,14 +8,13 @@ machine of a few seconds at most.
 
 from __future__ import annotations
 
-import hashlib
 import ipaddress
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import msgspec
 
-from loom.daemon.auth import Auth
+from loom.daemon.auth import Auth, hash_secret
 from loom.daemon.problems import Forbidden, Unauthorised
 from loom.daemon.rate_limits import FREE_GUESSES, Attempts
 from loom.store.accounts import OWNER_NAME, Account, AccountRole, Accounts
@@ -220,7 +219,7 @@ class SignIn:
         if self._auth.is_password(given):
             self._attempts.forgive(key)
             return True
-        guess = _guess(given)
+        guess = hash_secret(given)
         self._attempts.fail(key, guess, max_seconds=_wait(visitor))
         self._attempts.fail(EVERYWHERE, guess, free=FREE_PASSWORDS, max_seconds=60.0)
         return False
@@ -229,7 +228,7 @@ class SignIn:
         key = f"secret {visitor.client}"
         self._attempts.check(key)
         free = FREE_LOCAL if visitor.is_local else FREE_GUESSES
-        self._attempts.fail(key, _guess(given), free=free, max_seconds=_wait(visitor))
+        self._attempts.fail(key, hash_secret(given), free=free, max_seconds=_wait(visitor))
 
 
 def _identity(account: Account, login: str = "") -> Identity:
@@ -238,7 +237,3 @@ def _identity(account: Account, login: str = "") -> Identity:
 
 def _wait(visitor: Visitor) -> float:
     return LOCAL_SECONDS if visitor.is_local else REMOTE_SECONDS
-
-
-def _guess(given: str) -> bytes:
-    return hashlib.sha256(given.encode("utf-8", "surrogatepass")).digest()

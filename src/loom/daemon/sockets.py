@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 NAMESPACE: Final = "/events"
 PATH: Final = "/socket.io/"
-SESSIONS: Final = "sessions"
 MAX_MESSAGE_BYTES: Final = 16_384
 MAX_JOINED: Final = 100
 SLOW_SECONDS: Final = 10.0

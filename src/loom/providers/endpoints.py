@@ -176,6 +176,7 @@ def _facts_from_entry(entry: Mapping[str, Any]) -> EndpointFacts:
 
 ServerKind: TypeAlias = Literal["ollama", "lm-studio", "llama.cpp"]
 
+_LOOK_SECONDS: Final = 5.0
 USUAL_PLACES: Final[tuple[tuple[ServerKind, str], ...]] = (
     ("ollama", "http://127.0.0.1:11434"),
     ("lm-studio", "http://127.0.0.1:1234/v1"),
@@ -195,9 +196,7 @@ class ProbeAt(Protocol):
     def __call__(self, base_url: str, /) -> ProbeRequest: ...
 
 
-async def running_servers(
-    ask_at: ProbeAt, places: Iterable[tuple[ServerKind, str]] = USUAL_PLACES, *, seconds: float = 5.0
-) -> tuple[LocalServer, ...]:
+async def running_servers(ask_at: ProbeAt, places: Iterable[tuple[ServerKind, str]]) -> tuple[LocalServer, ...]:
     """Return the servers that answer in the expected format at `places`; other programs on such a port are ignored."""
 
     async def look(kind: ServerKind, base_url: str) -> LocalServer | None:
@@ -206,7 +205,7 @@ async def running_servers(
         )
         ask = ask_at(base_url)
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(_LOOK_SECONDS):
                 listed = await ask(path)
         except TimeoutError:
             return None

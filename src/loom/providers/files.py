@@ -103,13 +103,11 @@ class ProviderUploads:
         *,
         connections: Connections,
         observe: ObserveUpload = lambda _model, _media: nullcontext(),
-        min_bytes: int = MIN_BYTES,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._source, self._key = store, source, key
         self._connections = connections
         self._observe = observe
-        self._min_bytes = min_bytes
         self._clock = clock
         self._resting: dict[str, float] = {}
         self._locks: WeakValueDictionary[tuple[str, _Medium], asyncio.Lock] = WeakValueDictionary()
@@ -127,7 +125,7 @@ class ProviderUploads:
         # Messages in original form keep their bytes.
         blocks = tuple(message for message in prompt.messages if message.form is None)
         written = prompt if len(blocks) == len(prompt.messages) else msgspec.structs.replace(prompt, messages=blocks)
-        large = {_medium(ref): ref for ref in written.media() if ref.size_bytes >= self._min_bytes and ref.exact}
+        large = {_medium(ref): ref for ref in written.media() if ref.size_bytes >= MIN_BYTES and ref.exact}
         if not large:
             return prompt
         said_before = {_medium(ref) for ref in _media_before_answer(written)}

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from loom.errors import ExtraMissing
 from loom.models import Model, Price, Usage
-from loom.prompt import Receipt
 from loom.providers.connections import is_local
 
 FREE: Final = Decimal(0)
@@ -39,9 +38,8 @@ _SERVERS: Final = ("ollama", "openai-compatible", "vllm", "llama.cpp", "lm-studi
 """Programs that run a model themselves."""
 
 
-def cost(model: Model, usage: Usage, *, at: datetime | None = None) -> Decimal | None:
-    """Return the cost of usage, with cached tokens at their own prices; None if it is unknown. `at` is the time of the
-    request, by default now."""
+def cost(model: Model, usage: Usage) -> Decimal | None:
+    """Return the cost of usage now, with cached tokens at their own prices; None if it is unknown."""
     if is_free(model):
         return FREE
     if model.price is not None:
@@ -57,7 +55,7 @@ def cost(model: Model, usage: Usage, *, at: datetime | None = None) -> Decimal |
         {"provider_id": _LISTS[model.provider]} if model.provider in _LISTS else {"provider_api_url": model.base_url}
     )
     try:
-        found = prices.calc_price(counts, model.name, genai_request_timestamp=at or datetime.now(UTC), **where)
+        found = prices.calc_price(counts, model.name, genai_request_timestamp=datetime.now(UTC), **where)
     except (LookupError, ValueError):
         return None  # a model or unit without a price, or inconsistent counts
     return found.total_price
@@ -77,11 +75,6 @@ def _own_cost(price: Price, usage: Usage) -> Decimal:
     write = price.input if price.cache_write is None else price.cache_write
     rates = ((fresh, price.input), (cached[0], read), (cached[1], write), (usage.output_tokens, price.output))
     return sum((count * Decimal(str(rate)) for count, rate in rates), Decimal(0)) / 1_000_000
-
-
-def estimate(model: Model, receipt: Receipt) -> Decimal | None:
-    """Return the cost of the input of a prompt without caching; None if it is unknown."""
-    return cost(model, Usage(input_tokens=receipt.totals.tokens))
 
 
 def is_free(model: Model) -> bool:

@@ -71,7 +71,7 @@ class ServiceTranscriber:
             heard = msgspec.json.decode(raw, type=_TranscriptAnswer)
         except msgspec.DecodeError:
             raise Unreadable(f"{self.name} returned no transcript of {name or 'the recording'}.", name=name) from None
-        parts = tuple(SpokenPart(part.start, part.end, part.text) for part in heard.segments or ())
+        parts = tuple(SpokenPart(part.start, part.text) for part in heard.segments or ())
         return AudioTranscript(text=heard.text, parts=parts, language=heard.language or "")
 
 

@@ -129,7 +129,7 @@ class _AgentReader:
     def read(self, stem: str, text: str, file: Path) -> AgentDefinition:
         fields = self._fields
         name = str(fields.get("name") or stem).strip()
-        switches = [*self._tool_switches("tools"), *self._deny_switches(), *self._permission_switches()]
+        switches = [*self._tool_switches(), *self._deny_switches(), *self._permission_switches()]
         mode = str(fields.get("permissionMode") or "")
         if mode not in ("", "default", "plan"):
             self._notices.append(f"permissionMode {mode} is ignored: your approval rules apply")
@@ -162,17 +162,17 @@ class _AgentReader:
             notices=tuple(f"Agent {name!r}: {notice}." for notice in self._notices),
         )
 
-    def _tool_switches(self, field: str) -> Iterator[tuple[Switch, ...]]:
+    def _tool_switches(self) -> Iterator[tuple[Switch, ...]]:
         """Yield the switches of `tools`: a list of all that there are, or a table of true and false."""
-        if field not in self._fields:
+        if "tools" not in self._fields:
             return
-        value = self._fields[field]
+        value = self._fields["tools"]
         if isinstance(value, Mapping):
             table = cast("Mapping[str, object]", value)
             yield tuple((it, is_on is True) for name, is_on in table.items() for it in self._names(name, _TOOLS))
             return
         switches: list[Switch] = [("*", False)]
-        for name, pattern in self._calls(field, value):
+        for name, pattern in self._calls("tools", value):
             ours = self._names(name, _TOOLS)
             if pattern and "run_command" in ours:
                 if not any(rule.tool == "run_command" for rule in self._rules):

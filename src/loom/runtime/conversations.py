@@ -82,7 +82,7 @@ class _AppendPlan(msgspec.Struct, frozen=True):
 def _plan(
     session: str, head: str, path: Sequence[Node], new: Sequence[Message], meta: Mapping[str, Any] | None
 ) -> _AppendPlan:
-    nodes = nodes_of_drafts(path[-1], drafts_of(new, None, meta), time.time())
+    nodes = nodes_of_drafts(path[-1], drafts_of(new, meta=meta), time.time())
     return _AppendPlan(session, head, (*path, *nodes), len(path), new, meta)
 
 
@@ -173,7 +173,7 @@ class ClientConversations:
         now = time.time()
         root = root_node(system, now)
         title, settings = _title(messages), {"origin": "gateway", SYSTEM: system}
-        drafts = drafts_of(messages, None, None)
+        drafts = drafts_of(messages)
         path = (root, *nodes_of_drafts(root, drafts, now))
         create = self._sessions.creation(system=system, title=title, model=model, settings=settings, drafts=drafts)
 
@@ -306,7 +306,6 @@ class ClientConversations:
             return None
         return StoredPart(
             digest=found.digest,
-            size_bytes=found.size_bytes,
             name=found.name,
             media_type=found.media_type,
             load=self._media.load,

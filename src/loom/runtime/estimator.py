@@ -81,10 +81,10 @@ async def estimate_requests(
     return found
 
 
-def is_warm(snapshot: Snapshot, model: Model, *, now: float | None = None) -> bool:
+def is_warm(snapshot: Snapshot, model: Model) -> bool:
     """Return whether the provider of `model` has the beginning of the session cached, as far as its bills tell."""
     mark = snapshot.watermarks.get(model.reference, Watermark())
-    return _warm_tokens(mark, snapshot.path, model, time.time() if now is None else now) > 0
+    return _warm_tokens(mark, snapshot.path, model, time.time()) > 0
 
 
 def _with_discarded(found: Estimate, request: NextRequest, kept: Estimate, unchanged: NextRequest) -> Estimate:

@@ -33,9 +33,6 @@ class InlinePart(Protocol):
     def digest(self) -> str: ...
 
     @property
-    def size_bytes(self) -> int: ...
-
-    @property
     def name(self) -> str: ...
 
     async def read_all(self) -> bytes: ...
@@ -45,7 +42,6 @@ class MemoryPart:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self.digest = digest_of(data)
-        self.size_bytes = len(data)
         self.name = ""
 
     async def read_all(self) -> bytes:
@@ -56,7 +52,6 @@ class StoredPart(msgspec.Struct, frozen=True, kw_only=True):
     """An uploaded file; its bytes are in the media store."""
 
     digest: str
-    size_bytes: int
     name: str
     media_type: str
     load: Callable[[str], Awaitable[bytes]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -76,7 +76,6 @@ if TYPE_CHECKING:
     from loom.store.text_index import IndexReport
 
 _HITS_PER_SESSION = 4
-_PAGE = 100
 
 
 class LocalLibrary:
@@ -140,22 +139,15 @@ class LocalLibrary:
 
     async def find(self, text: str = LATEST, *, workspace: str = "") -> SessionView:
         queued = await self.views.queued_sessions()
-        return await self.views.session(await find_session(self._rows(), text, workspace=workspace), queued)
+        found = await find_session(self.stores.sessions.list_all(), text, workspace=workspace)
+        return await self.views.session(found, queued)
 
     async def find_message(self, node: str) -> MessagePlace:
         found = (await self.stores.forest.node(node)).id
-        async for stored in self._rows():
+        async for stored in self.stores.sessions.list_all():
             if await self.stores.sessions.keeps(stored.id, found):
                 return MessagePlace(found, await self.info(stored.id))
         raise NotFound("No session contains this message.", hint="List messages: `loom tree`.")
-
-    async def _rows(self) -> AsyncGenerator[StoredSession]:
-        """Yield all sessions as they are stored, newest first."""
-        place: tuple[float, str] | None = None
-        while page := await self.stores.sessions.list(limit=_PAGE, before=place):
-            for stored in page:
-                yield stored
-            place = (page[-1].updated_at, page[-1].id)
 
     async def create(
         self,
@@ -275,9 +267,9 @@ class LocalLibrary:
 
     async def search(self, text: str, *, limit: int = 20, per_session: int = 3) -> tuple[SearchResult, ...]:
         """Search all messages; return at most `per_session` results for one session."""
-        from loom.store.search import MessageSearch
+        from loom.store.search import search_messages
 
-        found = await MessageSearch(self._runtime.stores.database).find(text, limit=limit, per_session=per_session)
+        found = await search_messages(self._runtime.stores.database, text, limit=limit, per_session=per_session)
         return tuple(
             SearchResult(
                 session=hit.session,
@@ -314,7 +306,7 @@ class LocalLibrary:
 
     async def approvals(self) -> tuple[SessionApprovals, ...]:
         found: list[SessionApprovals] = []
-        async for stored in self._rows():
+        async for stored in self.stores.sessions.list_all():
             if running_turn(stored).get("approvals"):
                 with suppress(NotFound):
                     pending = await (await self.open(stored.id)).approvals()

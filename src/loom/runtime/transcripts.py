@@ -18,6 +18,7 @@ from loom.agent.foreign_conversations import read_foreign_conversation, read_for
 from loom.compile.ports import MediaWriter
 from loom.content.archive import ArchivedMedium, SessionArchive, conversation_of, decode_archive, is_archive
 from loom.content.blocks import ThinkingBlock
+from loom.content.json_values import get_object
 from loom.content.media import digest_of
 from loom.content.messages import Message, broken_pairs
 from loom.content.wire_forms import WireForm
@@ -237,7 +238,7 @@ class TranscriptReader:
         return Transcript(
             kind=strung.kind,
             title=strung.title or _first_words(found.messages),
-            model=strung.model or _text(_fields(whole).get("model")),
+            model=strung.model or _text(get_object(whole).get("model")),
             workspace=strung.workspace,
             system="\n\n".join(text for text in (strung.system, found.system) if text.strip()),
             messages=found.messages,
@@ -371,7 +372,7 @@ def _claude_code(lines: list[dict[str, Any]]) -> RawTranscript:
     for line in lines:
         found.title = _text(line.get("summary")) or found.title
         found.workspace = _text(line.get("cwd")) or found.workspace
-        found.model = _text(_fields(line.get("message")).get("model")).removeprefix("<synthetic>") or found.model
+        found.model = _text(get_object(line.get("message")).get("model")).removeprefix("<synthetic>") or found.model
     path = _path(entries)
     if len(path) < len(entries):
         found.notices.append(f"{count_text(len(entries) - len(path), 'message')} of abandoned branches skipped")
@@ -409,7 +410,7 @@ def _codex(lines: list[dict[str, Any]]) -> RawTranscript:
             case "session_meta":
                 found.workspace = _text(facts.get("cwd"))
                 instructions = facts.get("base_instructions") or facts.get("instructions")
-                found.system = _text(instructions) or _text(_fields(instructions).get("text"))
+                found.system = _text(instructions) or _text(get_object(instructions).get("text"))
             case "turn_context":
                 found.model = _text(facts.get("model")) or found.model
             case "compacted":
@@ -427,7 +428,7 @@ def _codex(lines: list[dict[str, Any]]) -> RawTranscript:
 
 def _request(whole: Any) -> RequestBody | None:
     """Return the tools and options of a request body; None for Loom's own export, which has none."""
-    body = _fields(whole)
+    body = get_object(whole)
     is_body = any(isinstance(body.get(key), list | str) for key in ("messages", "input", "contents"))
     return read_request_body(body) if is_body and "loom" not in body else None
 
@@ -451,10 +452,6 @@ def _thoughts(messages: Sequence[Message]) -> Iterable[str]:
 def _first_words(messages: Sequence[Message]) -> str:
     said = next((message.text for message in messages if message.role == "user" and message.text.strip()), "")
     return " ".join(said.split())[:80]
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _text(value: Any) -> str:

@@ -16,7 +16,6 @@ import msgspec
 
 from loom.errors import ConfigError, Conflict, NotFound
 from loom.store.database import Database, Row, Transaction, row_as
-from loom.store.forest import Clock
 
 AccountRole: TypeAlias = Literal["admin", "user", "viewer"]
 KEY_PREFIX: Final = "loom_"
@@ -50,9 +49,8 @@ def hash_secret(secret: str) -> str:
 
 
 class Accounts:
-    def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._clock = clock
 
     async def add(self, name: str, role: AccountRole) -> tuple[Account, str]:
         """Create an account; return it and its key. Raise `ConfigError` if `name` is not valid, `Conflict` if it is
@@ -62,7 +60,7 @@ class Accounts:
                 f"{name[:80]!r} cannot be the name of a user.", hint="Use lower-case letters, digits and . _ -"
             )
         key = KEY_PREFIX + secrets.token_urlsafe(32)
-        made = Account(secrets.token_hex(8), name, role, self._clock())
+        made = Account(secrets.token_hex(8), name, role, time.time())
         sql = (
             "INSERT INTO account (id, name, role, key_hash, created_at)"
             " VALUES (:id, :name, :role, :key_hash, :created_at)"

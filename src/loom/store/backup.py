@@ -13,7 +13,6 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -33,9 +32,6 @@ MEDIA: Final = "media"
 MANIFEST: Final = "backup.json"
 _VERSION: Final = 1
 _COPIED_AT_ONCE: Final = 4
-
-BackupProgress = Callable[[int, int], None]
-"""Called with the number of media done and the total."""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,9 +55,7 @@ class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
     """Digests that messages refer to and that are missing or damaged in the source."""
 
 
-async def back_up(
-    database: Database, media: MediaStore, folder: Path, *, progress: BackupProgress | None = None
-) -> BackupReport:
+async def back_up(database: Database, media: MediaStore, folder: Path) -> BackupReport:
     """Copy a store into `folder`; the store may be in use. Raise `Corrupt` if the copy is damaged; an older backup in
     `folder` then stays unchanged."""
     await asyncio.to_thread(make_folders, folder)
@@ -70,7 +64,7 @@ async def back_up(
     await database.snapshot(fresh)
     needed, sessions, messages = await asyncio.to_thread(_inspect, fresh)
     target = open_media(folder / MEDIA)
-    copied, copied_bytes, unchanged, missing = await _copy_media(media, target, needed, progress)
+    copied, copied_bytes, unchanged, missing = await _copy_media(media, target, needed)
     manifest = Manifest(
         made_at=time.time(), sessions=sessions, messages=messages, media=copied + unchanged, missing_media=missing
     )
@@ -85,12 +79,12 @@ async def back_up(
     )
 
 
-async def restore_media(folder: Path, media: MediaStore, *, progress: BackupProgress | None = None) -> BackupReport:
+async def restore_media(folder: Path, media: MediaStore) -> BackupReport:
     """Copy the media of a backup that `media` lacks. The report lists the damaged ones."""
     manifest = read_manifest(folder)
     source = open_media(folder / MEDIA)
     digests = {stored.digest async for stored in source.listing()}
-    copied, copied_bytes, unchanged, damaged = await _copy_media(source, media, digests, progress)
+    copied, copied_bytes, unchanged, damaged = await _copy_media(source, media, digests)
     return BackupReport(
         sessions=manifest.sessions,
         messages=manifest.messages,
@@ -169,27 +163,24 @@ def move_aside(file: Path, why: str) -> Path:
 
 
 async def _copy_media(
-    source: MediaStore, target: MediaStore, needed: set[str], progress: BackupProgress | None
+    source: MediaStore, target: MediaStore, needed: set[str]
 ) -> tuple[int, int, int, tuple[str, ...]]:
     """Copy the `needed` media that `target` lacks. Return the number copied, their bytes, the number that `target`
     had already, and the digests that `source` cannot deliver."""
     present = {stored.digest async for stored in target.listing()}
     absent = sorted(needed - present)
     missing: list[str] = []
-    copied_bytes = done = 0
+    copied_bytes = 0
     slots = asyncio.Semaphore(_COPIED_AT_ONCE)
 
     async def copy(digest: str) -> None:
-        nonlocal copied_bytes, done
+        nonlocal copied_bytes
         async with slots:
             try:
                 _, size_bytes = await target.put_stream(source.read_blocks(digest), max_bytes=1 << 62)
                 copied_bytes += size_bytes
             except (NotFound, Corrupt):
                 missing.append(digest)
-        done += 1
-        if progress is not None:
-            progress(done, len(absent))
 
     async with asyncio.TaskGroup() as group:
         for digest in absent:

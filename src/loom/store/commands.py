@@ -10,7 +10,6 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from loom.store.database import Database, Row, Transaction
-from loom.store.forest import Clock
 from loom.store.nodes import plain_json
 from loom.store.session_rows import check_session, check_session_id, lock_session
 
@@ -28,12 +27,11 @@ class StoredCommand(msgspec.Struct, frozen=True):
 
 
 class Commands:
-    def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._clock = clock
 
     async def put(self, session_id: str, kind: CommandKind, data: Mapping[str, Any] | None = None) -> None:
-        values = {"kind": kind, "data": plain_json(dict(data or {}), "a request"), "now": self._clock()}
+        values = {"kind": kind, "data": plain_json(dict(data or {}), "a request"), "now": time.time()}
 
         def work(tx: Transaction) -> None:
             key, _, _ = lock_session(tx, session_id)

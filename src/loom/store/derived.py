@@ -89,16 +89,9 @@ class DerivedCache:
         self._trimming = asyncio.Lock()
 
     def facts(self, digest: str, recipe: Recipe) -> Derived | None:
-        """Return the facts that this process has in memory; call `warm` to load them."""
+        """Return the facts that this process has in memory; call `learn` to load them."""
         known = self._known.get(_entry_key(digest, recipe_key(recipe)))
         return known.derived if known else None
-
-    async def warm(self, digests: Iterable[str]) -> None:
-        """Load the facts of every entry of these media into memory."""
-        for digest in digests:
-            for entry in await self._entries_of(digest):
-                if entry.key not in self._known:
-                    await self._learn(entry.key)
 
     async def learn(self, wanted: Iterable[tuple[str, Recipe]]) -> dict[tuple[str, str], Derived]:
         """Load the facts of these (digest, recipe) pairs in one batch; return them by digest and key of the recipe."""

@@ -13,7 +13,6 @@ from loom.content.archive import (
     ArchivedSession,
     SessionArchive,
     compact_json,
-    empty_root,
     rename_nodes,
     system_of,
     without_paths,
@@ -22,7 +21,7 @@ from loom.content.blocks import clean_text
 from loom.content.codec import decode_message
 from loom.errors import Corrupt, LoomError
 from loom.store.database import Database, Transaction
-from loom.store.forest import Clock, select_tree
+from loom.store.forest import select_tree
 from loom.store.nodes import (
     SOURCE_OF_ROLE,
     NodeRef,
@@ -71,10 +70,9 @@ class StoredArchive(msgspec.Struct, frozen=True, kw_only=True):
 class SessionExchange:
     """`mask` removes configured secrets from a text."""
 
-    def __init__(self, database: Database, mask: Callable[[str], str], *, clock: Clock = time.time) -> None:
+    def __init__(self, database: Database, mask: Callable[[str], str]) -> None:
         self._database = database
         self._mask = mask
-        self._clock = clock
 
     async def read(self, session_id: str, *, without: frozenset[str] = frozenset()) -> SessionArchive:
         """Return a session with all its branches, without its media. `without` names settings to leave out, because
@@ -147,7 +145,7 @@ class SessionExchange:
         if existing is not None:
             count = sum(system_of(node) is None for node in archive.nodes)
             return StoredArchive(session=existing, is_new=False, messages=count, shared=count)
-        now = self._clock()
+        now = time.time()
         return await self._database.write(lambda tx: _write(tx, archive, workspace, model, now))
 
     async def _original_of(self, archive: SessionArchive) -> StoredSession | None:
@@ -272,7 +270,7 @@ class _Writer:
 
     def _base(self) -> NodeRef:
         if self._root is None:
-            self._root = insert_stored_root(self._tx, empty_root().decode(), self._now)
+            self._root = insert_stored_root(self._tx, encode_root(""), self._now)
         return self._root
 
     def _write_message(self, node: ArchivedNode, marks: dict[str, str]) -> NodeRef | None:

@@ -230,31 +230,9 @@ class Forest:
 
         return await self._database.read(work)
 
-    async def system_of(self, node_id: str) -> str:
-        """Return the system prompt above a node."""
-
-        def work(tx: Transaction) -> str:
-            root_key = ref_of(tx, node_id).tree
-            rows = tx.execute(f"{SELECT_NODES} WHERE n.key = :key", {"key": root_key})
-            system = node_of(stored_node(rows[0]), None).system if rows else None
-            if system is None:
-                raise damaged_node(node_id, "its root is missing")
-            return system
-
-        return await self._database.read(work)
-
     async def children(self, node_id: str, *, session_id: str | None = None) -> tuple[Node, ...]:
         """Return the children of a node, oldest first; with `session_id`, only those of that session."""
         return await self._database.read(lambda tx: _children(tx, node_id, session_id))
-
-    async def siblings(self, node_id: str, *, session_id: str | None = None) -> tuple[Node, ...]:
-        """Return the children of the node's parent, including the node itself; only itself for a root."""
-
-        def work(tx: Transaction) -> tuple[Node, ...]:
-            row = read_node(tx, node_id)
-            return (node_of(row, None),) if row.parent_id is None else _children(tx, row.parent_id, session_id)
-
-        return await self._database.read(work)
 
     async def tree(self, session_id: str) -> tuple[Node, ...]:
         """Return every intact node of a session, parents before children."""
@@ -281,14 +259,12 @@ class Forest:
     async def _set(self, sql: str, node_id: str, value: str) -> None:
         await self._database.write(lambda tx: tx.execute(sql, {"id": full_id(tx, node_id), "value": value}))
 
-    async def verify(
-        self, node_id: str | None = None, *, exists: Callable[[str], Awaitable[bool]] | None = None
-    ) -> Verification:
-        """Verify the hashes of one path, or of all nodes; with `exists`, also that their media are stored."""
+    async def verify(self, *, exists: Callable[[str], Awaitable[bool]] | None = None) -> Verification:
+        """Verify the hashes of all nodes; with `exists`, also that their media are stored."""
         count = 0
         problems: list[ForestProblem] = []
         known: dict[str, bool] = {}
-        async for row in self._rows(node_id):
+        async for row in self._rows():
             count += 1
             if isinstance(row, ForestProblem):
                 problems.append(row)
@@ -302,13 +278,7 @@ class Forest:
                     problems.append(ForestProblem(row.id, "media", f"{medium.label} ({medium.digest}) is missing"))
         return Verification(count, tuple(problems))
 
-    async def _rows(self, node_id: str | None) -> AsyncIterator[StoredNode | ForestProblem]:
-        if node_id is not None:
-            parent_id, parent_depth = None, None
-            for row in await self._database.read(lambda tx: read_path(tx, node_id)):
-                yield msgspec.structs.replace(row, parent_id=parent_id, parent_depth=parent_depth)
-                parent_id, parent_depth = row.id, row.depth
-            return
+    async def _rows(self) -> AsyncIterator[StoredNode | ForestProblem]:
         after = 0
         while rows := await self._database.select(_SELECT_AFTER, {"after": after, "limit": _VERIFY_ROWS}):
             for row in rows:

@@ -11,7 +11,6 @@ import msgspec
 
 from loom.errors import Conflict
 from loom.store.database import Database, Params, Row, Transaction, Work, row_as
-from loom.store.forest import Clock
 from loom.store.nodes import plain_text
 from loom.store.session_rows import StoredSession
 
@@ -53,9 +52,8 @@ class GatewayFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GatewayRecords:
-    def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._clock = clock
         self._secret = b""
 
     async def session_of(self, key: str) -> str:
@@ -67,7 +65,7 @@ class GatewayRecords:
     async def begin_session(self, key: str, create: Work[StoredSession]) -> str:
         """Create the session of a conversation and return its id. Raise `Conflict` if another request did so first:
         then nothing is written."""
-        values: Params = {"key": plain_text(key, "a key"), "now": self._clock()}
+        values: Params = {"key": plain_text(key, "a key"), "now": time.time()}
 
         def work(tx: Transaction) -> str:
             tx.execute(
@@ -90,7 +88,7 @@ class GatewayRecords:
     async def keep_answer(self, answer: GatewayAnswer, *, system: str = "") -> None:
         """Store an answer, and the system prompt of its request."""
         digest = hashlib.sha256(system.encode("utf-8", "surrogatepass")).hexdigest() if system else ""
-        values: Params = {**msgspec.structs.asdict(answer), "created_at": self._clock(), "system_digest": digest}
+        values: Params = {**msgspec.structs.asdict(answer), "created_at": time.time(), "system_digest": digest}
 
         def work(tx: Transaction) -> None:
             if system:

@@ -14,7 +14,6 @@ import msgspec
 from loom.session import LeaseChange, SessionChange
 from loom.store.database import Database, Params, Transaction
 from loom.store.events import EncodedEvents, append_events
-from loom.store.forest import Clock
 from loom.store.leases import HANDED_OVER
 from loom.store.nodes import (
     Node,
@@ -90,9 +89,8 @@ class JournalCompletion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Journal:
-    def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._clock = clock
 
     async def read(self, session_id: str, known: KnownPath = _NOTHING_KNOWN) -> SessionPath:
         """Read a session and its path in one view. Where the path continues `known`, read only what follows it."""
@@ -120,7 +118,7 @@ class Journal:
             "watermark": None if change.watermark is None else plain_json(dict(change.watermark), "a watermark"),
             "quarantine": None if change.quarantine is None else plain_json(dict(change.quarantine), "quarantine"),
         }
-        now = self._clock()
+        now = time.time()
 
         def work(tx: Transaction) -> CommitResult:
             if change.queued or change.move_to:

@@ -13,7 +13,6 @@ import msgspec
 from loom.content.blocks import clean_text
 from loom.store.accounts import hash_secret
 from loom.store.database import Database, Row, Transaction, row_as
-from loom.store.forest import Clock
 
 LOGIN_SECONDS: Final = 30 * 86_400.0
 """A browser that was not used for this long has to sign in again."""
@@ -37,15 +36,14 @@ class BrowserLogin(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Logins:
-    def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._clock = clock
 
     async def open(self, account: str, *, address: str, agent: str, password: str = "") -> tuple[BrowserLogin, str]:
         """Create a login; return it and its secret. With `password`, the login is valid only while that is the
         password."""
         secret = secrets.token_urlsafe(32)
-        now = self._clock()
+        now = time.time()
         proof = _password_hash(secret, password) if password else ""
         made = BrowserLogin(
             secrets.token_hex(8), account, proof, clean_text(address)[:100], clean_text(agent)[:300], now, now
@@ -68,7 +66,7 @@ class Logins:
         """Return the login with this secret and record its use; None if there is none or it is no longer valid."""
         rows = await self._database.select(f"{_SELECT} WHERE secret_hash = :hash", {"hash": hash_secret(secret)})
         found = _login(rows[0]) if rows else None
-        now = self._clock()
+        now = time.time()
         if found is None or now - found.seen_at > LOGIN_SECONDS:
             return None
         if found.proof and not (password and hmac.compare_digest(found.proof, _password_hash(secret, password))):
@@ -81,7 +79,7 @@ class Logins:
     async def list(self) -> tuple[BrowserLogin, ...]:
         """Return the logins that have not expired, most recently used first."""
         sql = f"{_SELECT} WHERE seen_at >= :old ORDER BY seen_at DESC, id"
-        rows = await self._database.select(sql, {"old": self._clock() - LOGIN_SECONDS})
+        rows = await self._database.select(sql, {"old": time.time() - LOGIN_SECONDS})
         return tuple(_login(row) for row in rows)
 
     async def close(self, login_id: str) -> bool:

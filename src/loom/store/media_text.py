@@ -9,7 +9,6 @@ from typing import Final, Literal, TypeAlias
 from loom.content.blocks import clean_text
 from loom.content.recipes import Ocr, Recipe, Text
 from loom.store.database import Database, Transaction
-from loom.store.forest import Clock
 from loom.store.search_index import drop_medium, index_medium
 
 MediaTextKind: TypeAlias = Literal["document", "picture", "other", "unread"]
@@ -31,14 +30,13 @@ _COUNT_UNREAD: Final = "".join(("SELECT COUNT(DISTINCT m.digest) ", _IS_UNREAD))
 
 
 class MediaTexts:
-    def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._clock = clock
 
     async def put(self, digest: str, kind: MediaTextKind, text: str) -> None:
         """Store the text of a medium, replacing an older one. An empty text means that it contains no words."""
         kept = clean_text(text[:MAX_CHARACTERS]).replace("\0", "")
-        values = {"digest": digest, "kind": kind, "text": kept, "now": self._clock()}
+        values = {"digest": digest, "kind": kind, "text": kept, "now": time.time()}
 
         def work(tx: Transaction) -> None:
             tx.execute(_PUT, values)

@@ -63,10 +63,6 @@ class ModelFacts:
         }
         await self._database.write(lambda tx: tx.execute(_KEEP, values), repeatable=True)
 
-    async def forget(self, model: str, base_url: str) -> None:
-        sql = "DELETE FROM learned WHERE model = :model AND base_url = :base_url"
-        await self._database.write(lambda tx: tx.execute(sql, {"model": model, "base_url": base_url}), repeatable=True)
-
 
 def _fact_from_row(row: Row) -> ModelFact:
     what = "The record of a model's facts"

@@ -140,8 +140,8 @@ def plain_json(value: Any, what: str) -> str:
 
 def drafts_of(
     messages: Sequence[Message],
-    source: RowSource | None,
-    meta: Mapping[str, Any] | None,
+    source: RowSource | None = None,
+    meta: Mapping[str, Any] | None = None,
     metas: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[NodeDraft, ...]:
     """Encode messages. `meta` applies to all of them, `metas` holds one mapping for each."""

@@ -224,7 +224,7 @@ def pop_queued(tx: Transaction, session_key: int, queued_id: str, head: NodeRef,
     rows = tx.execute(_SELECT_ONE, {"session_key": session_key, "id": queued_id})
     found = _queued_from_row(rows[0])
     if found.message is not None:
-        (node,) = append_below_head(tx, session_key, head, drafts_of([found.message], None, None), now)
+        (node,) = append_below_head(tx, session_key, head, drafts_of([found.message]), now)
         _settle(tx, found.id, node=node.id, answers_left=found.answers_left - 1)
         return node.id
     target = head if found.options.is_compact else ref_of(tx, found.node)

@@ -23,7 +23,7 @@ from loom.content.blocks import clean_text
 from loom.errors import ContentError, StoreError
 from loom.store.database import MAX_NUMBER, Database, Row, Transaction, checked_limit, rows_among
 from loom.store.message_sessions import MessageSessions
-from loom.store.search_index import SearchIndex, find_media, find_nodes, message_text, query_words, unindexed_messages
+from loom.store.search_index import find_media, find_nodes, message_text, query_words, unindexed_messages, update_index
 
 _log = logging.getLogger(__name__)
 
@@ -86,22 +86,20 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     media: str = ""
 
 
-class MessageSearch:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def find(self, text: str, *, limit: int = 50, per_session: int = 3) -> tuple[SearchHit, ...]:
-        """Return messages that contain every word of `text`, in their own text or in a medium that they show; the
-        newest conversation first. A word also matches as the start of a longer one. Raise `ContentError` if there are
-        no words, or too many."""
-        words = _words(text)
-        limit = checked_limit(limit)
-        if not await SearchIndex(self._database).catch_up(seconds=_CATCH_UP_SECONDS):
-            running = _indexing.get(self._database)
-            if running is None or running.done():
-                _indexing[self._database] = asyncio.create_task(SearchIndex(self._database).catch_up())
-                _indexing[self._database].add_done_callback(_log_failure)
-        return await self._database.read_aside(lambda tx: _find(tx, words, limit, per_session))
+async def search_messages(
+    database: Database, text: str, *, limit: int = 50, per_session: int = 3
+) -> tuple[SearchHit, ...]:
+    """Return messages that contain every word of `text`, in their own text or in a medium that they show; the newest
+    conversation first. A word also matches as the start of a longer one. Raise `ContentError` if there are no words, or
+    too many."""
+    words = _words(text)
+    limit = checked_limit(limit)
+    if not await update_index(database, seconds=_CATCH_UP_SECONDS):
+        running = _indexing.get(database)
+        if running is None or running.done():
+            _indexing[database] = asyncio.create_task(update_index(database))
+            _indexing[database].add_done_callback(_log_failure)
+    return await database.read_aside(lambda tx: _find(tx, words, limit, per_session))
 
 
 def _log_failure(indexing: asyncio.Task[bool]) -> None:

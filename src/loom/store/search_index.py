@@ -4,7 +4,7 @@ Texts are split into words here, so that both databases find the same. A word is
 parts of identifiers: `time` finds `timeout`, `readTimeout` and `proxy_read_timeout`. Scripts without spaces are indexed
 by pairs of characters. The index only narrows a search down; `search.py` compares the texts themselves.
 
-Writing a message does not touch the index. Messages are indexed in batches, by a search or by `SearchIndex.catch_up`,
+Writing a message does not touch the index. Messages are indexed in batches, by a search or by `update_index`,
 which also indexes stores that are older than the index.
 """
 
@@ -148,21 +148,17 @@ def query_words(word: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-class SearchIndex:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def catch_up(self, *, seconds: float | None = None) -> bool:
-        """Index new messages and media, for at most `seconds`. Return whether the index is complete."""
-        until = None if seconds is None else time.monotonic() + seconds
-        try:
-            while await self._database.read(_has_backlog):
-                await self._database.write(_index_batch)
-                if until is not None and time.monotonic() > until:
-                    return not await self._database.read(_has_backlog)
-        except ReadOnly:  # what is not indexed in a read-only store is scanned
-            return False
-        return True
+async def update_index(database: Database, *, seconds: float | None = None) -> bool:
+    """Index new messages and media, for at most `seconds`. Return whether the index is complete."""
+    until = None if seconds is None else time.monotonic() + seconds
+    try:
+        while await database.read(_has_backlog):
+            await database.write(_index_batch)
+            if until is not None and time.monotonic() > until:
+                return not await database.read(_has_backlog)
+    except ReadOnly:  # what is not indexed in a read-only store is scanned
+        return False
+    return True
 
 
 def unindexed_messages(tx: Transaction) -> tuple[str, int] | None:

@@ -254,31 +254,32 @@ def lock_head(tx: Transaction, session_id: str, *, fence: int | None) -> tuple[i
 def _lock_row(tx: Transaction, session_id: str) -> tuple[int, int, int, int, str, float, float]:
     """Lock a session; return the columns of `_LOCK_SESSION`. The last is the number of seconds until the lease
     expires, by the database's clock."""
-    rows = tx.execute(_LOCK_SESSION, {"id": check_session_id(session_id)})
-    if not rows:
-        raise session_not_found()
-    return row_as(rows[0], tuple[int, int, int, int, str, float, float], f"The record of session {session_id}")
+    row = _find_row(tx, _LOCK_SESSION, session_id)
+    return row_as(row, tuple[int, int, int, int, str, float, float], f"The record of session {session_id}")
 
 
 def lock_for_delete(tx: Transaction, session_id: str) -> tuple[int, int, object]:
     """Lock a session for deletion; return its key, the key of its head and its settings. They are not validated, so
     that a damaged session can be deleted."""
-    rows = tx.execute(_LOCK_DOOMED, {"id": check_session_id(session_id)})
-    if not rows:
-        raise session_not_found()
-    return rows[0][0], rows[0][1], rows[0][2]
+    key, head_key, settings = _find_row(tx, _LOCK_DOOMED, session_id)
+    return key, head_key, settings
 
 
 def check_session(tx: Transaction, session_id: str) -> tuple[int, int]:
     """Return the key of a session and the key of its head. Raise `NotFound` if there is no such session."""
-    rows = tx.execute("SELECT key, head_key FROM session WHERE id = :id", {"id": check_session_id(session_id)})
+    row = _find_row(tx, "SELECT key, head_key FROM session WHERE id = :id", session_id)
+    return row_as(row, tuple[int, int], f"The record of session {session_id}")
+
+
+def _find_row(tx: Transaction, sql: str, session_id: str) -> Row:
+    rows = tx.execute(sql, {"id": check_session_id(session_id)})
     if not rows:
         raise session_not_found()
-    return row_as(rows[0], tuple[int, int], f"The record of session {session_id}")
+    return rows[0]
 
 
 def read_session(tx: Transaction, session_id: str) -> StoredSession:
-    return require_session(tx.execute(SELECT_SESSION, {"id": check_session_id(session_id)}))
+    return session_of(_find_row(tx, SELECT_SESSION, session_id))
 
 
 def require_session(rows: Sequence[Row]) -> StoredSession:
@@ -357,10 +358,8 @@ def _digits(head: NodeRef) -> str:
 def repair_session(tx: Transaction, session_id: str, now: float) -> None:
     """Repair a damaged session record. The head becomes the node that `head_digits` names, or else the current one.
     Settings, overrides and other JSON columns are cleared; of the other columns, only unreadable ones get defaults."""
-    rows = tx.execute(_LOCK_DAMAGED, {"id": check_session_id(session_id)})
-    if not rows:
-        raise session_not_found()
-    key, head_key, digits, title, model, workspace, archived, last_seq, rev, created_at, *lease = rows[0]
+    row = _find_row(tx, _LOCK_DAMAGED, session_id)
+    key, head_key, digits, title, model, workspace, archived, last_seq, rev, created_at, *lease = row
     try:
         head = ref_of(tx, str(digits))
     except NotFound:

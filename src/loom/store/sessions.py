@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,7 +20,7 @@ from loom.store.database import Database, Transaction, Work, checked_limit
 from loom.store.forest import Clock
 from loom.store.media_references import SELECT_REFERENCED, referenced_media, tracked_digests
 from loom.store.media_text import forget_texts
-from loom.store.nodes import Node, NodeDraft, RowSource, drafts_of, insert_root, plain_json, plain_text, ref_at, ref_of
+from loom.store.nodes import Node, NodeDraft, drafts_of, insert_root, plain_json, plain_text, ref_at, ref_of
 from loom.store.session_rows import (
     PRUNE,
     SELECT_BEFORE,
@@ -138,6 +138,14 @@ class Sessions:
             rows = await self._database.read(lambda tx: tx.execute(SELECT_BEFORE, {**filters, **cursor}))
         return tuple(session_for_list(row) for row in rows)
 
+    async def list_all(self) -> AsyncGenerator[StoredSession]:
+        """Yield the sessions that are not archived, including those that cannot be opened, newest first."""
+        place: tuple[float, str] | None = None
+        while page := await self.list(limit=100, before=place):
+            for stored in page:
+                yield stored
+            place = (page[-1].updated_at, page[-1].id)
+
     async def update(
         self,
         session_id: str,
@@ -226,7 +234,6 @@ class Sessions:
         messages: Sequence[Message],
         *,
         expected_head: str | None = None,
-        source: RowSource | None = None,
         meta: Mapping[str, Any] | None = None,
         fence: int | None = None,
     ) -> tuple[Node, ...]:
@@ -235,7 +242,7 @@ class Sessions:
         Raise `Conflict` if the head is not `expected_head` (when given), if another process runs a turn, or if the
         lease with this `fence` was lost.
         """
-        drafts = drafts_of(messages, source, meta)
+        drafts = drafts_of(messages, meta=meta)
         now = self._clock()
 
         def work(tx: Transaction) -> tuple[Node, ...]:
@@ -253,12 +260,11 @@ class Sessions:
         parent_id: str,
         messages: Sequence[Message],
         *,
-        source: RowSource | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> tuple[Node, ...]:
         """Write messages below any node of the session, as a branch; the head does not move. Raise `NotFound` if the
         node is not part of the session."""
-        drafts = drafts_of(messages, source, meta)
+        drafts = drafts_of(messages, meta=meta)
         now = self._clock()
 
         def work(tx: Transaction) -> tuple[Node, ...]:

@@ -11,7 +11,6 @@ import msgspec
 
 from loom.errors import NotFound
 from loom.store.database import Database, Row, row_as
-from loom.store.forest import Clock
 
 _COLUMNS: Final = "SELECT id, session_id, node, created_at, expires_at FROM share"
 
@@ -27,14 +26,13 @@ class Share(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Shares:
-    def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._clock = clock
 
     async def create(self, session_id: str, node: str, *, days: float = 0) -> tuple[Share, str]:
         """Create a share; return it and its secret. Only a hash of the secret is stored. With `days` 0, the link does
         not expire."""
-        now = self._clock()
+        now = time.time()
         secret = secrets.token_urlsafe(32)
         share = Share(secrets.token_hex(8), session_id, node, now, now + days * 86_400 if days else 0.0)
         sql = (
@@ -49,7 +47,7 @@ class Shares:
         """Return the share with this secret. Raise `NotFound` if there is none or it has expired."""
         rows = await self._database.select(f"{_COLUMNS} WHERE secret_hash = :hash", {"hash": _hash(secret)})
         share = _share(rows[0]) if rows else None
-        if share is None or (share.expires_at and share.expires_at < self._clock()):
+        if share is None or (share.expires_at and share.expires_at < time.time()):
             raise NotFound("This link does not exist, or has expired.", hint="Ask for a new one.")
         return share
 

@@ -9,7 +9,6 @@ import msgspec
 
 from loom.errors import BudgetSpent
 from loom.store.database import Database, Row, Transaction, row_as
-from loom.store.forest import Clock
 
 _LIMITS: Final = (
     "SELECT a.name, a.day_usd, COALESCE(p.usd, 0) FROM account a"
@@ -40,9 +39,8 @@ class DayCost(msgspec.Struct, frozen=True, array_like=True):
 class UserCosts:
     """The owners of a session pay for all its answers. Days are local days of this machine."""
 
-    def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._clock = clock
 
     async def list(self) -> dict[str, DayCost]:
         """Return what each user has spent today, by name."""
@@ -77,7 +75,7 @@ class UserCosts:
             _check(_day_cost(row))
 
     def _day(self) -> str:
-        return time.strftime("%Y-%m-%d", time.localtime(self._clock()))
+        return time.strftime("%Y-%m-%d")
 
 
 def _check(found: DayCost) -> None:

@@ -20,7 +20,7 @@ from typing import Final
 
 from loom.errors import ToolError
 from loom.tools.shell_syntax import UNKNOWN, ArgumentPlace, argument_places, parse_shell
-from loom.tools.shell_wrappers import inner_commands
+from loom.tools.shell_wrappers import inner_commands, quote
 
 PLACEHOLDER: Final = re.compile(r"\$(?:ARGUMENTS\b|([1-9])(?!\d))")
 """`$ARGUMENTS`, or `$1` to `$9`."""
@@ -56,8 +56,8 @@ def insert_arguments(command: str, arguments: str) -> str:
 
     def render(place: ArgumentPlace, given: Sequence[str], name: Callable[[str], str]) -> str:
         if place == "word":
-            return " ".join(_quote(name(value)) for value in given)
-        inner = _quote("".join(name(value) for value in given))
+            return " ".join(quote(name(value)) for value in given)
+        inner = quote("".join(name(value) for value in given))
         return f'"{inner}"' if place == "quoted" else inner
 
     def fill(name: Callable[[str], str]) -> str:
@@ -103,10 +103,6 @@ def _is_code(words: tuple[str, ...], depth: int) -> bool:
     if inner.is_unknown or inner.is_opaque or any(inner.scripts):
         return True
     return any(_is_code(further, depth + 1) for further in inner.words)
-
-
-def _quote(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
 
 
 def _unsafe(command: str, why: str) -> ToolError:

@@ -68,10 +68,6 @@ class ShellCommand(msgspec.Struct, frozen=True):
     assigned: tuple[str, ...] = ()
     """The names of the variables that are set for it."""
 
-    @property
-    def is_known(self) -> bool:
-        return not any(UNKNOWN in word for word in self.words)
-
 
 class ShellScript(msgspec.Struct, frozen=True):
     """The commands of a command line, and the files that it opens."""

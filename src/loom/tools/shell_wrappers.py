@@ -444,11 +444,11 @@ def _git_alias(plain: Words, aliases: Mapping[str, str]) -> InnerCommands:
         return ANYTHING
     if body.startswith("!"):
         return InnerCommands(scripts=(" ".join([body[1:], *plain[2:]]),))
-    others = [f"-c alias.{name}={_quote(text)}" for name, text in aliases.items() if name != plain[1]]
+    others = [f"-c alias.{name}={quote(text)}" for name, text in aliases.items() if name != plain[1]]
     return InnerCommands(scripts=(" ".join(["git", *others, body, *plain[2:]]),))
 
 
-def _quote(text: str) -> str:
+def quote(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 

@@ -38,7 +38,7 @@ class ChatCommands(ChatComposing):
     async def command_sessions(self, query: str) -> None:
         from loom.tui.session_screen import SessionScreen
 
-        chosen = await self.app.push_screen_wait(SessionScreen(self.require_library(), self.glyphs, query))
+        chosen = await self.app.push_screen_wait(SessionScreen(self.require_library(), query))
         if chosen == "":
             await self.open_new()
         elif chosen is not None:

@@ -203,7 +203,7 @@ class ChatComposing(ChatTurns):
         name = item.name or (item.source.name if isinstance(item.source, Path) else "file")
         looks_like_image = name.lower().endswith((".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".heic"))
         token = f"[Image #{self._next_image()}]" if looks_like_image else f"[{name}]"
-        chip = self.composer.add_chip(Chip(token=token, attachment=item, state="reading", label=name))
+        chip = self.composer.add_chip(Chip(token=token, state="reading", label=name))
         task = asyncio.create_task(self._read_chip(chip, item, name))
         self._readers.add(task)
         task.add_done_callback(self._readers.discard)

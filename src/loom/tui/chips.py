@@ -9,7 +9,6 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock, VideoBlock
-from loom.content.inputs import Attachment
 
 ChipState: TypeAlias = Literal["reading", "ready"]
 
@@ -21,7 +20,6 @@ class Chip(msgspec.Struct, kw_only=True):
     """`blocks` are sent with the message; `text` replaces the token in the text of the message."""
 
     token: str
-    attachment: Attachment | None = None
     blocks: tuple[ContentBlock, ...] = ()
     text: str = ""
     state: ChipState = "ready"

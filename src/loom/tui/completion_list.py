@@ -20,7 +20,6 @@ from loom.tui.text_content import plain_text
 
 _MAX_SHOWN: Final = 8
 _MAX_FILES: Final = 20_000
-_SKIPPED: Final = frozenset({".git", "node_modules", "__pycache__", ".venv", "venv", ".mypy_cache", ".ruff_cache"})
 _IMAGES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".heic", ".svg", ".tif", ".tiff", ".avif")
 _DOCUMENTS: Final = (".pdf", ".docx", ".pptx", ".xlsx", ".odt", ".epub")
 _AUDIO: Final = (".mp3", ".wav", ".m4a", ".ogg", ".flac")

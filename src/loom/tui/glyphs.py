@@ -33,7 +33,6 @@ class Glyphs(msgspec.Struct, frozen=True, kw_only=True):
     approx: str
     branch: str
     return_key: str
-    ellipsis: str
     dash: str
     quote: str
 
@@ -60,7 +59,6 @@ UNICODE: Final = Glyphs(
     approx="≈",
     branch="⎇",
     return_key="⏎",
-    ellipsis="…",
     dash="─",
     quote="▏",
 )
@@ -86,7 +84,6 @@ ASCII: Final = Glyphs(
     approx="~",
     branch="Y",
     return_key="Enter",
-    ellipsis="...",
     dash="-",
     quote="|",
 )

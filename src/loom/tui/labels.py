@@ -10,10 +10,9 @@ def short_model(reference: str) -> str:
     return reference.rpartition("/")[2] or reference
 
 
-def age_label(moment: float, now: float | None = None) -> str:
+def age_label(moment: float) -> str:
     """Return `2 min`, `3 h`, `yesterday` or `Nov 12`."""
-    now = time.time() if now is None else now
-    seconds = max(now - moment, 0)
+    seconds = max(time.time() - moment, 0)
     if seconds < 60:
         return "now"
     if seconds < 3_600:

@@ -30,12 +30,12 @@ class UserMessage(Vertical):
     UserMessage.-queued { opacity: 70%; }
     """
 
-    def __init__(self, message: Message, media: list[Widget], *, node: str = "", note: str = "") -> None:
+    def __init__(self, message: Message, media: list[Widget], *, node: str = "") -> None:
         super().__init__()
         self.node = node
         self.message = message
         self._media = media
-        self._who = Static(plain_text(f"you  {note}".strip()), classes="who")
+        self._who = Static(plain_text("you"), classes="who")
 
     def compose(self) -> ComposeResult:
         yield self._who

@@ -8,11 +8,9 @@ from typing import Final
 
 from textual.content import Content
 from textual.widgets import Input
-from textual.worker import Worker
 
 from loom.api_types import SessionView
 from loom.tui.chat_library import ChatLibrary
-from loom.tui.glyphs import Glyphs
 from loom.tui.labels import age_label, short_model
 from loom.tui.picker import Picker
 from loom.tui.text_content import one_line, plain_text
@@ -24,7 +22,7 @@ _DELAY_SECONDS: Final = 0.15
 class SessionScreen(Picker):
     """Dismissed with a session's id; an empty string means a new one."""
 
-    def __init__(self, library: ChatLibrary, glyphs: Glyphs, query: str = "") -> None:
+    def __init__(self, library: ChatLibrary, query: str) -> None:
         super().__init__(
             "Conversations",
             placeholder="Search titles, messages, and text inside images and documents",
@@ -32,9 +30,7 @@ class SessionScreen(Picker):
             keys="Enter: open   Esc: close",
         )
         self._library = library
-        self._glyphs = glyphs
         self._here = str(Path.cwd())
-        self._searching: Worker[None] | None = None
 
     def on_mount(self) -> None:
         self._search(self.query_one(Input).value)
@@ -48,7 +44,7 @@ class SessionScreen(Picker):
             self._search(query)
 
     def _search(self, query: str) -> None:
-        self._searching = self.run_worker(partial(self._load, query.strip()), exclusive=True)
+        self.run_worker(partial(self._load, query.strip()), exclusive=True)
 
     async def _load(self, query: str) -> None:
         found = await self._library.sessions(query)

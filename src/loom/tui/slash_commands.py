@@ -64,8 +64,8 @@ COMMANDS: Final = (
 )
 
 
-def find_command(name: str, commands: Sequence[TuiCommand] = COMMANDS) -> TuiCommand | None:
-    return next((it for it in commands if name == it.name or name in it.aliases), None)
+def find_command(name: str) -> TuiCommand | None:
+    return next((it for it in COMMANDS if name == it.name or name in it.aliases), None)
 
 
 def similar_command(name: str) -> str:

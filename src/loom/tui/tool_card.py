@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any, Final, Literal, TypeAlias, cast
 
-import msgspec
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
 from loom.content.blocks import DocumentBlock, ImageBlock, ToolCall, ToolResult
+from loom.content.json_values import json_text
 from loom.content.media import size_label
 from loom.content.messages import text_of
 from loom.events import ToolProgressed
@@ -152,7 +152,7 @@ def subject_of(call: ToolCall) -> str:
     value = arguments.get(name) if name else next(iter(arguments.values()), "")
     if isinstance(value, list):
         return f"{len(cast('list[Any]', value))} {next(iter(arguments))}"
-    return one_line(visible_text(value if isinstance(value, str) else _json(value)), _ARGUMENT_WIDTH)
+    return one_line(visible_text(value if isinstance(value, str) else json_text(value)), _ARGUMENT_WIDTH)
 
 
 def summary_of(result: ToolResult) -> str:
@@ -188,11 +188,7 @@ def _arguments(arguments: dict[str, Any]) -> Content:
 
 
 def _argument_text(value: Any) -> str:
-    text = visible_text(value) if isinstance(value, str) else visible_text(_json(value))
+    text = visible_text(value) if isinstance(value, str) else visible_text(json_text(value))
     lines = text.split("\n")
     cut = lines[:12] + ([f"… {len(lines) - 12} lines"] if len(lines) > 12 else [])
     return "\n".join(line if len(line) <= 400 else f"{line[:399]}…" for line in cut)
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()

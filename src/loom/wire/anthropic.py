@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, assert_never
 
-from loom.content.blocks import Citation, Opaque, TextBlock, ThinkingBlock, ToolCall
-from loom.content.json_values import sanitize_json
+from loom.content.blocks import Citation, TextBlock, ThinkingBlock, ToolCall
+from loom.content.json_values import json_text, sanitize_json
 from loom.content.provider_blocks import provider_block
 from loom.errors import ProviderError
 from loom.events import (
@@ -218,7 +218,7 @@ def _block(block: ShownBlock) -> dict[str, Any] | None:
 
 
 def _thinking_block(block: ThinkingBlock) -> dict[str, Any] | None:
-    owed: dict[str, Any] = block.opaque.data if block.opaque else {}
+    owed: dict[str, Any] = shapes.opaque_data(block)
     if data := shapes.opaque_text(owed, "data"):
         return {"type": "redacted_thinking", "data": data}
     signature = shapes.opaque_text(owed, "signature")
@@ -385,7 +385,9 @@ class Decoder:
             case "thinking" if block.get("thinking"):
                 yield ThinkingDelta(index=index, text=get_str(block, "thinking"))
             case "redacted_thinking":
-                yield ThinkingSealed(index=index, opaque=self._opaque({"data": block["data"]}), redacted=True)
+                yield ThinkingSealed(
+                    index=index, opaque=shapes.opaque_of(self._model, {"data": block["data"]}), redacted=True
+                )
             case "tool_use":
                 yield CallStarted(index=index, id=get_str(block, "id"), name=get_str(block, "name"))
             case "text" | "thinking":
@@ -400,7 +402,9 @@ class Decoder:
             case "thinking_delta":
                 yield ThinkingDelta(index=index, text=get_str(delta, "thinking"))
             case "signature_delta":
-                yield ThinkingSealed(index=index, opaque=self._opaque({"signature": delta["signature"]}))
+                yield ThinkingSealed(
+                    index=index, opaque=shapes.opaque_of(self._model, {"signature": delta["signature"]})
+                )
             case "input_json_delta" if self._kinds.get(index) == "tool_use":
                 yield CallDelta(index=index, arguments=get_str(delta, "partial_json"))
             case "input_json_delta" if index in self._own:
@@ -435,7 +439,7 @@ class Decoder:
             "quote": get_str(raw, "cited_text"),
             "title": get_str(raw, "document_title") or get_str(raw, "title"),
             "url": get_str(raw, "url"),
-            "opaque": self._opaque(data),
+            "opaque": shapes.opaque_of(self._model, data),
         }
         match raw.get("type"):
             case "page_location":
@@ -469,15 +473,12 @@ class Decoder:
             case _:
                 return Citation(**common)
 
-    def _opaque(self, data: dict[str, Any]) -> Opaque:
-        return Opaque(provider=self._model.opaque_owner, model=self._model.name, data=data)
-
 
 def _deltas_of(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the deltas that a stream would send after the start of a block."""
     match block.get("type"):
         case "tool_use" if block.get("input"):
-            yield {"type": "input_json_delta", "partial_json": shapes.arguments_text(block["input"])}
+            yield {"type": "input_json_delta", "partial_json": json_text(block["input"])}
         case "thinking" if block.get("signature"):
             yield {"type": "signature_delta", "signature": block["signature"]}
         case "text":

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, assert_never
 
-from loom.content.blocks import Opaque, TextBlock, ThinkingBlock, ToolCall
+from loom.content.blocks import TextBlock, ThinkingBlock, ToolCall
 from loom.errors import ProviderError
 from loom.events import (
     CallDelta,
@@ -195,7 +195,7 @@ def _media(block: ShownMedia, names: _DocumentNames) -> dict[str, Any]:
 
 
 def _thinking_block(block: ThinkingBlock) -> dict[str, Any] | None:
-    owed: dict[str, Any] = block.opaque.data if block.opaque else {}
+    owed: dict[str, Any] = shapes.opaque_data(block)
     if data := shapes.opaque_text(owed, "data"):
         return {"reasoningContent": {"redactedContent": data}}
     text = shapes.present({"text": block.text, "signature": shapes.opaque_text(owed, "signature") or None})
@@ -280,12 +280,9 @@ class Decoder:
         if text := get_str(thought, "text"):
             yield ThinkingDelta(index=index, text=text)
         if signature := get_str(thought, "signature"):
-            yield ThinkingSealed(index=index, opaque=self._opaque({"signature": signature}))
+            yield ThinkingSealed(index=index, opaque=shapes.opaque_of(self._model, {"signature": signature}))
         if data := get_str(thought, "redactedContent"):
-            yield ThinkingSealed(index=index, opaque=self._opaque({"data": data}), redacted=True)
-
-    def _opaque(self, data: dict[str, Any]) -> Opaque:
-        return Opaque(provider=self._model.opaque_owner, model=self._model.name, data=data)
+            yield ThinkingSealed(index=index, opaque=shapes.opaque_of(self._model, {"data": data}), redacted=True)
 
 
 def _usage(counts: dict[str, Any]) -> Iterator[DecoderEvent]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from loom.content.blocks import Opaque
 from loom.events import DecoderEvent, TextDelta, ThinkingDelta, ThinkingSealed
 from loom.models import Model
+from loom.wire import shapes
 
 _OPEN: Final = "<think>"
 _CLOSE: Final = "</think>"
@@ -38,7 +38,7 @@ class ThinkTags:
             if closed:
                 self._state, self._held = "after", rest
             else:
-                kept = _overlap(thought, _CLOSE)
+                kept = _overlap(thought)
                 thought, self._held = thought[: len(thought) - kept], thought[len(thought) - kept :]
             if thought:
                 yield "thinking", thought
@@ -114,10 +114,11 @@ class Deltas:
 
     def _seal(self) -> Iterator[DecoderEvent]:
         if self._open == "thinking":
-            opaque = Opaque(provider=self._model.opaque_owner, model=self._model.name, data={"field": self._field})
+            opaque = shapes.opaque_of(self._model, {"field": self._field})
             yield ThinkingSealed(index=self._index, opaque=opaque)
 
 
-def _overlap(text: str, tag: str) -> int:
-    """Return the number of characters at the end of the text that could be the start of the tag."""
-    return next((size for size in range(min(len(text), len(tag) - 1), 0, -1) if text.endswith(tag[:size])), 0)
+def _overlap(text: str) -> int:
+    """Return the number of characters at the end of the text that could be the start of the closing tag."""
+    sizes = range(min(len(text), len(_CLOSE) - 1), 0, -1)
+    return next((size for size in sizes if text.endswith(_CLOSE[:size])), 0)

@@ -13,8 +13,8 @@ from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any, Final, assert_never, cast
 
-from loom.content.blocks import NO_OUTPUT, Opaque, TextBlock, ThinkingBlock, ToolCall
-from loom.content.json_values import sanitize_json
+from loom.content.blocks import NO_OUTPUT, TextBlock, ThinkingBlock, ToolCall
+from loom.content.json_values import json_text, sanitize_json
 from loom.content.provider_blocks import provider_block
 from loom.errors import ProviderError
 from loom.events import (
@@ -175,7 +175,7 @@ def _model_part(block: ShownBlock, model: Model) -> dict[str, Any] | None:
         case TextBlock():
             return {"text": block.text, **_signature(block)}
         case ThinkingBlock():
-            data, signed = _opaque_fields(block), _signature(block)
+            data, signed = shapes.opaque_data(block), _signature(block)
             if not signed:
                 return None
             if data.get("thought"):
@@ -194,17 +194,13 @@ def _model_part(block: ShownBlock, model: Model) -> dict[str, Any] | None:
             assert_never(block)
 
 
-def _opaque_fields(block: TextBlock | ThinkingBlock | ToolCall) -> dict[str, Any]:
-    return block.opaque.data if block.opaque is not None else {}
-
-
 def _signature(block: TextBlock | ThinkingBlock | ToolCall) -> dict[str, Any]:
-    signature = shapes.opaque_text(_opaque_fields(block), "thoughtSignature")
+    signature = shapes.opaque_text(shapes.opaque_data(block), "thoughtSignature")
     return {"thoughtSignature": signature} if signature else {}
 
 
 def _own_id(call: ToolCall) -> dict[str, Any]:
-    own = shapes.opaque_text(_opaque_fields(call), "id")
+    own = shapes.opaque_text(shapes.opaque_data(call), "id")
     return {"id": own} if own else {}
 
 
@@ -340,19 +336,19 @@ class Decoder:
         if text:
             yield ThinkingDelta(index=index, text=text)
         if signed:
-            yield ThinkingSealed(index=index, opaque=self._opaque({"thought": True, **signed}))
+            yield ThinkingSealed(index=index, opaque=shapes.opaque_of(self._model, {"thought": True, **signed}))
             self._open = ""
 
     def _text(self, text: str, signed: dict[str, Any]) -> Iterator[DecoderEvent]:
         """Decode a text part. A signature often comes at the very end, on a blank part."""
         if signed and not text.strip():
-            yield ThinkingSealed(index=self._begin(""), opaque=self._opaque({"text": text, **signed}))
+            yield ThinkingSealed(index=self._begin(""), opaque=shapes.opaque_of(self._model, {"text": text, **signed}))
         elif text:
             index = self._begin("text", apart=bool(signed))
             self._texts[index] = self._texts.get(index, "") + text
             yield TextDelta(index=index, text=text)
             if signed:
-                yield TextSealed(index=index, opaque=self._opaque(signed))
+                yield TextSealed(index=index, opaque=shapes.opaque_of(self._model, signed))
                 self._open = ""
 
     def _call(self, call: dict[str, Any], signed: dict[str, Any]) -> Iterator[DecoderEvent]:
@@ -361,9 +357,9 @@ class Decoder:
         given = {"id": call["id"]} if call.get("id") else {}
         yield CallStarted(index=index, id=get_str(call, "id"), name=get_str(call, "name"))
         if call.get("args"):
-            yield CallDelta(index=index, arguments=shapes.arguments_text(call["args"]))
+            yield CallDelta(index=index, arguments=json_text(call["args"]))
         owed = given | signed
-        yield CallFinished(index=index, opaque=self._opaque(owed) if owed else None)
+        yield CallFinished(index=index, opaque=shapes.opaque_of(self._model, owed) if owed else None)
 
     def _begin(self, kind: str, *, apart: bool = False) -> int:
         """Return the number of the open block if it is of this kind and not `apart`, else of a new one."""
@@ -371,9 +367,6 @@ class Decoder:
             self._open = kind
             self._next += 1
         return self._next - 1
-
-    def _opaque(self, data: dict[str, Any]) -> Opaque:
-        return Opaque(provider=self._model.opaque_owner, model=self._model.name, data=data)
 
 
 def _stop_event(reason: StopReason, detail: str, response: dict[str, Any]) -> Stopped:

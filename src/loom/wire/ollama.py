@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from loom.content.blocks import ThinkingBlock, ToolCall
+from loom.content.json_values import json_text
 from loom.errors import ProviderError, WireError
 from loom.events import CallDelta, CallFinished, CallStarted, DecoderEvent, Stopped, StopReason, UsageReported
 from loom.models import Model, Usage
@@ -179,7 +180,7 @@ class Decoder:
         yield CallStarted(index=index, id=get_str(call, "id"), name=get_str(function, "name"))
         arguments = function.get("arguments")
         if arguments:
-            text = arguments if isinstance(arguments, str) else shapes.arguments_text(arguments)
+            text = arguments if isinstance(arguments, str) else json_text(arguments)
             yield CallDelta(index=index, arguments=text)
         yield CallFinished(index=index)
 

@@ -13,7 +13,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from loom.content.blocks import Citation, Opaque, TextBlock, ThinkingBlock, ToolCall
+from loom.content.blocks import Citation, TextBlock, ThinkingBlock, ToolCall
+from loom.content.json_values import json_text
 from loom.errors import ProviderError
 from loom.events import (
     CallDelta,
@@ -158,7 +159,7 @@ def _assistant(message: ShownMessage, model: Model) -> Iterator[dict[str, Any]]:
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": shapes.arguments_text(call.arguments)},
+                "function": {"name": call.name, "arguments": json_text(call.arguments)},
                 **_extra_content(call),
             }
             for call in calls
@@ -167,7 +168,7 @@ def _assistant(message: ShownMessage, model: Model) -> Iterator[dict[str, Any]]:
 
 
 def _extra_content(call: ToolCall) -> dict[str, Any]:
-    owed: Any = call.opaque.data if call.opaque is not None else {}
+    owed: Any = shapes.opaque_data(call)
     return {"extra_content": owed["extra_content"]} if isinstance(owed, dict) and "extra_content" in owed else {}
 
 
@@ -375,7 +376,7 @@ class Decoder:
         function = get_object(fragment, "function")
         arguments: Any = function.get("arguments") or ""
         if not isinstance(arguments, str):
-            arguments = shapes.arguments_text(arguments)
+            arguments = json_text(arguments)
         call = self._call_of(fragment.get("index"), get_str(fragment, "id"), get_str(function, "name"))
         if fragment.get("extra_content"):
             call.extra = fragment["extra_content"]
@@ -422,11 +423,10 @@ class Decoder:
                 yield from self._start(call)
             if not call.finished:
                 call.finished = True
-                opaque = self._opaque({"extra_content": call.extra}) if call.extra is not None else None
+                opaque = (
+                    shapes.opaque_of(self._model, {"extra_content": call.extra}) if call.extra is not None else None
+                )
                 yield CallFinished(index=call.index, opaque=opaque)
-
-    def _opaque(self, data: dict[str, Any]) -> Opaque:
-        return Opaque(provider=self._model.opaque_owner, model=self._model.name, data=data)
 
     def _stop(self) -> Iterator[DecoderEvent]:
         if self._stopped:
@@ -437,7 +437,7 @@ class Decoder:
         if details := self._details.join():
             index = self._deltas.first_thinking
             field = self._deltas.first_field
-            opaque = self._opaque({"field": field or "reasoning", "reasoning_details": details})
+            opaque = shapes.opaque_of(self._model, {"field": field or "reasoning", "reasoning_details": details})
             yield ThinkingSealed(index=self._deltas.call() if index is None else index, opaque=opaque)
         reason = _STOPS.get(self._reason or "", "other")
         if self._calls and reason in ("end", "other"):

@@ -15,8 +15,8 @@ from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any, Final, assert_never
 
-from loom.content.blocks import Citation, Opaque, TextBlock, ThinkingBlock, ToolCall
-from loom.content.json_values import sanitize_json
+from loom.content.blocks import Citation, TextBlock, ThinkingBlock, ToolCall
+from loom.content.json_values import json_text, sanitize_json
 from loom.content.provider_blocks import provider_block
 from loom.errors import ProviderError
 from loom.events import (
@@ -170,7 +170,7 @@ anything."""
 
 
 def _reasoning(block: ThinkingBlock) -> list[dict[str, Any]]:
-    owed = _opaque_item(block)
+    owed = shapes.opaque_data(block)
     data = {key: owed[key] for key, kind in _REASONING.items() if isinstance(owed.get(key), kind)}
     if not (data.get("encrypted_content") or data.get("content")):
         return []  # the server would look up an id alone, and has nothing stored
@@ -178,7 +178,7 @@ def _reasoning(block: ThinkingBlock) -> list[dict[str, Any]]:
 
 
 def _text_item(block: TextBlock, *, with_id: bool) -> dict[str, Any]:
-    data = _opaque_item(block)
+    data = shapes.opaque_data(block)
     message: dict[str, Any] = {"type": "message", "role": "assistant"}
     own, phase = shapes.opaque_text(data, "id"), shapes.opaque_text(data, "phase")
     if with_id and own:
@@ -196,18 +196,14 @@ def _text_item(block: TextBlock, *, with_id: bool) -> dict[str, Any]:
 def _source(block: TextBlock) -> tuple[Any, Any]:
     """Return the id and phase of a text. Adjacent texts with the same ones are pieces of one message; so are texts of
     other providers, which have none."""
-    return _opaque_item(block).get("id"), _opaque_item(block).get("phase")
+    return shapes.opaque_data(block).get("id"), shapes.opaque_data(block).get("phase")
 
 
 def _call(block: ToolCall, *, with_id: bool) -> dict[str, Any]:
-    own = shapes.opaque_text(_opaque_item(block), "id")
+    own = shapes.opaque_text(shapes.opaque_data(block), "id")
     named = {"id": own} if with_id and own else {}
-    arguments = shapes.arguments_text(block.arguments)
+    arguments = json_text(block.arguments)
     return {"type": "function_call", **named, "call_id": block.id, "name": block.name, "arguments": arguments}
-
-
-def _opaque_item(block: ThinkingBlock | TextBlock | ToolCall) -> dict[str, Any]:
-    return block.opaque.data if block.opaque is not None else {}
 
 
 def _output(block: ShownResult) -> dict[str, Any]:
@@ -319,7 +315,7 @@ class Decoder:
                     yield from self._thinking_delta(index, "\n\n".join(get_str(part, "text") for part in parts))
                 kept = ("id", "summary", "content", "encrypted_content")
                 owed = {key: item[key] for key in kept if item.get(key) is not None}
-                yield ThinkingSealed(index=index, opaque=self._opaque(owed))
+                yield ThinkingSealed(index=index, opaque=shapes.opaque_of(self._model, owed))
             case "message":
                 for number, part in enumerate(item.get("content") or ()):
                     yield from self._seal_text(self._number(place, "text", number), part, item)
@@ -332,7 +328,10 @@ class Decoder:
                     text = get_str(item, "arguments") if freeform is None else json.dumps(freeform)
                     yield from self._arguments(index, text)
                 if item.get("status") != "incomplete":
-                    yield CallFinished(index=index, opaque=self._opaque({"id": item["id"]}) if item.get("id") else None)
+                    yield CallFinished(
+                        index=index,
+                        opaque=shapes.opaque_of(self._model, {"id": item["id"]}) if item.get("id") else None,
+                    )
             case "image_generation_call" if item.get("result"):
                 data = b64decode(item["result"], validate=True)
                 media_type = f"image/{get_str(item, 'output_format') or 'png'}"
@@ -367,7 +366,7 @@ class Decoder:
         if index in self._refusals:
             owed["refusal"] = True
         if owed:
-            yield TextSealed(index=index, opaque=self._opaque(owed))
+            yield TextSealed(index=index, opaque=shapes.opaque_of(self._model, owed))
 
     def _text(self, index: int, text: str) -> Iterator[DecoderEvent]:
         if text:
@@ -397,9 +396,6 @@ class Decoder:
 
     def _number(self, place: int | str, kind: str, part: int = 0) -> int:
         return self._numbers.setdefault((place, kind, part), len(self._numbers))
-
-    def _opaque(self, data: dict[str, Any]) -> Opaque:
-        return Opaque(provider=self._model.opaque_owner, model=self._model.name, data=data)
 
 
 def _place(event: dict[str, Any]) -> int | str:

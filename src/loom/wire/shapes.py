@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, cast, final
 
-import msgspec
-
-from loom.content.blocks import NO_OUTPUT, TextBlock
+from loom.content.blocks import NO_OUTPUT, Opaque, TextBlock, ThinkingBlock, ToolCall
+from loom.models import Model
 from loom.prompt import Embedded, MediaRef, ShownBlock, ShownMedia, ShownResult, ToolSpec
 
 WireContent = TextBlock | ShownMedia
@@ -23,6 +22,14 @@ class UploadedPart(dict[str, Any]):
     def __init__(self, ref: MediaRef, part: dict[str, Any]) -> None:
         super().__init__(part)
         self.ref = ref
+
+
+def opaque_of(model: Model, data: dict[str, Any]) -> Opaque:
+    return Opaque(provider=model.opaque_owner, model=model.name, data=data)
+
+
+def opaque_data(block: TextBlock | ThinkingBlock | ToolCall) -> dict[str, Any]:
+    return block.opaque.data if block.opaque is not None else {}
 
 
 def opaque_text(data: dict[str, Any], key: str) -> str:
@@ -70,11 +77,6 @@ def result_with_error_prefix(result: ShownResult) -> tuple[WireContent, ...]:
 
 def answer_text(result: ShownResult) -> str:
     return paragraphs(result_with_error_prefix(result)) or NO_OUTPUT
-
-
-def arguments_text(arguments: dict[str, Any]) -> str:
-    """Return the arguments as JSON, in their original order."""
-    return msgspec.json.encode(arguments).decode()
 
 
 def present(fields: dict[str, Any]) -> dict[str, Any]:

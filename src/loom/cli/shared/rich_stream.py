@@ -43,7 +43,7 @@ class RichStream:
             self._keep(self._text[:end])
             self._text = self._text[end:]
         if self._is_live and self._text.strip():
-            self._show(self._text)
+            self._show()
         return self._take()
 
     def finish(self) -> str:
@@ -52,14 +52,14 @@ class RichStream:
         self._text, self._has_blocks = "", False
         return self._take()
 
-    def _show(self, text: str) -> None:
+    def _show(self) -> None:
         """Render the unfinished block over its previous state."""
         if self._shown is None:
             self._separate()
-            self._shown = LiveRender(self._draw(text))
+            self._shown = LiveRender(self._draw(self._text))
         else:
             self._console.print(self._shown.position_cursor(), end="")
-            self._shown.set_renderable(self._draw(text))
+            self._shown.set_renderable(self._draw(self._text))
         self._console.print(self._shown, end="")
 
     def _keep(self, text: str) -> None:

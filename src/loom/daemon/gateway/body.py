@@ -44,7 +44,6 @@ class SpooledPart:
         self._hasher = hashlib.sha256()
         self._rest = b""
         self._padding = 0
-        self.size_bytes = 0
         self.name = ""
 
     @property
@@ -75,7 +74,6 @@ class SpooledPart:
 
     async def _write(self, encoded: bytes) -> None:
         decoded = await asyncio.to_thread(self._decode, encoded) if encoded else b""
-        self.size_bytes += len(decoded)
         await self._spool.append(decoded)
 
     def _decode(self, encoded: bytes) -> bytes:

@@ -38,7 +38,7 @@ from loom.session import SessionChange
 from loom.store.gateway import ANSWER_KEY, GatewayAnswer
 from loom.tools.input_schema import flatten_root
 from loom.wire.answer import AnswerHead, AnswerWriter
-from loom.wire.answer_errors import AnswerFault, fault_of, make_fault, unknown_model
+from loom.wire.answer_errors import fault_of, make_fault, unknown_model
 
 if TYPE_CHECKING:
     from loom.daemon.services import Daemon
@@ -273,8 +273,10 @@ class Exchange:
         queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         last: ProviderError | None = None
         for number, (model, request) in enumerate(inputs):
-            if fault := await self._check_client(model):
-                raise GatewayFault(fault)
+            if self._client.name:
+                named = self._body.model or model.reference
+                if fault := await self._daemon.gateway_clients.check(self._client, named):
+                    raise GatewayFault(fault)
             self.answer = ModelAnswer(request=request)
             writer = self._begin(model)
             asking = asyncio.create_task(self._ask(placed, writer, queue))
@@ -406,11 +408,6 @@ class Exchange:
         if error is not None:
             return writer.flush() + writer.fail(error)
         return writer.finish()
-
-    async def _check_client(self, model: Model) -> AnswerFault | None:
-        if not self._client.name:
-            return None
-        return await self._daemon.gateway_clients.check(self._client, self._body.model or model.reference)
 
     def _start(self, writer: AnswerWriter) -> bytes:
         receipt = self.receipt

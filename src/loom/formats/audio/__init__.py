@@ -37,10 +37,9 @@ class AudioFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpokenPart(msgspec.Struct, frozen=True):
-    """A part of a transcript, with its start and end in seconds from the beginning."""
+    """A part of a transcript, with its start in seconds from the beginning."""
 
     start_seconds: float
-    end_seconds: float
     text: str
 
 

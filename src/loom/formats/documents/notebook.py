@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from loom.content.json_values import get_object
 from loom.errors import Unreadable
 from loom.formats.documents.html import PictureList, html_text
 from loom.formats.documents.messages import ReadContext, ReadDocument
@@ -21,15 +22,15 @@ _PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 def read_notebook(data: bytes, _context: ReadContext) -> ReadDocument:
     try:
-        book = _mapping(msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf")))
+        book = get_object(msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf")))
     except msgspec.DecodeError:
         raise Unreadable("is not a notebook: its JSON is damaged") from None
     pictures = PictureList()
-    language = str(_mapping(_mapping(book.get("metadata")).get("kernelspec")).get("language") or "python")
+    language = str(get_object(get_object(book.get("metadata")).get("kernelspec")).get("language") or "python")
     cells = _items(book.get("cells"))
     if not cells:  # notebooks before version 4
-        cells = [cell for sheet in _items(book.get("worksheets")) for cell in _items(_mapping(sheet).get("cells"))]
-    parts = [_cell(_mapping(cell), number, language, pictures) for number, cell in enumerate(cells[:_MAX_CELLS], 1)]
+        cells = [cell for sheet in _items(book.get("worksheets")) for cell in _items(get_object(sheet).get("cells"))]
+    parts = [_cell(get_object(cell), number, language, pictures) for number, cell in enumerate(cells[:_MAX_CELLS], 1)]
     return ReadDocument(sections=["\n\n".join(filter(None, parts))], pictures=pictures.found)
 
 
@@ -40,7 +41,7 @@ def _cell(cell: dict[str, Any], number: int, language: str, pictures: PictureLis
     count = cell.get("execution_count", cell.get("prompt_number"))
     lines = [f"[cell {number}{f', run {count}' if isinstance(count, int) else ''}]", f"```{language}", source, "```"]
     for output in _items(cell.get("outputs")):
-        shown = _output(_mapping(output), pictures)
+        shown = _output(get_object(output), pictures)
         if shown:
             lines += ["[output]", shown]
     return "\n".join(lines)
@@ -51,7 +52,7 @@ def _output(output: dict[str, Any], pictures: PictureList) -> str:
         return _elide_middle(_ANSI.sub("", "\n".join(map(str, _items(output["traceback"])))))
     if "text" in output and "data" not in output:
         return _elide_middle(_ANSI.sub("", _join(output["text"])))
-    offered = _mapping(output.get("data", output))
+    offered = get_object(output.get("data", output))
     shown: list[str] = []
     for kind in _PICTURES:
         if kind in offered:
@@ -79,10 +80,6 @@ def _join(value: object) -> str:
     if isinstance(value, list):
         return "".join(map(str, cast("list[object]", value)))
     return value if isinstance(value, str) else ""
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def _items(value: object) -> list[Any]:

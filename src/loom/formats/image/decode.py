@@ -83,7 +83,7 @@ class OpenedImage(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def decoder_errors(name: str = "") -> Generator[None]:
+def decoder_errors() -> Generator[None]:
     """Convert every exception of a decoder to `Unreadable`, except a lack of memory: the worker reports how much there
     is."""
     from PIL.Image import DecompressionBombError
@@ -93,66 +93,62 @@ def decoder_errors(name: str = "") -> Generator[None]:
     except LoomError:
         raise
     except DecompressionBombError as fault:
-        raise TooLarge(f"{name or 'The image'} has too many pixels.", name=name) from fault
+        raise TooLarge("The image has too many pixels.") from fault
     except TooManyChunks as fault:
-        raise TooLarge(f"{name or 'The image'} has too many parts.", name=name) from fault
+        raise TooLarge("The image has too many parts.") from fault
     except _DECODER_FAULTS as fault:
         is_cut_off = "truncated" in str(fault).lower()
         what = "it ends too early" if is_cut_off else "it cannot be decoded (or is of an unusual type)"
         raise Unreadable(
-            f"{name or 'The image'} is damaged: {what}.",
-            name=name,
+            f"The image is damaged: {what}.",
             hint="Open it in an image editor, save it again and attach the new file.",
         ) from fault
 
 
-def open_picture(data: bytes, media_type: str, limits: IntakeLimits, name: str = "") -> OpenedImage:
+def open_picture(data: bytes, media_type: str, limits: IntakeLimits) -> OpenedImage:
     """Open an image. Raise `TooLarge` before anything of that size is allocated."""
-    header = read_header(data, name, media_type)
+    header = read_header(data, media_type)
     if header.media_type != media_type:
-        raise Unreadable(
-            f"{name or 'The image'} is {label_of(header.media_type)}, not {label_of(media_type)}.", name=name
-        )
-    check_pixels(header.width, header.height, limits, name)
+        raise Unreadable(f"The image is {label_of(header.media_type)}, not {label_of(media_type)}.")
+    check_pixels(header.width, header.height, limits)
     if media_type == "image/webp":
-        _check_webp_memory(header.width * header.height, limits, name)
-    with decoder_errors(name):
-        frames = _count_frames(data, media_type, header.width * header.height, limits, name)
+        _check_webp_memory(header.width * header.height, limits)
+    with decoder_errors():
+        frames = _count_frames(data, media_type, header.width * header.height, limits)
         image = _open(data, media_type)
         if media_type == "image/avif":
             frames = int(getattr(image, "n_frames", 1))
             turned = int(image.getexif().get(0x0112, 1))
         else:
             turned = exif.orientation(data, media_type)
-    check_pixels(image.width, image.height, limits, name)
+    check_pixels(image.width, image.height, limits)
     if frames > limits.max_frames:
-        raise _too_many("frames", frames, limits.max_frames, name)
+        raise _too_many("frames", frames, limits.max_frames)
     return OpenedImage(
         image, media_type, turned, frames, image.info.get("icc_profile") or _named_profile(data, media_type)
     )
 
 
-def check_pixels(width: int, height: int, limits: IntakeLimits, name: str = "") -> None:
+def check_pixels(width: int, height: int, limits: IntakeLimits) -> None:
     if width < 1 or height < 1:
-        raise Unreadable(f"{name or 'The image'} has no area ({width}×{height}).", name=name)
+        raise Unreadable(f"The image has no area ({width}×{height}).")
     if width * height > limits.max_pixels:
         raise TooLarge(
-            f"{name or 'The image'} has {width}×{height} pixels, over the limit of {limits.max_pixels:,} in all.",
-            name=name,
+            f"The image has {width}×{height} pixels, over the limit of {limits.max_pixels:,} in all.",
             hint="Scale it down, or crop it to the part that matters.",
         )
 
 
-def _check_webp_memory(pixels: int, limits: IntakeLimits, name: str) -> None:
+def _check_webp_memory(pixels: int, limits: IntakeLimits) -> None:
     """Check that WebP fits in memory: the decoder keeps four copies of all pixels, and reports damage if it gets no
     memory."""
     allowed = limits.worker_memory_bytes * MEMORY_SHARE
     if pixels * 16 > allowed:
-        raise TooLarge(f"{name or 'The image'} needs more than {allowed / 1e9:.1f} GB of memory.", name=name)
+        raise TooLarge(f"The image needs more than {allowed / 1e9:.1f} GB of memory.")
 
 
-def _too_many(things: str, count: int, limit: int, name: str) -> TooLarge:
-    return TooLarge(f"{name or 'The image'} has {count:,} {things}, over the limit of {limit:,}.", name=name)
+def _too_many(things: str, count: int, limit: int) -> TooLarge:
+    return TooLarge(f"The image has {count:,} {things}, over the limit of {limit:,}.")
 
 
 def _named_profile(data: bytes, media_type: str) -> bytes | None:
@@ -169,11 +165,11 @@ def _named_profile(data: bytes, media_type: str) -> bytes | None:
             return None
 
 
-def _count_frames(data: bytes, media_type: str, pixels: int, limits: IntakeLimits, name: str) -> int:
+def _count_frames(data: bytes, media_type: str, pixels: int, limits: IntakeLimits) -> int:
     match media_type:
         case "image/gif":
             gif = read_gif(data)
-            check_pixels(gif.width, gif.height, limits, name)
+            check_pixels(gif.width, gif.height, limits)
             return gif.frames
         case "image/png":
             return sum(chunk.kind == b"fcTL" for chunk in png_chunks(data)) or 1
@@ -185,7 +181,7 @@ def _count_frames(data: bytes, media_type: str, pixels: int, limits: IntakeLimit
             scans = sum(marker == SOS for marker, _, _ in jpeg_segments(data))
             allowed = min(MAX_SCANS, MAX_SCANNED_PIXELS // pixels)
             if scans > allowed:
-                raise _too_many("scans", scans, allowed, name)
+                raise _too_many("scans", scans, allowed)
             return 1
         case "image/x-icon":
             icon_parts(data)  # raises for PNGs that no decoder should walk

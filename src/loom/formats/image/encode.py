@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from loom.content.media import size_label
+from loom.content.recipes import fitted_size
 from loom.errors import TooLarge, Unsupported
 from loom.formats.facts import ImageCharacter, Rendered
-from loom.formats.image.pixels import fitted_size, shrink
+from loom.formats.image.pixels import shrink
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -47,7 +47,7 @@ class ImageHeader(msgspec.Struct, frozen=True):
     height: int
 
 
-def read_header(data: bytes, name: str = "", media_type: str = "") -> ImageHeader:
+def read_header(data: bytes, media_type: str = "") -> ImageHeader:
     """Return the type and the size. `media_type` is needed for Targa only, which has no magic number.
 
     Raise `Unreadable` if the bytes are not an image of a known type, are truncated, or have no area; `TooLarge` if more
@@ -68,13 +68,13 @@ def read_header(data: bytes, name: str = "", media_type: str = "") -> ImageHeade
     except (error, IndexError, OverflowError):  # the header points beyond the end of the file
         size = None
     except TooManyChunks as fault:
-        raise TooLarge(f"{name or 'The image'} has too many parts.", name=name) from fault
+        raise TooLarge("The image has too many parts.") from fault
     if size is None:
         what = "damaged: its header contains no size" if media_type else "of an unknown type"
-        raise Unreadable(f"{name or 'The image'} is {what}.", name=name)
+        raise Unreadable(f"The image is {what}.")
     width, height = size
     if width < 1 or height < 1:
-        raise Unreadable(f"{name or 'The image'} has no area ({width}×{height}).", name=name)
+        raise Unreadable(f"The image has no area ({width}×{height}).")
     return ImageHeader(media_type, width, height)
 
 

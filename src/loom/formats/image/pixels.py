@@ -6,6 +6,7 @@ import importlib
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from loom.content.recipes import fitted_size
 from loom.formats.facts import ImageCharacter
 from loom.formats.image.color import drop_empty_alpha, to_eight_bits, to_srgb
 from loom.formats.image.decode import OpenedImage, decoder_errors
@@ -37,17 +38,9 @@ _UPRIGHT: Final = {
 }
 
 
-def fitted_size(width: int, height: int, side_px: int) -> tuple[int, int]:
-    """Return the largest size of the same aspect ratio whose longer side is at most `side_px`; never enlarge."""
-    longest = max(width, height)
-    if longest <= side_px:
-        return width, height
-    return max(1, round(width * side_px / longest)), max(1, round(height * side_px / longest))
-
-
-def check(opened: OpenedImage, name: str = "") -> None:
+def check(opened: OpenedImage) -> None:
     """Decode all pixels of the first frame, and convert them if later renditions would have to."""
-    with decoder_errors(name):
+    with decoder_errors():
         opened.image.load()
         if opened.image.mode not in _COMMON_MODES:
             to_eight_bits(opened.image, None)

@@ -42,13 +42,6 @@ def is_available() -> Engine:
     return "tesseract" if shutil.which("tesseract") else ""
 
 
-def warm() -> None:
-    """Start the worker and load the engine, so that the first image does not wait for it."""
-    if engine := is_available():
-        limits = IntakeLimits()
-        _call(engine, b"", limits, limits.ocr_seconds)
-
-
 def read_picture(data: bytes, limits: IntakeLimits) -> str:
     """Return the text in reading order: columns one after another, lines from top to bottom; empty if there is none.
 
@@ -63,12 +56,13 @@ def read_picture(data: bytes, limits: IntakeLimits) -> str:
     key = (engine, digest_of(data))
     text = _texts.get(key)
     if text is None:
-        text = _call(engine, data, limits, limits.ocr_seconds)
+        text = _call(engine, data, limits)
         _texts.put(key, text)
     return text
 
 
-def _call(engine: Engine, data: bytes, limits: IntakeLimits, seconds: float) -> str:
+def _call(engine: Engine, data: bytes, limits: IntakeLimits) -> str:
+    seconds = limits.ocr_seconds
     try:
         _, text = current_pool().call(
             OCR_WORKER, msgspec.msgpack.encode(engine), data, name="The image", limits=limits, seconds=seconds

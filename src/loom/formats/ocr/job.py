@@ -26,12 +26,10 @@ _MAX_LANGUAGES: Final = 4
 
 
 def run(task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
-    engine = msgspec.msgpack.decode(task.job)
-    if data is None:  # load the engine, so that it is ready when an image arrives
-        _reader(engine)
-        return msgspec.msgpack.encode(None), b""
+    if data is None:
+        return None
     image = _decode(data, task.limits.max_pixels)
-    text = _reader(engine)(image)
+    text = _reader(msgspec.msgpack.decode(task.job))(image)
     return msgspec.msgpack.encode(None), text.encode()
 
 

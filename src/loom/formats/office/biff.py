@@ -45,7 +45,6 @@ class BiffSheet(msgspec.Struct):
 class BiffBook(msgspec.Struct, frozen=True):
     styles: NumberStyles
     sheets: list[BiffSheet]
-    is_locked: bool
 
     def displayed_cells(self, sheet: int, first_row: int, last_row: int) -> list[PlacedText]:
         """Return the cells whose displayed text differs from their bare value; rows count from 0."""
@@ -140,7 +139,7 @@ def _read(stream: bytes) -> BiffBook | None:
         try:
             match kind:
                 case 0x002F:  # FILEPASS
-                    return BiffBook(NumberStyles((), is_1904=False), [], is_locked=True)
+                    return BiffBook(NumberStyles((), is_1904=False), [])
                 case 0x0022:  # DATEMODE
                     is_1904 = body[:1] == b"\1"
                 case 0x041E:  # FORMAT
@@ -158,7 +157,7 @@ def _read(stream: bytes) -> BiffBook | None:
             continue
     codes = tuple(formats.get(number) or BUILT_IN.get(number, GENERAL) for number in styles)
     sheets = [_sheet(stream, offset) for offset in offsets]
-    return BiffBook(NumberStyles(codes, is_1904), sheets, is_locked=False)
+    return BiffBook(NumberStyles(codes, is_1904), sheets)
 
 
 def _format(body: bytes, version: int) -> tuple[int, str]:

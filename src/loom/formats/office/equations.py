@@ -49,12 +49,12 @@ _NO_BAR: Final = "¦"
 class _Object:
     """A part of an equation whose arguments are being read; the content of an argument is an object without a kind."""
 
-    __slots__ = ("closing", "count", "ending", "first", "kind", "lead", "opening", "separator")
+    __slots__ = ("closing", "count", "ending", "first", "kind", "lead", "separator")
 
-    def __init__(self, kind: str, first: int, opening: str = "", closing: str = "") -> None:
+    def __init__(self, kind: str, first: int, closing: str = "") -> None:
         self.kind = kind
         self.first = first
-        self.opening, self.closing = opening, closing
+        self.closing = closing
         self.lead, self.separator, self.ending = _OBJECTS.get(kind, ("", "", ""))
         self.count = 0
 
@@ -94,7 +94,7 @@ class Equations:
             pieces = self._pieces()
             opening, closing = _SPECIAL.get((self._open[-1].kind, name), _ARGUMENTS[name])
             pieces.append(opening)
-            self._open.append(_Object("", len(pieces), opening, closing))
+            self._open.append(_Object("", len(pieces), closing))
 
         return start
 

@@ -110,7 +110,6 @@ class Package:
 class FoundPicture(msgspec.Struct, frozen=True):
     part: str
     page: int
-    alt: str
 
 
 class Pictures:
@@ -121,14 +120,14 @@ class Pictures:
         self.left_out = 0
         self._numbers: dict[str, int] = {}
 
-    def number(self, part: str, *, page: int = 0, alt: str = "") -> int | None:
+    def number(self, part: str, *, page: int = 0) -> int | None:
         """Return the number of the image in `part`, or None beyond the limit or if there is no such part."""
         if not part or part in self._numbers:
             return self._numbers.get(part)
         if len(self.found) >= MAX_PICTURES:
             self.left_out += 1
             return None
-        self.found.append(FoundPicture(part, page, alt))
+        self.found.append(FoundPicture(part, page))
         self._numbers[part] = len(self.found)
         return len(self.found)
 

@@ -116,7 +116,7 @@ class _DrawingReader(RunReader):
 
     def _picture(self, attributes: Attributes) -> None:
         part = self._package.target(self._part, value(attributes, R_EMBED))
-        number = self._pictures.number(part, page=self._number, alt=self._alt)
+        number = self._pictures.number(part, page=self._number)
         self.lines.append(text_marks.picture_mark(number, self._alt))
 
     def _show(self, lines: list[str]) -> None:

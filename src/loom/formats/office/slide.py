@@ -222,7 +222,7 @@ class SlideReader(RunReader):
         if self._only:
             return
         part = self._package.target(self._part, value(attributes, R_EMBED))
-        number = self._pictures.number(part, page=self._number, alt=self._alt)
+        number = self._pictures.number(part, page=self._number)
         self._body.append(text_marks.picture_mark(number, self._alt))
         self._alt = ""
 

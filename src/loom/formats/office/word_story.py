@@ -384,7 +384,7 @@ class StoryReader(RunReader):
     def _picture(self, relation_id: str) -> None:
         paragraph = self._paragraph
         part = self._package.target(self._part, relation_id)
-        number = self._context.pictures.number(part, alt=paragraph.alt)
+        number = self._context.pictures.number(part)
         paragraph.pieces.append(text_marks.picture_mark(number, paragraph.alt))
         paragraph.is_shown = True
         paragraph.alt = ""

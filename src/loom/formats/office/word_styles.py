@@ -90,10 +90,10 @@ def _style(node: XmlNode) -> Style:
     numbering = node.first("w:numPr") or XmlNode("", {})
     level = numbering.first("w:ilvl")
     return Style(
-        name=node.child_value("w:name", "w:val"),
-        based_on=node.child_value("w:basedOn", "w:val"),
+        name=node.child_value("w:name"),
+        based_on=node.child_value("w:basedOn"),
         outline=None if outline is None else whole_number(outline.get("w:val"), _BODY_OUTLINE),
-        num_id=numbering.child_value("w:numId", "w:val"),
+        num_id=numbering.child_value("w:numId"),
         level=None if level is None else list_level(level.get("w:val")),
     )
 
@@ -133,7 +133,7 @@ class Numbering:
         }
         uses = {node.get("w:numId"): _use(node) for node in root.all("w:num")}
         for node in root.all("w:abstractNum"):
-            if style_id := node.child_value("w:numStyleLink", "w:val"):
+            if style_id := node.child_value("w:numStyleLink"):
                 linked = uses.get(styles.look(style_id).num_id)
                 abstract[node.get("w:abstractNumId")] = abstract.get(linked.abstract_id, {}) if linked else {}
         return cls(abstract, uses)
@@ -173,16 +173,16 @@ class Numbering:
 
 def _level(node: XmlNode) -> ListLevel:
     return ListLevel(
-        format=node.child_value("w:numFmt", "w:val") or "decimal",
-        pattern=node.child_value("w:lvlText", "w:val")[:100],
-        start=whole_number(node.child_value("w:start", "w:val"), 1),
+        format=node.child_value("w:numFmt") or "decimal",
+        pattern=node.child_value("w:lvlText")[:100],
+        start=whole_number(node.child_value("w:start"), 1),
     )
 
 
 def _use(node: XmlNode) -> ListUse:
     overrides = {list_level(child.get("w:ilvl")): child.first("w:startOverride") for child in node.all("w:lvlOverride")}
     starts = {level: whole_number(start.get("w:val"), 1) for level, start in overrides.items() if start is not None}
-    return ListUse(abstract_id=node.child_value("w:abstractNumId", "w:val"), starts=starts)
+    return ListUse(abstract_id=node.child_value("w:abstractNumId"), starts=starts)
 
 
 def numeral(number: int, style: str) -> str:

@@ -39,7 +39,7 @@ def read_xlsb(package: Package) -> BiffBook:
         code for styles in package.related_parts(part, "styles") for code in _codes(package.archive.read(styles))
     )
     read = [_sheet(package.archive.read(sheet)) if sheet else BiffSheet([], [], [], [], []) for sheet in sheets]
-    return BiffBook(NumberStyles(codes, is_1904), read, is_locked=False)
+    return BiffBook(NumberStyles(codes, is_1904), read)
 
 
 def _records(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -256,9 +256,10 @@ class XmlNode:
         """Return an attribute: `w:val`, or a bare name for an attribute without a namespace."""
         return value(self.attributes, keys(name)) if ":" in name else self.attributes.get(name, "")
 
-    def child_value(self, tag: str, name: str) -> str:
+    def child_value(self, tag: str) -> str:
+        """Return `w:val` of the first child with this tag."""
         child = self.first(tag)
-        return "" if child is None else child.get(name)
+        return "" if child is None else child.get("w:val")
 
     @property
     def text(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
@@ -21,11 +21,8 @@ _HEAD_BYTES: Final = 4096
 
 
 class SniffResult(msgspec.Struct, frozen=True):
-    """`by` is the evidence: a magic number, the name (of a text), or the content of a text."""
-
     media_type: str
     category: Category
-    by: Literal["bytes", "name", "content"] = "bytes"
     is_encrypted: bool = False
 
 
@@ -439,9 +436,9 @@ def _sniff_text(data: bytes, name: str) -> SniffResult:
     if claimed == "application/json" and _json(data) == "application/x-ipynb+json":
         claimed = None
     if claimed is not None and KINDS[claimed].category == "text" and claimed not in _PROVEN_BY_MARK:
-        return SniffResult(claimed, "text", "name")
+        return SniffResult(claimed, "text")
     found = _by_content(data) or "text/plain"
-    return SniffResult(found, KINDS[found].category, "content")
+    return SniffResult(found, KINDS[found].category)
 
 
 _PROVEN_BY_MARK: Final = (SVG, "text/rtf", "application/postscript")

@@ -102,17 +102,6 @@ class WorkerGroup:
             except MediaError as error:
                 raise type(error)(f"{name} {error.message}.", name=name, hint=error.hint) from None
 
-    def warm(self) -> None:
-        """Start a child if there is none yet."""
-        with self._slots:
-            with self._lock:
-                if self._all:
-                    return
-            with contextlib.suppress(_ChildLost):  # the first job reports it, with the name of its document
-                child = self._start()
-                with self._lock:
-                    self._idle.append(child)
-
     def close(self) -> None:
         """End every child for good. A running job fails, and its caller cleans up."""
         with self._lock:

@@ -86,11 +86,6 @@ class WorkerPool:
                 raise Unreadable("The file was not read: the worker processes have been shut down.")
             return cast("R", self._resources.setdefault(kind, kind()))
 
-    def warm(self, *kinds: WorkerKind) -> None:
-        """Start one child of each kind that has none, so that the first job does not wait for it."""
-        for kind in kinds:
-            self.group(kind).warm()
-
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run blocking `work` in a thread of this pool, with this pool as the current one.
 
