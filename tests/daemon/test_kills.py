@@ -8,7 +8,9 @@ import time
 from pathlib import Path
 
 import httpx2
+import pytest
 
+from daemon.asking import api_of
 from daemon.running import daemon, until_true
 from loom.client import RemoteSession
 from loom.content.messages import Message
@@ -78,6 +80,24 @@ async def test_a_caller_watches_the_answer_continue_after_the_daemon_was_killed(
             path = await session.path()
             assert "".join(message.text for message in path if message.role == "assistant") == words
             assert (await session.send("!echo back")).text.endswith("back")
+
+
+@pytest.mark.parametrize("after_crash", ["continue", "stop"])
+async def test_every_part_of_an_answer_names_its_model_after_a_kill(tmp_path: Path, after_crash: str) -> None:
+    with daemon(tmp_path / "home", {"LOOM_TURN__AFTER_CRASH": after_crash}) as house:
+        async with house.client() as client:
+            session = await client.session()
+            words = ""
+            async for event in session.stream("!slow 30tps\n!tokens 30"):
+                if isinstance(event, TextDelta) and not words:
+                    words = event.text
+                    house.kill()
+                    await asyncio.to_thread(house.start)
+            with api_of(house) as api:
+                messages = api.get(f"/v1/sessions/{session.id}/messages").json()["messages"]
+            answers = [message for message in messages if message["role"] == "assistant"]
+            assert answers[0]["blocks"][0]["text"].startswith(words)
+            assert {message["model"] for message in answers} == {"loom/spark"}
 
 
 async def test_a_daemon_that_is_told_to_stop_finishes_its_turns_and_leaves_the_rest_for_later(tmp_path: Path) -> None:

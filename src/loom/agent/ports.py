@@ -53,8 +53,10 @@ class OpenStep(msgspec.Struct, frozen=True, kw_only=True):
 
     answer: tuple[ModelEvent, ...] = ()
     """The model's output since its last request."""
+    model: str = ""
+    """The model of that request; empty if there was none."""
     requested_tokens: int = 0
-    """The estimated tokens of that request; 0 if there was none."""
+    """The estimated tokens of that request."""
     begun: frozenset[str] = frozenset()
     """The ids of the calls that had started."""
     results: Mapping[str, ToolResult] = msgspec.field(default_factory=dict[str, ToolResult])

@@ -28,7 +28,6 @@ from loom.errors import LoomError, NotFound, StoreError
 from loom.events import (
     ApprovalAnswered,
     Event,
-    Folded,
     MessageStored,
     NoticeRaised,
     TurnFailed,
@@ -226,7 +225,7 @@ async def _resume(turn: Turn, request: Resume, snapshot: Snapshot) -> bool:
     model = await turn.services.resolve_model(checkpoint.model or snapshot.model)
     turn.input = _first_input(turn, model)
     if not (checkpoint.approvals and waiting):
-        await _store_seen_words(turn, fold(step.answer), model, step.requested_tokens)
+        await _store_seen_words(turn, step)
     return True
 
 
@@ -246,10 +245,10 @@ async def _finish_stored_answer(turn: Turn, snapshot: Snapshot) -> None:
     turn.state = "finished"
 
 
-async def _store_seen_words(turn: Turn, partial: Folded, model: Model, requested_tokens: int) -> None:
+async def _store_seen_words(turn: Turn, step: OpenStep) -> None:
     """Store the text that the last process had streamed; the model continues after it."""
-    words = _seen_words(turn, partial)
-    repeated = 0 if turn.open_calls else requested_tokens
+    answer = _seen_answer(turn, step, "interrupted")
+    repeated = 0 if turn.open_calls else step.requested_tokens
     total = turn.checkpoint.repeated_tokens + repeated
     turn.checkpoint = msgspec.structs.replace(turn.checkpoint, repeated_tokens=total)
     turn.services.counters.continued += 1
@@ -257,9 +256,7 @@ async def _store_seen_words(turn: Turn, partial: Folded, model: Model, requested
     again = f" About {repeated:,} tokens are billed twice" if repeated else ""
     again += f", {total:,} in this turn." if total > repeated > 0 else "." if again else ""
     notice = NoticeRaised(text=f"Continued after a restart.{again}", code=CONTINUED)
-    meta = {"provider": model.provider, "model": model.name, "finish_reason": "interrupted"}
-    nodes = () if words is None else (NewNode(message=words, meta=meta),)
-    await turn.commit(SessionChange(nodes=nodes), after=[notice])
+    await turn.commit(SessionChange(nodes=() if answer is None else (answer,)), after=[notice])
 
 
 async def close_left_turn(turn: Turn, checkpoint: TurnCheckpoint) -> bool:
@@ -288,10 +285,14 @@ async def _end_commands(turn: Turn) -> None:
 async def _close_open_step(turn: Turn, step: OpenStep, end: TurnFailed) -> None:
     """Close an unfinished turn: store the text that the user has seen, and the results of calls that ended."""
     turn.done = dict(step.results)
-    words = _seen_words(turn, fold(step.answer))
-    await turn.close(end, None if words is None else NewNode(message=words, meta={"finish_reason": finish_reason(end)}))
+    await turn.close(end, _seen_answer(turn, step, finish_reason(end)))
 
 
-def _seen_words(turn: Turn, partial: Folded) -> Message | None:
-    """Return the text of the unfinished step, or None if its answer is already stored (its calls are open)."""
-    return None if turn.open_calls or turn.checkpoint.kind == "compact" else words_of(partial.message)
+def _seen_answer(turn: Turn, step: OpenStep, reason: str) -> NewNode | None:
+    """Return the text of the unfinished step as an answer of its model, or None if the answer is already stored (its
+    calls are open)."""
+    words = words_of(fold(step.answer).message)
+    if words is None or turn.open_calls or turn.checkpoint.kind == "compact":
+        return None
+    provider, _, name = step.model.partition("/")
+    return NewNode(message=words, meta={"provider": provider, "model": name, "finish_reason": reason})

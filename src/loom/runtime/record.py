@@ -339,6 +339,7 @@ class _OpenStepReader:
     def __init__(self) -> None:
         self.is_damaged = False
         self._answer: list[ModelEvent] = []
+        self._model = ""
         self._tokens = 0
         self._begun: set[str] = set()
         self._results: dict[str, ToolResult] = {}
@@ -351,7 +352,7 @@ class _OpenStepReader:
             return
         match event:
             case StepStarted():
-                self._answer, self._tokens = [], event.tokens
+                self._answer, self._model, self._tokens = [], event.model, event.tokens
             case ToolStarted():
                 self._begun.add(event.call.id)
             case ToolFinished():
@@ -364,6 +365,7 @@ class _OpenStepReader:
     def result(self) -> OpenStep:
         return OpenStep(
             answer=tuple(self._answer),
+            model=self._model,
             requested_tokens=self._tokens,
             begun=frozenset(self._begun),
             results=self._results,
