@@ -147,11 +147,12 @@ def test_a_page_that_loads_at_any_time_shows_how_the_last_turn_ended(
     expect(note).to_have_count(1 if end.startswith(("cancelled", "interrupted")) else 0)
     if end == "noticed":
         expect(before.page.locator(".chat .notices")).to_contain_text("missing.txt")
-    shown = before.page.locator(".chat").inner_text()
+    after = open_client(on=own_daemon, path=at)
+    expect(after.user_messages).to_have_count(2)
+    shown = after.page.locator(".chat").inner_text()
     # How long a model thought is measured by each page.
     alike = re.compile(re.sub("Thought[^\n]*", r"Thought[^\n]*", re.escape(shown)))
-    after = open_client(on=own_daemon, path=at)
-    for client in (during, after):
+    for client in (before, during):
         expect(client.page.locator(".chat")).to_have_text(alike, use_inner_text=True)
     before.page.reload()
     expect(before.page.locator(".chat")).to_have_text(alike, use_inner_text=True)

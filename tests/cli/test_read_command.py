@@ -86,7 +86,7 @@ def test_what_cannot_be_attached_is_an_error(tmp_path: Path) -> None:
     ran = loom("read", "--json", "tool.bin", "report.pdf#3", "report.pdf#2-9")
     assert ran.rows[0]["error"]["code"] == "media.unsupported"
     assert ran.rows[1]["error"]["message"] == "report.pdf has 2 pages; page 3 does not exist."
-    assert ran.rows[2]["notices"] == ["report.pdf has 2 pages; of 2-9 only 2 is used"]
+    assert ran.rows[2]["notices"] == ["report.pdf has 2 pages; of 2-9 only 2 is used."]
     assert ran.code == 5
 
 

@@ -181,11 +181,11 @@ async def test_all_calls_that_wait_for_a_server_that_dies_are_answered() -> None
     async with McpServers([hostile()]) as servers:
         await servers.wait_ready(None)
         waiting = [asyncio.create_task(call(servers, "silent")) for _ in range(5)]
-        await asyncio.sleep(0)
+        await until(lambda: servers.status()[0].stderr.count("silent call") == 5)
         os.kill(process_of(servers), signal.SIGKILL)
         answers = await asyncio.gather(*waiting, return_exceptions=True)
         assert [type(answer) for answer in answers] == [ToolError] * 5
-        assert "signal 9" in str(answers[0])
+        assert all("signal 9" in str(answer) for answer in answers)
 
 
 async def test_a_server_that_dies_while_nobody_calls_is_simply_started_again() -> None:
