@@ -442,6 +442,12 @@ def test_metadata_that_is_not_quite_yaml_still_names_and_describes_a_skill(
     assert skill.name == name and skill.description and skill.text.strip() == "Do it."
 
 
+def test_a_description_that_is_not_quite_yaml_keeps_its_quotation_marks(tmp_path: Path) -> None:
+    write_skill(tmp_path / "home" / "skills" / "s", '---\nname: s\ndescription: Use: when "x"\n---\nDo it.\n')
+    config = load_config(environ={"LOOM_HOME": str(tmp_path / "home")})
+    assert find_skills(config, tmp_path)["s"].description == 'Use: when "x"'
+
+
 async def test_a_slash_command_takes_its_arguments_from_any_line_and_attaches_what_it_mentions(tmp_path: Path) -> None:
     (tmp_path / ".claude" / "commands").mkdir(parents=True)
     (tmp_path / ".claude" / "commands" / "look.md").write_text("Look at @shot.png and at $ARGUMENTS\n")
