@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from flow.judge import problems
@@ -110,6 +111,41 @@ async def test_arguments_that_make_no_sense_are_answered_and_the_history_stays_v
         assert words in text_of(result)
         assert len(text_of(result).encode()) < 31_000
         await valid_everywhere(runtime, session)
+
+
+class Todo(msgspec.Struct):
+    text: str
+    note: str = ""
+
+
+@tool
+def plan_work(todos: list[Todo], *, title: str = "none", limit: int | None = 3) -> str:
+    """Plan."""
+    return f"{[todo.text for todo in todos]} {title} {limit}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ('{"todos": "[{\\"text\\": \\"a\\"}]"}', "['a'] none 3"),
+        ('{"todos": [{"text": "a", "note": null}], "title": null, "limit": null}', "['a'] none None"),
+        ('{"todos": ["{\\"text\\": \\"a\\"}"], "title": "[1]"}', "['a'] [1] 3"),
+        ('{"todos": [], "limit": "4"}', "[] none 4"),
+        ('{"todos": "a"}', "Expected `array`"),
+        ('{"todos": null}', "Expected `array`"),
+    ],
+)
+async def test_null_for_an_optional_argument_and_json_text_for_a_list_are_understood(
+    arguments: str, words: str
+) -> None:
+    async with memory_runtime(
+        providers={"anthropic": ScriptedProvider([written(("c1", "plan_work", arguments)), "I see."])},
+        tools=[plan_work],
+    ) as runtime:
+        session = await runtime.session(model=MODEL)
+        await session.send("go")
+        (result,) = (await session.path())[2].results
+        assert words in text_of(result)
 
 
 async def test_unknown_tools_and_ids_that_come_twice_are_answered_one_by_one() -> None:

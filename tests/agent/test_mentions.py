@@ -34,6 +34,21 @@ async def test_a_mentioned_file_is_tracked_from_text_and_from_blocks(tmp_path: P
         assert any("+beta" in text for text in told[1])
 
 
+@pytest.mark.parametrize("lines", [":2", ":2-3", ":2:7", "#L2", "#L2-3", "#L2-L3."])
+async def test_a_file_that_is_mentioned_with_line_numbers_is_tracked(tmp_path: Path, lines: str) -> None:
+    (tmp_path / "app.py").write_text("alpha\nbeta\n")
+    provider = ScriptedProvider(["One."])
+    async with memory_runtime(providers={"anthropic": provider}) as runtime:
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path))
+        async with session.stream(f"explain @app.py{lines}") as events:
+            notices = [event.text async for event in events if isinstance(event, NoticeRaised)]
+    (message,) = provider.prompts[0].messages
+    told = [block.text for block in message.blocks if isinstance(block, TextBlock)]
+    assert any("[file: app.py]\nalpha" in text for text in told)
+    assert notices == []
+    assert missing_mentions(tmp_path, f"explain @ap.py{lines}") != {}
+
+
 async def test_a_mentioned_image_is_attached_once_and_a_missing_file_is_named(tmp_path: Path) -> None:
     image = tmp_path / "login.png"
     image.write_bytes(sample_png())

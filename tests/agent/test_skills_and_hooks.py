@@ -167,6 +167,27 @@ async def test_a_hook_that_ends_within_its_time_has_answered(tmp_path: Path, mon
         await ToolHooks(before=(hook,)).run_before(ToolCall("a", "run_command", {}), tmp_path, "s", _unexpected)
 
 
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("seq 100000 >&2; echo the reason >&2; exit 1", "99999\n100000\nthe reason"),
+        ("exit 1", "failed (1)"),
+        ("printf '%5000s' end; exit 1", " end"),
+    ],
+)
+async def test_of_a_hook_that_fails_the_user_reads_the_last_lines(tmp_path: Path, command: str, shown: str) -> None:
+    notices: list[str] = []
+
+    async def keep(text: str) -> None:
+        notices.append(text)
+
+    hook = HookProgram(tool="*", command=command, timeout_seconds=30)
+    await ToolHooks(before=(hook,)).run_before(ToolCall("a", "run_command", {}), tmp_path, "s", keep)
+    (notice,) = notices
+    assert notice.endswith(shown)
+    assert notice.count("\n") < 10 and len(notice) < 1_100
+
+
 LOGGED = 'cat >> "$CLAUDE_PROJECT_DIR/log.jsonl"; echo >> "$CLAUDE_PROJECT_DIR/log.jsonl"'
 """A command that writes down what it is given."""
 
@@ -440,6 +461,12 @@ def test_metadata_that_is_not_quite_yaml_still_names_and_describes_a_skill(
     config = load_config(environ={"LOOM_HOME": str(home)})
     (skill,) = find_skills(config, tmp_path_factory.mktemp("ws")).values()
     assert skill.name == name and skill.description and skill.text.strip() == "Do it."
+
+
+def test_a_description_that_is_not_quite_yaml_keeps_its_quotation_marks(tmp_path: Path) -> None:
+    write_skill(tmp_path / "home" / "skills" / "s", '---\nname: s\ndescription: Use: when "x"\n---\nDo it.\n')
+    config = load_config(environ={"LOOM_HOME": str(tmp_path / "home")})
+    assert find_skills(config, tmp_path)["s"].description == 'Use: when "x"'
 
 
 async def test_a_slash_command_takes_its_arguments_from_any_line_and_attaches_what_it_mentions(tmp_path: Path) -> None:

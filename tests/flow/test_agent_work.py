@@ -104,6 +104,18 @@ async def test_a_call_that_keeps_failing_is_named(tmp_path: Path) -> None:
         assert [re.findall(r"failed (\d+) times", text) for text in results] == [[], [], ["3"], ["4"], []]
 
 
+async def test_a_command_that_keeps_failing_is_named_unless_something_was_changed_in_between(tmp_path: Path) -> None:
+    check, write = "test -e made.txt && exit 5; exit 4", {"path": "made.txt", "content": "x"}
+    async with opened({"sandbox.mode": "off", "approval.default": "allow"}) as runtime:
+        before = [call("run_command", number, command=check) for number in range(3)]
+        after = [call("run_command", number, command=check) for number in range(5, 8)]
+        equip(runtime, *before, call("write_file", 4, **write), *after, "I give up.")
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path))
+        await session.send("go")
+        results = [text_of(result) for message in await session.path() for result in message.results]
+        assert [re.findall(r"failed (\d+) times", text) for text in results] == [[], [], ["3"], [], [], [], ["3"]]
+
+
 async def test_a_background_process_lives_as_long_as_its_session(tmp_path: Path) -> None:
     async with opened({"sandbox.mode": "off"}) as runtime:
         server = "exec python3 -u -m http.server 0 --bind 127.0.0.1"
@@ -331,6 +343,8 @@ async def test_the_approvals_of_sub_agents_can_be_answered_in_either_session(
                     waiting = {it.session.id: it.approvals for it in await runtime.library.approvals()}
                     assert len(waiting) == 2
                     (there,) = set(waiting) - {session.id}
+                    assert event.action.endswith(f"\n{waiting[there][0].action}"), "it is read as it was requested"
+                    assert event.pattern == waiting[there][0].pattern, "always covers the same here and there"
                     if here:
                         await session.answer(event.approval, answer, "my reason")
                     else:

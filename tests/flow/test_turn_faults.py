@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flow.far_models import WIRES, FarModel, far_model, half, speak
-from loom.agent.calls import INTERRUPTED
+from loom.agent.calls import INTERRUPTED, NOT_STARTED
 from loom.agent.services import TurnLimits
 from loom.config import load_config
 from loom.content.blocks import ToolCall
@@ -24,7 +24,7 @@ from loom.events import (
     MessageStored,
     NoticeRaised,
     TextDelta,
-    ToolFinished,
+    ToolProgressed,
     ToolStarted,
     TurnFailed,
     TurnFinished,
@@ -34,7 +34,7 @@ from loom.providers.http import Timeouts
 from loom.runtime import Runtime
 from loom.runtime.session import LocalSession
 from loom.testing import ScriptedProvider, memory_runtime, sample_png
-from loom.tools.base import tool
+from loom.tools.base import ToolContext, tool
 from patience import PATIENCE_SECONDS
 from providers.far_side import Reply, refusal
 
@@ -217,13 +217,14 @@ def pay(to: str) -> str:
 
 
 @tool
-async def linger() -> str:
+async def linger(context: ToolContext) -> str:
     """Take for ever."""
+    await context.emit("lingering")
     await asyncio.Event().wait()
     return ""
 
 
-PAID = ["paid bob, receipt 4711", "[interrupted: this call was cut off before it gave a result]"]
+PAID = ["paid bob, receipt 4711", INTERRUPTED]
 BOTH = [ToolCall("c1", "pay", {"to": "bob"}), ToolCall("c2", "linger")]
 
 
@@ -233,17 +234,18 @@ async def results_of(session: LocalSession) -> list[str]:
 
 @pytest.mark.parametrize("how", ["cancelled", "too long"])
 async def test_what_a_call_gave_is_kept_where_another_of_its_message_is_cut_off(how: str) -> None:
-    """A model that is told that a payment was interrupted pays again."""
+    """A model that is told that a payment was interrupted pays again; one that is told that it may have been made, and
+    was not, does not pay at all."""
     async with memory_runtime(
-        providers={"anthropic": ScriptedProvider([BOTH, "Fine."])},
+        providers={"anthropic": ScriptedProvider([[*BOTH, ToolCall("c3", "pay", {"to": "eve"})], "Fine."])},
         tools=[pay, linger],
         limits=TurnLimits(seconds=0.5) if how == "too long" else None,
     ) as runtime:
         session = await runtime.session(model="anthropic/claude-opus-5")
         async for event in session.stream("pay bob"):
-            if isinstance(event, ToolFinished) and how == "cancelled":
+            if isinstance(event, ToolProgressed) and how == "cancelled":
                 await session.cancel()
-        assert await results_of(session) == PAID
+        assert await results_of(session) == [*PAID, NOT_STARTED]
         assert broken_pairs(await session.path()) == ()
 
 
@@ -267,7 +269,7 @@ async def test_what_a_call_gave_is_kept_where_the_process_died_after_it(tmp_path
     ) as runtime:
         session = await runtime.session(session_id)
         assert (await session.send("go on")).text == "Fine."
-        assert await results_of(session) == ([INTERRUPTED] * 2 if damage else [PAID[0], INTERRUPTED])
+        assert await results_of(session) == ([INTERRUPTED] * 2 if damage else PAID)
 
 
 async def test_a_turn_ends_after_so_many_steps_or_so_much_money() -> None:

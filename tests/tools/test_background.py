@@ -113,6 +113,14 @@ async def test_output_comes_once_and_an_end_is_told(tools: dict[str, Tool], owne
     assert "second" in said
 
 
+async def test_a_server_that_moves_to_the_background_is_told_to_stay(tools: dict[str, Tool], owner: Owner) -> None:
+    marker = f"3{time.time_ns() % 10**8}"
+    said = text_of(await call(tools["start_process"], owner, command=f"setsid sleep {marker} & echo started"))
+    assert "started\n(p1 ended with exit code 0, and with it all that it started" in said
+    assert "start it in the foreground" in said
+    await gone(marker)
+
+
 async def test_they_end_with_their_owner_whatever_they_started(tools: dict[str, Tool], owner: Owner) -> None:
     marker = f"2{time.time_ns() % 10**8}"
     await call(tools["start_process"], owner, command=f"(setsid sleep {marker} &) ; sleep {marker}")

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from loom.content.blocks import ToolResult
@@ -19,6 +19,7 @@ from loom.errors import LoomError, ToolError
 from loom.tools.builtin import builtin_tools
 from loom.tools.diff import unified_diff
 from loom.tools.file_edits import edit_file, write_file
+from loom.tools.passage_match import passages, replace_passages
 from tools.world import Context, said
 
 TOOLS = builtin_tools()
@@ -113,6 +114,48 @@ async def test_a_whole_file_written_anew_keeps_its_line_ends_and_its_mark(tmp_pa
     (tmp_path / "a.bat").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\n")
     await write_file.run(Context(tmp_path), {"path": "a.bat", "content": "drei\nvier\n"})
     assert (tmp_path / "a.bat").read_bytes() == b"\xef\xbb\xbfdrei\r\nvier\r\n"
+
+
+_SMALL = st.text('ab\n “"', max_size=12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(before=_SMALL, old=_SMALL, new=_SMALL, after=_SMALL, mark=st.sampled_from(["\r\n", "\r"]))
+def test_an_edit_of_any_lines_gives_them_the_line_ends_of_the_file(
+    before: str, old: str, new: str, after: str, mark: str
+) -> None:
+    text = f"a\n{before}{old}{after}\n"
+    assume(old.strip("\n") and text.count(old) == 1)
+    made = text.replace(old, new)
+
+    def edited(newline: str, old: str) -> str:
+        there = text.replace("\n", newline)
+        return replace_passages(there, passages(there, old, new, every=False, newline=newline, name="a.txt"))
+
+    assert edited("\n", old) == made
+    assert edited(mark, old) == edited(mark, old.replace("\n", mark)) == made.replace("\n", mark)
+
+
+async def test_a_line_of_a_file_with_other_line_ends_becomes_several(tmp_path: Path) -> None:
+    (tmp_path / "a.bat").write_bytes(b"one\r\ntwo\r\n")
+    await edit(tmp_path, "a.bat", "two", "two\nthree")
+    assert (tmp_path / "a.bat").read_bytes() == b"one\r\ntwo\r\nthree\r\n"
+    (tmp_path / "old.txt").write_bytes(b"one\rtwo\r")
+    await edit(tmp_path, "old.txt", "one\ntwo", "1\n2")
+    assert (tmp_path / "old.txt").read_bytes() == b"1\r2\r"
+
+
+async def test_a_place_that_is_no_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "dangling").symlink_to("nowhere")
+    for path, why in (("", "^\\. is a folder"), ("dangling", "dangling is a link to a file that does not exist")):
+        with pytest.raises(LoomError, match=why):
+            await write_file.run(Context(tmp_path), {"path": path, "content": "x"})
+
+
+async def test_cells_as_they_are_read_are_shown_as_they_are_written(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id;name\n1;Ann\n2;Bob\n")
+    with pytest.raises(ToolError, match="Nearest are these lines:\n     3\t2;Bob\n"):
+        await edit(tmp_path, "a.csv", "2 | Bob", "2 | Rob")
 
 
 async def test_characters_that_the_encoding_lacks_are_refused_and_nothing_is_written(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loom.errors import ToolError
-from loom.tools.input_schema import InputSchema, parse_input_schema
+from loom.tools.input_schema import InputSchema, parse_input_schema, repair_arguments
 
 
 def told(schema: dict[str, Any]) -> dict[str, Any]:
@@ -223,3 +223,15 @@ def test_only_names_that_no_alternative_knows_are_refused_and_none_where_pattern
     assert takes(met, {"a": "x", "b": "x"})
     assert takes(parse_input_schema({"anyOf": [{**obj(a=STRING), **closed}, obj(b=STRING)]}), {"c": "x"})
     assert takes(parse_input_schema({**obj(a=STRING), **closed, "patternProperties": {"^x-": STRING}}), {"x-y": "z"})
+
+
+def test_arguments_that_are_valid_are_never_repaired_and_others_become_what_the_schema_says() -> None:
+    either = {"type": ["integer", "null"]}
+    schema = obj("id", "need", id=STRING, need=NUMBER, name=STRING, either=either, list={"type": "array"}, any={})
+    valid = {"id": "7", "need": 1.5, "name": "[1]", "either": None, "list": ["1"], "any": None, "other": None}
+    assert repair_arguments(schema, valid) == valid
+    found = repair_arguments(
+        schema, {"id": None, "need": "2", "name": None, "either": "3", "list": '["a"]', "any": "4"}
+    )
+    assert found == {"id": None, "need": 2, "either": 3, "list": ["a"], "any": "4"}
+    assert repair_arguments(schema, {"need": "two", "list": "{}"}) == {"need": "two", "list": "{}"}

@@ -293,3 +293,10 @@ async def test_where_nothing_listens_it_says_so(tmp_path: Path) -> None:
         port = closed.getsockname()[1]
     with pytest.raises(ToolError, match=rf"nothing listens on localhost:{port}"):
         await SHOOT.run(Context(tmp_path, allow=True), {"url": f"http://localhost:{port}/"})
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "localhost", "127.0.0.1:8000/a.html"])
+async def test_an_address_without_a_scheme_is_not_taken_for_a_file(tmp_path: Path, url: str) -> None:
+    with pytest.raises(ToolError) as failed:
+        await SHOOT.run(Context(tmp_path), {"url": url})
+    assert str(failed.value).startswith(f"{url} is not a URL. Write http://{url}")

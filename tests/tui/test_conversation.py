@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from contextlib import aclosing
 from pathlib import Path
@@ -143,6 +144,35 @@ async def test_a_key_that_was_on_its_way_answers_nothing(tmp_path: Path) -> None
         await screen.wait(lambda: not screen.chat.is_busy)
 
 
+@pytest.mark.parametrize("draft", ["", "and then"])
+async def test_tab_goes_to_a_pending_approval_whatever_is_in_between_and_back_to_the_message(
+    tmp_path: Path, draft: str
+) -> None:
+    async with driven(tmp_path, answers=[run_command("true"), "first", run_command("echo x"), "done"]) as screen:
+        await screen.paste("go")
+        await screen.press("enter")
+        await screen.approve()
+        await screen.wait_until_idle()  # the card of this call can have the keys, too
+        await screen.paste("again")
+        await screen.press("enter")
+        await screen.wait_for_approval()
+        await screen.press("tab")
+        await screen.paste("be brief")  # steer while the approval is pending
+        await screen.press("enter")
+        await screen.wait_for("next step: be brief")
+        await screen.wait_for("Tab: go to these keys")
+        await screen.paste(draft)
+        await screen.press("tab")
+        assert isinstance(screen.chat.focused, ApprovalCard)
+        assert "Tab: go to these keys" not in screen.text
+        await screen.press("tab")
+        assert screen.chat.focused is screen.chat.composer
+        assert screen.chat.composer.text == draft, "it is not sent"
+        await screen.press("tab")
+        await screen.approve()
+        await screen.wait_for("done")
+
+
 async def test_the_permission_is_changed_by_a_key_and_obeyed(tmp_path: Path) -> None:
     async with driven(tmp_path, answers=[run_command("echo x"), "done"]) as screen:
         await screen.press("shift+tab")
@@ -276,6 +306,22 @@ async def test_a_session_is_opened_with_the_error_of_its_last_turn(tmp_path: Pat
         await screen.chat.open_session(failed.id)
         await screen.wait_for("!fail 401 bad key")
         await screen.wait_for("Check the key")
+
+
+async def test_a_conversation_with_a_failed_call_opens(tmp_path: Path) -> None:
+    call = ToolCall("c1", "read_file", {"path": "missing.txt"})
+    async with driven(tmp_path, answers=[call, "it is not there"]) as screen:
+        await screen.say("read it")
+        card = screen.chat.query_one(ToolCard)
+        assert re.search(r"\d\.\d s$", str(card.title()))
+        assert screen.chat.conversation is not None
+        session = screen.chat.conversation.id
+        await screen.chat.open_new()
+        await screen.chat.open_session(session)
+        await screen.wait_for("▎ File not found: missing.txt")
+        again = screen.chat.query_one(ToolCard)
+        assert again is not card
+        assert not re.search(r"\d s$", str(again.title())), "how long it took is not stored"
 
 
 async def test_a_conversation_of_many_messages_opens_at_its_end_and_scrolls_back(tmp_path: Path) -> None:

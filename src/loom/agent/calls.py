@@ -45,13 +45,14 @@ from loom.tools.background import BackgroundProcesses
 from loom.tools.base import Tool
 from loom.tools.file_edits import files_as_written, record_rewrites
 from loom.tools.file_records import FileRecords, RecordsChanges
+from loom.tools.input_schema import describe_arguments, repair_arguments
 from loom.tools.secret_mask import mask_blocks, mask_result, mask_secrets
 from loom.tools.workspace import OpenFile, open_file, read_whole
 from loom.work_types import FileChange
 
 INTERRUPTED: Final = "Interrupted: the call may or may not have taken effect. Check before you repeat it."
-"""The result of a call that had started when its process ended and that may be unsafe to run again, or that was
-interrupted after it had begun to change files."""
+"""The result of a call that was running when its turn or its process ended, and that may be unsafe to run again."""
+NOT_STARTED: Final = "Not started: the turn was interrupted before this call."
 READ: Final = "read_file"
 CHANGED: Final = "(The user changed the arguments of this call: {})"
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -185,8 +186,9 @@ class CallContext:
     async def forward_approval(
         self, asked: ApprovalRequested, *, why: str, answered: asyncio.Future[GivenAnswer]
     ) -> GivenAnswer:
-        action = action_subject(self._call, self.workspace, f"{asked.call.name}: {asked.action}", why)
-        return await self._services.approvals.forward(self._call, action, asked.values, answered)
+        shown = f"{asked.call.name}, {why}:\n{asked.action}"
+        about = ApprovalSubject(subjects=(), pattern=asked.pattern, shown=shown)
+        return await self._services.approvals.forward(self._call, about, asked.values, answered)
 
     async def media(self) -> Sequence[Media]:
         found: list[Media] = []
@@ -270,11 +272,13 @@ async def run_calls(
     services: CallServices,
     capabilities: Capabilities,
     earlier: EarlierCalls,
+    *,
     done: dict[str, ToolResult],
+    running: dict[str, str],
 ) -> CallsResult:
     """Run the calls of a message in order; neighbouring calls that only read run concurrently. `done` receives each
-    result as soon as it is available. A call that `earlier` started and that is not repeatable gets the result
-    `INTERRUPTED`."""
+    result as soon as it is available, `running` the text of the result for the case that the call is cut off. A call
+    that `earlier` started and that is not repeatable gets the result `INTERRUPTED`."""
     services.records.begin_step()
     contexts = {call.id: CallContext(services, call, capabilities, earlier.changes.get(call.id, ())) for call in calls}
     done.update(earlier.results)
@@ -288,7 +292,7 @@ async def run_calls(
         try:
             async with asyncio.TaskGroup() as tasks:
                 for call in runs:
-                    tasks.create_task(_run(call, services, contexts[call.id], done))
+                    tasks.create_task(_run(call, services, contexts[call.id], done, running))
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
     injected = tuple(block for call in calls for block in contexts[call.id].injected)
@@ -308,12 +312,14 @@ def unanswered_results(
     calls: Sequence[ToolCall],
     done: Mapping[str, ToolResult] | None = None,
     changes: Mapping[str, Sequence[FileChange]] | None = None,
+    running: Mapping[str, str] | None = None,
 ) -> Message:
     """Return the message that answers the calls of a turn that is ending: calls without a result are reported as
-    interrupted, with the `changes` of files that they have made."""
+    interrupted, with the `changes` of files that they have made, or as not started if they are not `running`."""
     done, changes = done or {}, changes or {}
     made = {call.id: changes.get(call.id, ()) for call in calls}
-    texts = {call.id: INTERRUPTED if made[call.id] else CUT_OFF for call in calls}
+    other = CUT_OFF if running is None else NOT_STARTED
+    texts = {call.id: (running or {}).get(call.id) or (INTERRUPTED if made[call.id] else other) for call in calls}
     return tool(*(done.get(it.id) or _interrupted_result(it, texts[it.id], made[it.id]) for it in calls))
 
 
@@ -330,14 +336,24 @@ def _with_changes(result: ToolResult, changes: Sequence[FileChange]) -> ToolResu
     return msgspec.structs.replace(result, data={**data, "changes": msgspec.to_builtins(list(changes))})
 
 
-async def _run(call: ToolCall, services: CallServices, context: CallContext, done: dict[str, ToolResult]) -> None:
+async def _run(
+    call: ToolCall,
+    services: CallServices,
+    context: CallContext,
+    done: dict[str, ToolResult],
+    running: dict[str, str],
+) -> None:
     started = time.monotonic()
     found = services.tools.get(call.name)
+    if found is not None:
+        arguments = repair_arguments(found.spec.parameters, call.arguments)
+        call = msgspec.structs.replace(call, arguments=arguments)
     # Write the start of a call that must not run twice to disk first, so that another process does not repeat it.
     emit = services.emit if found is not None and found.repeatable else services.emit_now
     await emit(ToolStarted(call=call))
     try:
         approved = await approve_call(call, services, context)
+        running[call.id] = CUT_OFF if found is not None and found.repeatable else INTERRUPTED
         result = await run_approved(approved, services, context, is_changed=approved is not call)
     except LoomError as error:
         result = await _failed_result(call, str(error), services)
@@ -365,7 +381,7 @@ async def approve_call(call: ToolCall, services: CallServices, context: CallCont
         raise ToolError(f"Tool {call.name!r} not found; available: {known}")
     if call.raw_arguments is not None:
         problem = arguments_problem(call.raw_arguments, f"the arguments of {call.name}")
-        raise ToolError(f"{problem}: {call.raw_arguments[:500]}")
+        raise ToolError(f"{problem}. Expected one object: ({describe_arguments(found.spec.parameters)})")
     arguments = found.check_arguments(call.arguments)
     if found.precheck is not None:  # before asking for approval: a call that can only fail needs none
         await asyncio.to_thread(found.precheck, context, arguments)

@@ -26,6 +26,9 @@ MAX_OUTPUT_BYTES: Final = 1_000_000
 MAX_SHOWN_CHARS: Final = 10_000
 """The output of a hook that the model or the user reads."""
 
+_END_LINES: Final = 10
+_END_CHARS: Final = 1_000
+
 HookMoment: TypeAlias = Literal["session_start", "turn_start", "turn_end", "before_compact", "after_compact"]
 HookNotice: TypeAlias = Callable[[str], Awaitable[None]]
 
@@ -104,7 +107,7 @@ async def _run(hooks: Sequence[HookProgram], matched: str, given: dict[str, Any]
         if code == REFUSES:
             answers.append(HookAnswer(refusal=errors or output or NO_REASON))
         elif code:
-            await notice(f"The hook {hook.command!r} failed ({code}): {(errors or output)[:MAX_SHOWN_CHARS]}")
+            await notice(f"The hook {hook.command!r} failed ({code}){_end_of(errors or output)}")
         elif hook.is_claude:
             answers.append(read_answer(output, own))
     for answer in answers:
@@ -151,3 +154,9 @@ async def _run_program(hook: HookProgram, given: Mapping[str, Any]) -> tuple[int
 
 def _text(data: bytes) -> str:
     return clean_text(data.decode("utf-8", "replace")).strip()
+
+
+def _end_of(text: str) -> str:
+    """Return the last lines, which name the error."""
+    lines = text.strip().splitlines()[-_END_LINES:]
+    return ": " + "\n".join(lines)[-_END_CHARS:] if lines else ""

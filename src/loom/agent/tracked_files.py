@@ -45,6 +45,8 @@ IN_ROOT: Final = ""
 _MENTION: Final = re.compile(r'(?:^|(?<=[\s(\[{,;]))@(?:"([^"\n]+)"|([^\s"]+))')
 PUNCTUATION: Final = ".,;:!?)]}'"
 _CODE_EXTENSIONS: Final = tuple(end for ends in FILE_TYPES.values() for end in ends if end.startswith("."))
+_LINES: Final = re.compile(r"(?::\d+(?:[-:]\d+)?|#L\d+(?:-L?\d+)?)$")
+"""The lines that a mention names: `app.py:12`, `app.py:12-20`, `app.py#L12-20`. The file is tracked as a whole."""
 _PATH_STARTS: Final = ("/", "~/", "./", "../")
 _READS: Final = frozenset({"read_file"})
 _WRITES: Final = frozenset({"write_file", "edit_file", "multi_edit"})
@@ -93,7 +95,7 @@ def mentions(text: str) -> list[str]:
 def looks_like_file(workspace: Path, name: str) -> bool:
     """Return whether a mention is probably a file: it begins like a path, or it has the extension of a file or a folder
     that exists. Handles and code do not: `@someone`, `@types/node`, `@pytest.fixture`, `@app.get("/")`."""
-    plain = name.rstrip(PUNCTUATION)
+    plain = _LINES.sub("", name.rstrip(PUNCTUATION))
     if ":" in plain or "(" in plain:
         return False
     if plain.startswith(_PATH_STARTS):
@@ -119,8 +121,9 @@ class TrackedText(msgspec.Struct, frozen=True):
 
 def tracked_name(workspace: Path, asked: str) -> str | None:
     """Return the name under which a file is tracked: relative to the workspace if it is inside, absolute otherwise.
-    Return None if there is no such file, with or without trailing punctuation."""
-    for name in (asked, asked.rstrip(PUNCTUATION)):
+    Return None if there is no such file, with or without trailing punctuation and line numbers."""
+    plain = asked.rstrip(PUNCTUATION)
+    for name in (asked, plain, _LINES.sub("", plain)):
         try:
             path = Path(os.path.normpath(workspace / Path(name).expanduser()))
             if name and path.exists():

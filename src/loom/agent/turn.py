@@ -108,6 +108,8 @@ class Turn:
         """The answer that is requested or arrives now."""
         self.done: dict[str, ToolResult] = {}
         """The results of the calls that run now."""
+        self.running_calls: dict[str, str] = {}
+        """The texts of the results of calls that have started, in case that they are cut off."""
         self.final_lease: LeaseChange = "release-if-idle" if releases else "keep"
         self.announced: set[str] = set()
         """The notices of receipts that the turn has shown."""
@@ -306,7 +308,8 @@ class Turn:
             nodes.append(NewNode(message=message, meta={**answer.meta, **ended}))
         calls = nodes[-1].message.calls if nodes else self.open_calls
         if calls:
-            nodes.append(NewNode(message=unanswered_results(calls, self.done, self.checkpoint.changes)))
+            results = unanswered_results(calls, self.done, self.checkpoint.changes, self.running_calls)
+            nodes.append(NewNode(message=results))
         denied = [
             ApprovalAnswered(approval=approval, answer="deny", reason=end.text)
             for approval in self.checkpoint.approvals
@@ -374,12 +377,16 @@ class Turn:
     async def run_calls(self, calls: Sequence[ToolCall]) -> StepValue:
         """Run the calls of the last answer and store their results."""
         self.done = {}
+        self.running_calls = {}
+        services, capabilities = self._call_services(), self.request.model.capabilities
         outcome = await run_calls(
-            calls, self._call_services(), self.request.model.capabilities, self.earlier, self.done
+            calls, services, capabilities, self.earlier, done=self.done, running=self.running_calls
         )
         self.earlier = EarlierCalls()
         self.checkpoint = msgspec.structs.replace(self.checkpoint, changes={})
-        results = mark_repeats(calls, outcome.results, [placed.message for placed in self.request.path])
+        repeatable = {name for name, found in services.tools.items() if found.repeatable}
+        path = [placed.message for placed in self.request.path]
+        results = mark_repeats(calls, outcome.results, path, repeatable)
         nodes = [NewNode(message=tool(*results), source="tool")]
         if outcome.injected:
             nodes.append(NewNode(message=Message("user", outcome.injected), source="tool"))

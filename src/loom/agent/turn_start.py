@@ -10,7 +10,7 @@ from typing import assert_never
 import msgspec
 
 from loom.agent import compact
-from loom.agent.calls import EarlierCalls, unanswered_results
+from loom.agent.calls import INTERRUPTED, EarlierCalls, unanswered_results
 from loom.agent.checkpoint import Compact, NewMessage, QueuedMessage, Regenerate, Resume, TurnCheckpoint, TurnRequest
 from loom.agent.failures import finish_reason, turn_cancelled, turn_interrupted
 from loom.agent.plan_mode import is_planning
@@ -211,10 +211,7 @@ async def _resume(turn: Turn, request: Resume, snapshot: Snapshot) -> bool:
     for approval in checkpoint.approvals.keys() - waiting.values():
         await turn.sink.emit(ApprovalAnswered(approval=approval, answer="deny", reason="the call was cut off"))
     turn.approvals.taken_up = dict(waiting)
-    begun = step.begun | ({call.id for call in turn.open_calls} if step.is_damaged else set[str]())
-    turn.earlier = EarlierCalls(
-        begun=frozenset(begun) - waiting.keys(), results=step.results, changes=turn.checkpoint.changes
-    )
+    turn.earlier = EarlierCalls(begun=_begun_calls(turn, step), results=step.results, changes=turn.checkpoint.changes)
     if turn.stop_reason == "cancel":
         await _close_open_step(turn, step, turn_cancelled(turn.id))
         return False
@@ -285,7 +282,14 @@ async def _end_commands(turn: Turn) -> None:
 async def _close_open_step(turn: Turn, step: OpenStep, end: TurnFailed) -> None:
     """Close an unfinished turn: store the text that the user has seen, and the results of calls that ended."""
     turn.done = dict(step.results)
+    turn.running_calls = dict.fromkeys(_begun_calls(turn, step), INTERRUPTED)
     await turn.close(end, _seen_answer(turn, step, finish_reason(end)))
+
+
+def _begun_calls(turn: Turn, step: OpenStep) -> frozenset[str]:
+    """Return the calls that may have started to run in the other process; a call with a pending approval did not."""
+    begun = {call.id for call in turn.open_calls} if step.is_damaged else step.begun
+    return frozenset(begun) - turn.checkpoint.waiting_calls(turn.snapshot.path).keys()
 
 
 def _seen_answer(turn: Turn, step: OpenStep, reason: str) -> NewNode | None:

@@ -44,5 +44,5 @@ def _fields(head: str, name: str) -> dict[str, Any]:
             try:
                 fields |= yaml_reader.parse(part, name)
             except ConfigError:
-                fields[found["key"]] = found["value"].strip().strip("\"'")
+                fields[found["key"]] = found["value"].strip()
         return fields

@@ -157,7 +157,7 @@ def _make_finite(media: Media, seconds: Any) -> None:
 def size_label(size_bytes: int) -> str:
     """Return a size for people to read: 312 bytes, 24 KB, 1.8 MB (powers of 1000, as in file managers)."""
     if size_bytes < 1000:
-        return f"{size_bytes} bytes"
+        return "1 byte" if size_bytes == 1 else f"{size_bytes} bytes"
     value, unit = size_bytes / 1000, "KB"
     for larger in ("MB", "GB", "TB"):
         if value < 999.5:

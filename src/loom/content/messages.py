@@ -25,6 +25,7 @@ from loom.content.blocks import (
     VideoBlock,
     is_media_block,
 )
+from loom.content.json_values import get_object
 from loom.content.media import Media
 from loom.content.provider_blocks import provider_text
 from loom.errors import ContentError
@@ -158,6 +159,15 @@ def sources_of(message: Message) -> tuple[str, ...]:
         citation.source for block in message.blocks if isinstance(block, TextBlock) for citation in block.citations
     )
     return tuple(dict.fromkeys(source for source in cited if source))
+
+
+def failure_of_command(result: ToolResult) -> str:
+    """Return how a command failed, such as `exit code 4`; an empty string if it did not, or if it is no command."""
+    facts = get_object(result.data)
+    if facts.get("timed_out") is True:
+        return "timed out"
+    code = facts.get("exit_code")
+    return f"exit code {code}" if isinstance(code, int) and code else ""
 
 
 def text_of(block: Block) -> str:

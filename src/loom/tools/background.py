@@ -29,6 +29,7 @@ from loom.tools.sandbox import Sandbox, SandboxedCommand
 MAX_PROCESSES: Final = 16
 START_SECONDS: Final = 3.0
 MAX_WAIT_SECONDS: Final = 60
+_FOREGROUND: Final = "and with it all that it started. To keep a server running, start it in the foreground."
 ENDED: Final = "Processes end when Loom exits; start them again with start_process if they are needed."
 _POLL_SECONDS: Final = 0.1
 _LISTENING: Final = "0A"
@@ -197,7 +198,8 @@ def background_tools(
         fenced = sandbox.wrap((SHELL, "-c", command), context.workspace, network=network, unsandboxed=unsandboxed)
         process.start(fenced, context.workspace, {**quiet_variables(variables), **fenced.environment})
         await _settle(process, START_SECONDS, until_port=True)
-        return _report(process)
+        has_ended = not process.is_running and process.exit_code == 0
+        return _report(process, hint=f", {_FOREGROUND}" if has_ended else "")
 
     async def read_output(context: ToolContext, process: str = "", wait: int = 0) -> ToolResult:
         """See what a background process printed since the last call, and whether it still runs. Without an id: list
@@ -254,9 +256,9 @@ async def _settle(process: BackgroundProcess, seconds: float, *, until_port: boo
             await asyncio.wait_for(process.changed.wait(), min(left, _POLL_SECONDS))
 
 
-def _report(process: BackgroundProcess) -> ToolResult:
+def _report(process: BackgroundProcess, *, hint: str = "") -> ToolResult:
     text = process.take_output()
-    state = process.describe()
+    state = f"{process.describe()}{hint}"
     data = {
         "kind": "process",
         "process": process.name,

@@ -271,9 +271,7 @@ async def _read_text(context: FileContext, path: str) -> OriginalFile | None:
 
 def _keep_line_ends(found: OriginalFile, content: str) -> str:
     """Return the text with the line ends of the file that it replaces."""
-    if found.form.newline == "\r\n" and "\r\n" not in content:
-        return content.replace("\n", "\r\n")
-    return content
+    return content if found.form.newline in content else content.replace("\n", found.form.newline)
 
 
 def _diff_result(path: str, diff: Diff, what: str) -> ToolResult:

@@ -95,7 +95,7 @@ def decode(data: bytes, name: str) -> tuple[str, TextEncoding]:
     if again != data[len(mark) :]:  # some encodings have two spellings of one character
         raise ToolError(f"{name} would not keep its bytes ({codec.upper()}), and cannot be edited safely")
     crlf = text.count("\r\n")
-    newline = "\r\n" if crlf * 2 > text.count("\n") else "\n"
+    newline = "\r\n" if crlf * 2 > text.count("\n") else "\r" if "\r" in text and "\n" not in text else "\n"
     return text, TextEncoding(codec, mark, newline)
 
 

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from loom.content.json_values import get_list, get_object, sanitize_json
+from loom.content.json_values import get_list, get_object, parse_json, sanitize_json
 from loom.errors import ToolError
 
 MAX_SCHEMA_BYTES: Final = 64_000
@@ -229,16 +229,36 @@ def _is_closed(schema: dict[str, Any]) -> bool:
 # Arguments -----------------------------------------------------------------------------------------------------------
 
 
+def repair_arguments(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments without two common mistakes of models: null for an optional argument that does not accept
+    it, and text instead of another JSON value."""
+    properties, required = _properties(schema), _required_names(schema)
+    return {
+        name: _repair_value(properties.get(name), value)
+        for name, value in arguments.items()
+        if value is not None or name in required or "null" in (_types(properties.get(name)) or ["null"])
+    }
+
+
+def _repair_value(schema: Any, value: Any) -> Any:
+    if not (facts := get_object(schema)):
+        return value
+    types = _types(facts)
+    if isinstance(value, str) and types and "string" not in types:
+        found: Any = parse_json(value)
+        value = found if found is not None and _has_type(found, types) else value
+    if isinstance(value, list):
+        return [_repair_value(facts.get("items"), item) for item in cast("list[Any]", value)]
+    return repair_arguments(facts, cast("dict[str, Any]", value)) if isinstance(value, dict) else value
+
+
 def _problems(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
     """Return the arguments that are missing or of a wrong type. At least one alternative must match; whether several do
     is not checked."""
-    from jsonschema import Draft202012Validator
-
-    is_type = Draft202012Validator.TYPE_CHECKER.is_type
     problems = [f"{name} is missing" for name in _required_names(schema) if name not in arguments]
     for name, facts in _properties(schema).items():
         types = _types(facts)
-        if name in arguments and types and not any(is_type(arguments[name], kind) for kind in types):
+        if name in arguments and types and not _has_type(arguments[name], types):
             problems.append(f"{name} must be {' or '.join(types)}")
     for branch in _branches(schema, "allOf"):
         problems += _problems(branch, arguments)
@@ -247,6 +267,12 @@ def _problems(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
         if options and all(options):
             problems.append(", or ".join(dict.fromkeys(" and ".join(option) for option in options)))
     return problems
+
+
+def _has_type(value: Any, types: list[str]) -> bool:
+    from jsonschema import Draft202012Validator
+
+    return any(Draft202012Validator.TYPE_CHECKER.is_type(value, kind) for kind in types)
 
 
 def _types(facts: Any) -> list[str]:

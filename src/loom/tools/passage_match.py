@@ -17,6 +17,7 @@ from loom.errors import ToolError
 from loom.formats.text import lines_of
 
 _NUMBERED: Final = re.compile(r"\s*\d+\t")
+_CELL_MARKS: Final = (",", ";", "\t")
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "'": "'", "`": "`", "$": "$", "\\": "\\"}
 _ESCAPE: Final = re.compile(r"\\([ntr\"'`$\\])")
 _STRAIGHT: Final = {
@@ -57,9 +58,7 @@ class _FileLine(msgspec.Struct, frozen=True):
 def passages(text: str, old: str, new: str, *, every: bool, newline: str, name: str) -> tuple[Passage, ...]:
     """Return the positions of `old` with their replacements. Raise ToolError if there is none, or several without
     `every`."""
-    found = _match_exact(text, old, new)
-    if not found and newline == "\r\n":
-        found = _match_exact(text, _with_newlines(old, newline), _with_newlines(new, newline))
+    found = _match_text(text, old, new, newline)
     if not found:
         found = _match_lines(text, old, _with_newlines(new, newline))
     if not found:
@@ -87,6 +86,12 @@ def replace_passages(text: str, found: tuple[Passage, ...]) -> str:
 
 def _with_newlines(text: str, newline: str) -> str:
     return text.replace("\r\n", "\n").replace("\n", newline)
+
+
+def _match_text(text: str, old: str, new: str, newline: str) -> tuple[Passage, ...]:
+    """Match `old` with the line ends of the file, which `new` gets, too; in a file with several, also as it is."""
+    found = () if newline == "\n" else _match_exact(text, _with_newlines(old, newline), _with_newlines(new, newline))
+    return found or _match_exact(text, old, new)
 
 
 def _match_exact(text: str, old: str, new: str) -> tuple[Passage, ...]:
@@ -131,16 +136,15 @@ def _match_alike(text: str, old: str, new: str, newline: str) -> tuple[Passage, 
     """
     plain = _unescape(old)
     if plain != old:
-        found = _match_exact(text, plain, _unescape(new)) or _match_exact(
-            text, _with_newlines(plain, newline), _with_newlines(_unescape(new), newline)
-        )
+        found = _match_text(text, plain, _unescape(new), newline)
         if found:
             return found
-    straight = _match_exact(text.translate(_STRAIGHT), old.translate(_STRAIGHT), new)
-    return tuple(
-        Passage(passage.start, passage.end, _carry_characters(text[passage.start : passage.end], old, new))
-        for passage in straight
-    )
+    carried: list[Passage] = []
+    for passage in _match_text(text.translate(_STRAIGHT), old.translate(_STRAIGHT), new, newline):
+        there = text[passage.start : passage.end]
+        wanted = old if len(old) == len(there) else _with_newlines(old, newline)
+        carried.append(Passage(passage.start, passage.end, _carry_characters(there, wanted, passage.new)))
+    return tuple(carried)
 
 
 def _unescape(text: str) -> str:
@@ -191,9 +195,11 @@ def _indent(new: str, wanted: list[_FileLine], stretch: list[_FileLine]) -> str:
 def _not_found(text: str, old: str, name: str) -> ToolError:
     if all(_NUMBERED.match(line) for line in old.split("\n") if line.strip()):
         return ToolError(f"old is not in {name}", hint="Leave out the line numbers: they are not part of the file.")
-    near = _nearest(text, old)
-    said = f"old is not in {name}" + (f". Nearest are these lines:\n{near}\n" if near else "")
-    return ToolError(said, hint="Read the file again and copy the lines as they are.")
+    # Tables are read with their cells separated by " | ".
+    tries = [old.replace(" | ", mark) for mark in _CELL_MARKS if mark in text] if " | " in old else []
+    if near := next(filter(None, (_nearest(text, each) for each in (*tries, old))), ""):
+        return ToolError(f"old is not in {name}. Nearest are these lines:\n{near}\n", hint="Copy them as they are.")
+    return ToolError(f"old is not in {name}", hint="Read the file again and copy the lines as they are.")
 
 
 def _nearest(text: str, old: str) -> str:

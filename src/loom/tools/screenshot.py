@@ -6,6 +6,7 @@ import asyncio
 import importlib.util
 import mimetypes
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -40,6 +41,7 @@ _SERVED_BYTES: Final = 20_000_000
 _HEAD_BYTES: Final = 65_536
 _MAX_OUTPUT_BYTES: Final = 65_536
 _OUTPUT_SECONDS: Final = 0.2
+_HOST: Final = re.compile(r"(?:localhost|\d+\.\d+\.\d+\.\d+)(?::\d+)?(?:/|$)")
 _EXTRA: Final = "pip install 'loom-runtime[browser]'"
 
 
@@ -77,6 +79,8 @@ async def take_screenshot(
 ) -> list[ContentBlock]:
     if importlib.util.find_spec("playwright") is None:
         raise ExtraMissing("Screenshots need Playwright.", hint=f"Install it: {_EXTRA}")
+    if _HOST.match(url):
+        raise ToolError(f"{url} is not a URL", hint=f"Write http://{url}")
     target = await (_web(context, url, egress) if is_address(url) else _file(context, url, egress))
     with tempfile.TemporaryDirectory(
         prefix="loom-browser-", dir=_short_temporary_folder(), ignore_cleanup_errors=True

@@ -105,7 +105,7 @@ def open_file(workspace: Path, asked: str) -> Generator[OpenFile]:
     try:
         facts = os.fstat(descriptor)
         if stat.S_ISDIR(facts.st_mode):
-            raise Unreadable(f"{asked} is a folder", name=name, hint="List it instead.")
+            raise Unreadable(f"{asked or '.'} is a folder", name=name, hint="Name a file in it.")
         if not stat.S_ISREG(facts.st_mode):
             raise Unreadable(f"{asked} is a pipe or a device, not a file", name=name, hint="Name a file.")
     except BaseException:
@@ -189,6 +189,8 @@ def _open(workspace: Path, asked: str, name: str) -> tuple[int, Path]:
     except FileNotFoundError:
         if not workspace.is_dir():
             raise Unreadable(f"The workspace no longer exists: {workspace}", name=name) from None
+        if (workspace / asked).is_symlink():
+            raise Unreadable(f"{asked} is a link to a file that does not exist", name=name) from None
         raise Unreadable(f"File not found: {asked}", name=name, hint="Check the path.") from None
     except PermissionError:
         raise Unreadable(f"{asked} is not readable", name=name, hint="Check its permissions.") from None

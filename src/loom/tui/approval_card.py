@@ -27,6 +27,9 @@ _SETTLE_SECONDS: Final = 0.3
 """How long keys are ignored after the card appears, so that keys typed before do not answer it."""
 
 
+_TO_ANSWER: Final = "Tab: go to these keys"
+
+
 class ApprovalCard(Vertical, can_focus=True):
     DEFAULT_CSS = """
     ApprovalCard {
@@ -60,6 +63,7 @@ class ApprovalCard(Vertical, can_focus=True):
         self.request = request
         self._since = time.monotonic()
         self.border_title = f"{'Approve' if request.values is None else 'Answer'} {visible_text(request.call.name)}?"
+        self.border_subtitle = _TO_ANSWER
         self._writes_values = False
 
     def compose(self) -> ComposeResult:
@@ -72,6 +76,15 @@ class ApprovalCard(Vertical, can_focus=True):
             yield Static(plain_text(reach), classes="reach" if "Sandboxed:" in reach else "reach -open")
         yield Static(self._choices(), classes="choices")
         yield Input(compact=True)
+
+    def on_descendant_focus(self) -> None:
+        self.border_subtitle = ""
+
+    def on_focus(self) -> None:
+        self.border_subtitle = ""
+
+    def on_blur(self) -> None:
+        self.border_subtitle = _TO_ANSWER
 
     def _choices(self) -> Content:
         if self.request.values is not None:

@@ -71,6 +71,8 @@ class Foldable(Vertical):
 
     def refresh_body(self) -> None:
         """Create the body again, if it is shown."""
+        if not self.is_mounted:  # `on_mount` creates it
+            return
         if self._body is not None:
             self._body.remove()
             self._body = None

@@ -19,6 +19,7 @@ from loom.tui.text_content import plain_text
 KEYS: Final = (
     ("Enter", "send; while an answer runs, for its next step"),
     ("Tab", "while an answer runs: queue as a separate turn"),
+    ("Tab", "go to a pending approval, and back to the message"),
     ("Shift+Enter, Ctrl+J", "new line"),
     ("Esc", "interrupt the answer"),
     ("Esc Esc", "edit an earlier message, as a new branch"),

@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message as WidgetMessage
 from textual.widgets import TextArea
 
+from loom.tui.approval_card import ApprovalCard
 from loom.tui.chips import Chip, chips_in, span_at, span_ending_at, span_starting_at, unique_token
 from loom.tui.dropped_paths import parse_dropped_paths
 from loom.tui.input_history import InputHistory
@@ -180,6 +181,8 @@ class MessageEditor(TextArea):
     def action_complete(self) -> None:
         if self.is_completing:
             self._on_completion_key("tab")
+        elif self.screen.query(ApprovalCard):
+            self.screen.focus_next(ApprovalCard)
         elif self.is_answering and self.text.strip():
             self.post_message(self.Submitted(*self.take(), is_queued=True))
         else:

@@ -12,7 +12,7 @@ from textual.widgets import Static
 from loom.content.blocks import DocumentBlock, ImageBlock, ToolCall, ToolResult
 from loom.content.json_values import json_text
 from loom.content.media import size_label
-from loom.content.messages import text_of
+from loom.content.messages import failure_of_command, text_of
 from loom.events import ToolProgressed
 from loom.tui.fold import Foldable
 from loom.tui.glyphs import Glyphs
@@ -42,7 +42,7 @@ class ToolCard(Foldable):
         self._tool = name
         self._call = call
         self._result: ToolResult | None = None
-        self._seconds = 0.0
+        self._seconds: float | None = None
         self._began = time.monotonic()
         self._progress: ToolProgressed | None = None
         self._approvals: set[str] = set()
@@ -78,7 +78,7 @@ class ToolCard(Foldable):
             self._began = time.monotonic()
             self.refresh_title()
 
-    def finish(self, result: ToolResult, seconds: float) -> None:
+    def finish(self, result: ToolResult, seconds: float | None = None) -> None:
         self._result, self._seconds, self._state = result, seconds, "finished"
         self._approvals.clear()
         self.set_class(result.is_error, "-error")
@@ -110,7 +110,9 @@ class ToolCard(Foldable):
             note = "interrupted" if self._state == "interrupted" else "approval needed"
             parts.append(Content.styled(f"  {note}", "$warning"))
         elif self._result is not None:
-            parts.append(plain_text(f"  {summary_of(self._result)}  {self._seconds:.1f} s"))
+            parts.append(plain_text(f"  {summary_of(self._result)}"))
+            if self._seconds is not None:
+                parts.append(Content(f"  {self._seconds:.1f} s"))
         elif self._progress is not None:
             parts.append(plain_text(f"  {self._progress_text(self._progress)}"))
         elif self._state == "waiting":
@@ -121,7 +123,8 @@ class ToolCard(Foldable):
 
     def _sign(self) -> str:
         if self._result is not None:
-            return self.glyphs.failed if self._result.is_error else self.glyphs.succeeded
+            has_failed = self._result.is_error or failure_of_command(self._result)
+            return self.glyphs.failed if has_failed else self.glyphs.succeeded
         if self._is_busy:
             return self.glyphs.running[self._frame % len(self.glyphs.running)]
         return self.glyphs.tool
@@ -166,7 +169,8 @@ def summary_of(result: ToolResult) -> str:
         return one_line(", ".join(item.label for item in media), _ARGUMENT_WIDTH)
     text = "\n".join(text_of(block) for block in result.blocks)
     lines = text.count("\n") + 1
-    return size_label(len(text.encode())) if lines == 1 else f"{lines} lines"
+    size = size_label(len(text.encode())) if lines == 1 else f"{lines} lines"
+    return ", ".join(filter(None, (failure_of_command(result), size)))
 
 
 def result_text(result: ToolResult) -> str:

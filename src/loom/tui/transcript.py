@@ -235,7 +235,7 @@ class TranscriptView(VerticalScroll, can_focus=False):
         for result in message.results:
             card = self._cards.get(result.call_id)
             if card is not None:
-                card.finish(result, 0.0)
+                card.finish(result)
             found += self._result_media(result)
         return found
 
@@ -409,7 +409,7 @@ class TranscriptView(VerticalScroll, can_focus=False):
                 for result in event.message.results:
                     card = self._cards.get(result.call_id)
                     if card is not None and card.result is None:
-                        card.finish(result, 0.0)
+                        card.finish(result)
 
     async def _end_turn(self) -> None:
         await self._flush()

@@ -28,7 +28,7 @@ from loom.cli.shared.terminal import (
     width,
 )
 from loom.content.blocks import ContentBlock, DocumentBlock, ImageBlock, TextBlock, ToolCall
-from loom.content.messages import text_of
+from loom.content.messages import failure_of_command, text_of
 from loom.content.recipes import Fit
 from loom.errors import LoomError, OutputInvalid
 from loom.estimates import discard_label
@@ -124,7 +124,8 @@ class TextRenderer:
             case ToolProgressed():
                 self._write_progress(f"  {one_line(event.text)}")
             case ToolFinished():
-                self._write_progress(f"{'✖' if event.result.is_error else '✔'} {result_label(event)}")
+                has_failed = event.result.is_error or failure_of_command(event.result)
+                self._write_progress(f"{'✖' if has_failed else '✔'} {result_label(event)}")
                 for block in event.result.blocks:
                     if isinstance(block, ImageBlock):
                         await self.picture(block)
@@ -364,6 +365,7 @@ def result_label(event: ToolFinished) -> str:
         media = [text_of(block) for block in result.blocks if not isinstance(block, TextBlock)]
         lines = sum(block.text.count("\n") + 1 for block in result.blocks if isinstance(block, TextBlock))
         what = one_line(" ".join(media)) if media else "1 line" if lines == 1 else f"{lines} lines"
+    what = ", ".join(filter(None, (failure_of_command(result), what)))
     return f"{one_line(result.name)} {what} {event.seconds:.1f} s"
 
 
