@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from loom.errors import ConfigError
+from loom.struct_types import decode_json
 
 T = TypeVar("T")
 
@@ -65,7 +66,7 @@ class JsonTable(Generic[T]):
 
     def read(self) -> dict[str, T]:
         try:
-            return msgspec.json.decode(self._file.read_bytes(), type=self._kind)
+            return decode_json(self._file.read_bytes(), self._kind)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             return {}
 

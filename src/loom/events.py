@@ -27,6 +27,7 @@ from loom.content.media import require_text
 from loom.content.messages import Message
 from loom.errors import ContentError, LoomError
 from loom.models import Usage
+from loom.struct_types import json_decoder
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -328,7 +329,7 @@ class Envelope(msgspec.Struct, frozen=True):
     event: Event
 
 
-_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+_decoder: msgspec.json.Decoder[Event] = json_decoder(Event)
 
 
 def _number(fraction: Any) -> float:
@@ -346,7 +347,7 @@ class _StoredMessage(msgspec.Struct, frozen=True):
     message: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-_stored_messages = msgspec.json.Decoder(_StoredMessage)
+_stored_messages = json_decoder(_StoredMessage)
 
 
 def encode_event(event: Event, *, for_log: bool = False) -> bytes:

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from loom.errors import ContentError
 from loom.models import THINKING_LEVELS, Model, ThinkingLevel
+from loom.struct_types import convert
 
 CacheMode: TypeAlias = Literal["", "off", "1h"]
 ShortText: TypeAlias = Annotated[str, Meta(max_length=1_000)]
@@ -99,7 +100,7 @@ def sampling_of(options: Choices = None, *, thinking: str = "") -> Sampling:
 def stored_sampling(stored: Any) -> Sampling:
     """Return stored options; if they cannot be read, return none."""
     try:
-        return msgspec.convert(stored or {}, Sampling)
+        return convert(stored or {}, Sampling)
     except msgspec.ValidationError:
         return _DEFAULT
 
@@ -166,13 +167,13 @@ def _convert(values: dict[str, Any]) -> Sampling:
         raise ContentError(f"Unknown option {unknown!r}", hint=hint)
     for name, value in values.items():
         try:
-            msgspec.convert({name: value}, Sampling)
+            convert({name: value}, Sampling)
         except msgspec.ValidationError as error:
             problem = _TYPE.sub(lambda found: _TYPE_NAMES.get(found[1], found[1]), str(error).split(" - at ")[0])
             if (choices := _CHOICES.get(name)) and isinstance(value, str):
                 problem = f"expected {', '.join(choices[:-1])} or {choices[-1]}"
             raise ContentError(f"The option {name} cannot be {value!r}: {problem[:1].lower()}{problem[1:]}.") from None
-    return msgspec.convert(values, Sampling)
+    return convert(values, Sampling)
 
 
 # Options that a platform supports ------------------------------------------------------------------------------------

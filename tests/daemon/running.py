@@ -147,6 +147,10 @@ class DaemonProcess:
     def kill(self) -> None:
         self._end(signal.SIGKILL)
 
+    def crash(self) -> int:
+        """As an error in native code would."""
+        return self._end(signal.SIGSEGV)
+
     def stop(self) -> int:
         return self._end(signal.SIGTERM)
 

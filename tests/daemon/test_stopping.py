@@ -83,3 +83,17 @@ def test_6_a_hangup_makes_a_new_token(tmp_path: Path) -> None:
         with api_of(house) as new:
             assert new.get("/v1/version").status_code == 200
         assert house.token not in house.log() and old not in house.log()
+
+
+def test_a_crash_in_native_code_leaves_its_stack_in_the_log_and_nothing_is_lost(tmp_path: Path) -> None:
+    with running(tmp_path / "home") as house:
+        with api_of(house) as api:
+            session = new_session(api)
+            body = {"message": "!slow 40tps\n!tokens 60"}
+            assert api.post(f"/v1/sessions/{session}/messages", json=body).status_code == 202
+            settled(api, session, "running")
+        assert house.crash() == -signal.SIGSEGV
+        assert "Segmentation fault" in house.log() and "most recent call first" in house.log()
+        house.start()
+        with api_of(house) as api:
+            assert settled(api, session)["messages"][-1]["role"] == "assistant"

@@ -15,6 +15,7 @@ from loom.events import ApprovalRequested
 from loom.models import Usage
 from loom.sampling import Sampling
 from loom.session import Queued
+from loom.struct_types import convert
 from loom.work_types import FileChange
 
 
@@ -117,4 +118,4 @@ class TurnCheckpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 def checkpoint_of(snapshot: Snapshot) -> TurnCheckpoint:
     """Return the checkpoint of the running or unfinished turn of a session; without a turn if there is none."""
-    return msgspec.convert(snapshot.settings.get("running", {}), TurnCheckpoint)
+    return convert(snapshot.settings.get("running", {}), TurnCheckpoint)

@@ -23,6 +23,7 @@ from loom.content.media import size_label
 from loom.errors import ContentError, Corrupt, MediaError, NotFound
 from loom.formats.sniff.kinds import type_of_name
 from loom.formats.text import decode_text, encoding_of, line_count
+from loom.struct_types import convert
 from loom.tools.diff import unified_diff
 from loom.tools.file_read import LINES_PER_READ
 from loom.tools.file_records import FileRecords
@@ -229,7 +230,7 @@ class TrackedFiles:
 
     def load(self, settings: Mapping[str, Any]) -> None:
         """Load the view from the settings of a session."""
-        self.view = msgspec.convert(settings.get(TRACKED, {}), dict[str, SeenFile])
+        self.view = convert(settings.get(TRACKED, {}), dict[str, SeenFile])
         self.records.load(settings.get(KNOWN_FILES, {}))
 
     def settings(self) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from loom.config.files import display_path, home_folder
 from loom.config.toml_files import write_user_file
 from loom.errors import ConfigError, NotFound
 from loom.store.process_identity import has_ended
+from loom.struct_types import decode_json
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104  only with a password, which `lan` ensures
 _STOP_SECONDS: Final = 30
@@ -200,7 +201,7 @@ async def _link_of_running(config: Config) -> str:
     if link is None:
         return ""
     try:
-        made = msgspec.json.decode(await link.ask("POST", "/v1/links", repeats=False), type=_Link)
+        made = decode_json(await link.ask("POST", "/v1/links", repeats=False), _Link)
     finally:
         await link.close()
     return f"{link.url}{made.url}"
@@ -271,7 +272,7 @@ async def _rotate_token() -> str:
     if link is None:
         raise no_daemon(config)
     try:
-        return msgspec.json.decode(await link.ask("POST", "/v1/token/rotate", repeats=False), type=_TokenAnswer).token
+        return decode_json(await link.ask("POST", "/v1/token/rotate", repeats=False), _TokenAnswer).token
     finally:
         await link.close()
 

@@ -24,6 +24,7 @@ from loom.errors import ConfigError, NotFound
 from loom.events import ApprovalRequested
 from loom.message_types import SessionApprovals
 from loom.runtime import Runtime
+from loom.struct_types import decode_json
 from loom.work_types import ChangedStep, ProcessList, process_line
 
 
@@ -175,7 +176,7 @@ async def _ps(stop: tuple[str, str] | None, *, as_json: bool) -> int:
         if stop:
             await link.ask("DELETE", f"/v1/sessions/{stop[0]}/processes/{stop[1]}", repeats=False)
             return OK
-        found = msgspec.json.decode(await link.ask("GET", "/v1/processes"), type=ProcessList).processes
+        found = decode_json(await link.ask("GET", "/v1/processes"), ProcessList).processes
     finally:
         await link.close()
     for process in found:

@@ -61,6 +61,7 @@ from loom.message_types import (
     SessionApprovals,
 )
 from loom.session import MediaBytes
+from loom.struct_types import decode_json
 
 __all__ = ["Client", "RemoteLibrary", "RemoteSession", "local_client"]
 
@@ -108,7 +109,7 @@ class RemoteLibrary:
 
     async def version(self) -> str:
         """Return the daemon's version; this also checks the connection and the token."""
-        return msgspec.json.decode(await self._link.ask("GET", "/v1/version"), type=Version).version
+        return decode_json(await self._link.ask("GET", "/v1/version"), Version).version
 
     # Sessions --------------------------------------------------------------------------------------------------------
 
@@ -145,7 +146,7 @@ class RemoteLibrary:
     ) -> RemoteSession:
         wanted = {"title": title, "model": model, "system": system, "workspace": workspace, "agent": agent}
         answer = await self._link.ask("POST", "/v1/sessions", json=wanted, repeats=False)
-        found = msgspec.json.decode(answer, type=SessionView)
+        found = decode_json(answer, SessionView)
         return RemoteSession(self._link, found.id, self._limits, tools=tools)
 
     async def sessions(
@@ -179,14 +180,14 @@ class RemoteLibrary:
     ) -> ImportView:
         said = tuple(ConversationMessage(role=message.role, blocks=message.blocks) for message in messages)
         body = NewImport(messages=said, title=title, model=model, system=system, workspace=workspace)
-        return msgspec.json.decode(await self._link.ask("POST", "/v1/import", json=body), type=ImportView)
+        return decode_json(await self._link.ask("POST", "/v1/import", json=body), ImportView)
 
     async def import_file(self, source: Path | bytes, name: str = "") -> ImportReport:
         data = await asyncio.to_thread(source.read_bytes) if isinstance(source, Path) else source
         name = name or (source.name if isinstance(source, Path) else "")
         kind = {"content-type": "application/octet-stream"}
         path = f"/v1/import/file?name={quote(name)}"
-        return msgspec.json.decode(await self._link.ask("POST", path, body=data, headers=kind), type=ImportReport)
+        return decode_json(await self._link.ask("POST", path, body=data, headers=kind), ImportReport)
 
     async def delete(self, session_id: str) -> int:
         await self._link.ask("DELETE", f"/v1/sessions/{quote(session_id, safe='')}")
@@ -197,7 +198,7 @@ class RemoteLibrary:
 
     async def share(self, session_id: str, *, days: float = 0) -> ShareView:
         path = f"/v1/sessions/{quote(session_id, safe='')}/shares"
-        return msgspec.json.decode(await self._link.ask("POST", path, json={"days": days}), type=ShareView)
+        return decode_json(await self._link.ask("POST", path, json={"days": days}), ShareView)
 
     async def shares(self, session_id: str) -> tuple[ShareView, ...]:
         return (await self._get(f"/v1/sessions/{quote(session_id, safe='')}/shares", ShareList)).shares
@@ -233,7 +234,7 @@ class RemoteLibrary:
 
     async def describe(self, digest: str, model: str = "") -> DescriptionView:
         answer = await self._link.ask("POST", f"/v1/media/{quote(digest)}/description", json={"model": model})
-        return msgspec.json.decode(answer, type=DescriptionView)
+        return decode_json(answer, DescriptionView)
 
     # What sessions can use -------------------------------------------------------------------------------------------
 
@@ -254,7 +255,7 @@ class RemoteLibrary:
 
     async def decide_trust(self, workspace: str, digest: str, *, is_trusted: bool) -> FolderTrustView:
         body = TrustDecisionBody(workspace=workspace, digest=digest, trusted=is_trusted)
-        return msgspec.json.decode(await self._link.ask("PUT", "/v1/trust", json=body), type=FolderTrustView)
+        return decode_json(await self._link.ask("PUT", "/v1/trust", json=body), FolderTrustView)
 
     async def usage(self, days: int = 30, *, tools: bool = False) -> UsageReport:
         return await self._get("/v1/usage", UsageReport, {"days": days, **({"tools": "true"} if tools else {})})
@@ -263,7 +264,7 @@ class RemoteLibrary:
         return await self._get("/v1/config", ConfigView)
 
     async def _get(self, path: str, kind: type[T], params: Mapping[str, str | int] | None = None) -> T:
-        return msgspec.json.decode(await self._link.ask("GET", path, params=params), type=kind)
+        return decode_json(await self._link.ask("GET", path, params=params), kind)
 
 
 Client = RemoteLibrary
@@ -288,7 +289,7 @@ async def local_client(config: Config) -> RemoteLibrary | None:
 
 def _running(config: Config) -> tuple[RunningDaemon, str] | None:
     try:
-        found = msgspec.json.decode(config.daemon_file().read_bytes(), type=RunningDaemon)
+        found = decode_json(config.daemon_file().read_bytes(), RunningDaemon)
         token = config.token_file().read_text(encoding="ascii").strip()
     except (OSError, ValueError, msgspec.DecodeError):  # missing, or half written by another process
         return None

@@ -17,6 +17,7 @@ from loom.errors import ContentError, LoomError, Unreachable
 from loom.events import Event, ToolFinished, decode_event
 from loom.message_types import EventEnvelope
 from loom.network_environment import check_network_environment
+from loom.struct_types import convert, decode_json
 from loom.wire.framing import SseParser
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class DaemonConnection:
                     async for chunk in response.aiter_raw():
                         waiting.begin()
                         for frame in frames.feed(chunk):
-                            envelope = msgspec.json.decode(frame.data, type=EventEnvelope)
+                            envelope = decode_json(frame.data, EventEnvelope)
                             event = event_of(envelope)
                             if event is not None and envelope.seq > last:
                                 last = envelope.seq
@@ -213,7 +214,7 @@ class _Backoff:
 
 def _error(content: bytes, status: int) -> LoomError:
     try:
-        found = msgspec.json.decode(content, type=ProblemBody).error
+        found = decode_json(content, ProblemBody).error
     except msgspec.DecodeError:
         return Unreachable(f"The server is not a Loom daemon (status {status}).", hint="Check the URL.")
     return error_of(found.code, found.message, found.hint)
@@ -222,13 +223,13 @@ def _error(content: bytes, status: int) -> LoomError:
 def event_of(envelope: EventEnvelope) -> Event | None:
     """Return the event of an envelope; None if this version does not know its type. Raise an error that it reports."""
     if envelope.type == "error":
-        found = msgspec.json.decode(envelope.data, type=ProblemText)
+        found = decode_json(envelope.data, ProblemText)
         raise error_of(found.code, found.message, found.hint)
     try:
         if envelope.type == "tool_call":
-            called = msgspec.json.decode(envelope.data, type=_ToolCallBody)
+            called = decode_json(envelope.data, _ToolCallBody)
             whole = {"type": "tool_finished", "result": called.result, "seconds": called.seconds}
-            return msgspec.convert(whole, ToolFinished)
+            return convert(whole, ToolFinished)
         return decode_event(bytes(envelope.data))
     except (ContentError, msgspec.ValidationError):
         return None

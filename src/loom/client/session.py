@@ -47,6 +47,7 @@ from loom.session import (
     options_of,
     with_models,
 )
+from loom.struct_types import decode_json
 from loom.work_types import ChangedStep, ChangeList, ProcessList, ProcessView, Todo, TodoList, UndoReport
 
 T = TypeVar("T")
@@ -255,7 +256,7 @@ class RemoteSession:
 
     async def _post(self, route: str, body: dict[str, Any], key: str) -> PostedMessage:
         answer = await self._link.ask("POST", self._path(f"/{route}"), json=body, headers={"idempotency-key": key})
-        return msgspec.json.decode(answer, type=PostedMessage)
+        return decode_json(answer, PostedMessage)
 
     async def _reply(self, finished: TurnFinished, answers: Sequence[MessageStored], model: str) -> Reply:
         if not answers:
@@ -285,7 +286,7 @@ class RemoteSession:
     # Look and change -------------------------------------------------------------------------------------------------
 
     async def info(self) -> SessionView:
-        return msgspec.json.decode(await self._link.ask("GET", self._path()), type=SessionView)
+        return decode_json(await self._link.ask("GET", self._path()), SessionView)
 
     async def path(self) -> tuple[Message, ...]:
         return tuple(Message(line.role, line.blocks) for line in await self._lines())
@@ -336,14 +337,14 @@ class RemoteSession:
         }
         given = {name: value for name, value in wanted.items() if value is not None}
         answer = await self._link.ask("PATCH", self._path(), json=given, headers=_if_match(rev))
-        return msgspec.json.decode(answer, type=SessionView)
+        return decode_json(answer, SessionView)
 
     async def go(self, node: str, *, rev: int | None = None) -> None:
         await self._link.ask("POST", self._path("/head"), json={"node": node}, headers=_if_match(rev))
 
     async def fork(self, node: str | None = None, *, title: str | None = None) -> RemoteSession:
         made = await self._link.ask("POST", self._path("/fork"), json={"node": node, "title": title}, repeats=False)
-        session_id = msgspec.json.decode(made, type=SessionView).id
+        session_id = decode_json(made, SessionView).id
         return RemoteSession(self._link, session_id, self._limits, tools=self._tools)
 
     async def mark(self, node: str, *, bookmark: str | None = None, tags: Sequence[str] | None = None) -> None:
@@ -409,23 +410,23 @@ class RemoteSession:
 
     async def set_overrides(self, changes: Mapping[str, OverrideChoice], *, rev: int | None = None) -> SessionView:
         answer = await self._link.ask("PUT", self._path("/overrides"), json=dict(changes), headers=_if_match(rev))
-        return msgspec.json.decode(answer, type=SessionView)
+        return decode_json(answer, SessionView)
 
     async def set_captions(self, changes: Mapping[str, str], *, rev: int | None = None) -> SessionView:
         answer = await self._link.ask("PUT", self._path("/alts"), json=dict(changes), headers=_if_match(rev))
-        return msgspec.json.decode(answer, type=SessionView)
+        return decode_json(answer, SessionView)
 
     async def _get(self, below: str, kind: type[T], params: Mapping[str, str | int] | None = None) -> T:
-        return msgspec.json.decode(await self._link.ask("GET", self._path(below), params=params), type=kind)
+        return decode_json(await self._link.ask("GET", self._path(below), params=params), kind)
 
     async def changes(self) -> tuple[ChangedStep, ...]:
         """Return the steps of the current path that changed files."""
-        return msgspec.json.decode(await self._link.ask("GET", self._path("/changes")), type=ChangeList).steps
+        return decode_json(await self._link.ask("GET", self._path("/changes")), ChangeList).steps
 
     async def undo(self, step: int | None = None) -> UndoReport:
         """Undo the file changes of the last step that has any, or of `step` and all later ones."""
         answer = await self._link.ask("POST", self._path("/undo"), json={"step": step}, repeats=False)
-        return msgspec.json.decode(answer, type=UndoReport)
+        return decode_json(answer, UndoReport)
 
     async def plan(
         self,
@@ -471,7 +472,7 @@ class RemoteSession:
             "system": system,
             "tools": None if tools is None else list(tools),
         }
-        return msgspec.json.decode(await self._link.ask("POST", self._path("/plan"), json=body), type=PlanView)
+        return decode_json(await self._link.ask("POST", self._path("/plan"), json=body), PlanView)
 
     async def cancel(self, turn: str = "") -> None:
         await self._link.ask("POST", self._path("/cancel"), json={"turn": turn})

@@ -27,6 +27,7 @@ from loom.content.inputs import Attachment, Content, Ingested, flatten
 from loom.content.media import digest_of
 from loom.errors import ContentError, NotFound
 from loom.formats.facts import IntakeLimits
+from loom.struct_types import decode_json
 
 _BINARY: Final = "application/octet-stream"
 
@@ -70,11 +71,11 @@ async def upload_attachment(link: DaemonConnection, attachment: Attachment, limi
         if attachment.password:
             headers["x-loom-password"] = quote(attachment.password)
         answer = await link.ask("POST", f"/v1/media?name={quote(name)}", body=source, headers=headers)
-        return msgspec.json.decode(answer, type=MediaView)
+        return decode_json(answer, MediaView)
 
 
 async def _post_media(link: DaemonConnection, wanted: dict[str, Any]) -> MediaView:
-    return msgspec.json.decode(await link.ask("POST", "/v1/media", json=wanted), type=MediaView)
+    return decode_json(await link.ask("POST", "/v1/media", json=wanted), MediaView)
 
 
 def _with_caption(block: ContentBlock, attachment: Attachment) -> ContentBlock:

@@ -32,6 +32,7 @@ from loom.content.provider_blocks import PROVIDER_BLOCK, block_for, provider_tex
 from loom.content.recipes import Fit, Frame, Low, Ocr, Page, Recipe, Scenes, Slice, SpokenText, Text, fitted_size
 from loom.models import PDF
 from loom.prompt import MediaRef, Reason, Rendition, ShownMedia, ShownRaw
+from loom.struct_types import decode_json
 
 _NAME_CHARS: Final = 120
 _OCR: Final = Ocr()
@@ -456,7 +457,7 @@ def _scene_starts(media: Media, target: RenderTarget) -> tuple[list[float], tupl
     found = target.known.text(media.digest, _SCENES)
     if found:
         try:
-            return msgspec.json.decode(found, type=list[float]), ()
+            return decode_json(found, list[float]), ()
         except msgspec.DecodeError:  # a damaged cache entry must not end a turn: use evenly spaced times
             return [], ()
     is_known = found is not None or target.known.failure(media.digest, _SCENES) is not None

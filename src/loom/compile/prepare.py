@@ -33,6 +33,7 @@ from loom.errors import ContentError
 from loom.models import Model
 from loom.prompt import Prompt, Receipt, ShownMessage, ToolSpec, Totals
 from loom.sampling import Sampling, unsupported_options
+from loom.struct_types import decode_json
 
 _MIN_BUDGET_TOKENS: Final = 1_024
 """The minimum thinking budget of a platform; the answer must have more room than that."""
@@ -259,7 +260,7 @@ def _cached_rows(
     same = _path_print(path[:count], layout) == before.sent_path
     if not same:
         return 0
-    held = msgspec.json.decode(before.sent_wishes or "{}", type=dict[str, str])
+    held = decode_json(before.sent_wishes or "{}", dict[str, str])
     changed = {key for key, _ in held.items() ^ stored_overrides.items()}
     return receipt.cached_rows(layout, before, mark, path[:count], changed)
 

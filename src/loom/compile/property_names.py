@@ -15,6 +15,7 @@ import msgspec
 
 from loom.content.json_values import get_object
 from loom.models import Model
+from loom.struct_types import decode_json
 
 _ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9_-]+")
 _MAX_CHARS: Final = 64
@@ -154,7 +155,7 @@ class KeyRenamer:
 
     def _model_key(self, key: str) -> str:
         try:
-            own = self._names.get(msgspec.json.decode(key, type=str))
+            own = self._names.get(decode_json(key, str))
         except msgspec.DecodeError:
             return key
         return key if own is None else msgspec.json.encode(own).decode()

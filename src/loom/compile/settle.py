@@ -247,7 +247,9 @@ class Settler:
             elif isinstance(need.recipe, Text | Ocr | Scenes):
                 facts.texts[key] = await self._renditions.text(digest, entry)
             else:
-                facts.derived[key] = msgspec.convert(entry, DerivedFacts, from_attributes=True)
+                facts.derived[key] = DerivedFacts(
+                    media_type=entry.media_type, size_bytes=entry.size_bytes, width=entry.width, height=entry.height
+                )
         except (NotFound, Corrupt):
             self._missing.add(digest)
             job.working.missing.add(digest)

@@ -28,6 +28,7 @@ from loom.config.schema_tree import actual_text, as_table, decode_custom_type, k
 from loom.config.trust import FolderTrust, TrustRecords
 from loom.config.value_references import leaves_folder
 from loom.errors import ConfigError
+from loom.struct_types import convert
 
 _DEFAULTS: Final = Settings()
 
@@ -81,12 +82,12 @@ def _merge(entries: list[LayerValue], warnings: list[str], cwd: Path, environ: M
         else:
             confined = msgspec.structs.replace(entry.source, confined=True)
             merged[entry.path] = msgspec.structs.replace(entry, source=confined)
-    settings = msgspec.convert(_tree(merged.values()), Settings, dec_hook=decode_custom_type)
+    settings = convert(_tree(merged.values()), Settings, dec_hook=decode_custom_type)
     _raise(_server_faults(settings, merged))
     return Config(
         **{name: getattr(settings, name) for name in Settings.__struct_fields__},
         warnings=(*warnings, *_ignored_warning(ignored, cwd, environ)),
-        project_approval=msgspec.convert(
+        project_approval=convert(
             {entry.path[-1]: entry.value for entry in project_approval}, ProjectApproval, dec_hook=decode_custom_type
         ),
         provenance=Provenance(entries=merged, project_entries=tuple(project_approval), environ=environ),

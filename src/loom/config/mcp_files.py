@@ -18,6 +18,7 @@ import msgspec
 
 from loom.content.json_values import get_object
 from loom.errors import ConfigError
+from loom.struct_types import convert, decode_json
 from loom.tools.mcp.specs import ServerSpec
 from loom.tools.workspace import MCP_FILE, MCP_FILES
 
@@ -210,7 +211,7 @@ def _read_toml(file: Path) -> dict[str, Any]:
 
 def _read_entry(written: Any) -> _ServerEntry:
     try:
-        return msgspec.convert(written, _ServerEntry)
+        return convert(written, _ServerEntry)
     except (msgspec.ValidationError, RecursionError) as error:
         raise ConfigError(str(error)) from None
 
@@ -251,7 +252,7 @@ def read_json_object(file: Path, name: str, max_bytes: int, *, has_comments: boo
         text = raw.decode("utf-8-sig")
         if has_comments:
             text = _TRAILING_COMMA.sub(r"\1", _COMMENT.sub(lambda found: found[1] or "", text))
-        return msgspec.json.decode(text, type=dict[str, Any])
+        return decode_json(text, dict[str, Any])
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}", file=name, hint="Check the path.") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

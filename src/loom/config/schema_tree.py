@@ -18,6 +18,7 @@ from msgspec import inspect
 
 from loom.config.schema import Section, Settings
 from loom.config.secret import REFERENCE, Secret, redact
+from loom.struct_types import convert
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 """The path of a value: names, and positions (from zero) in lists."""
@@ -123,7 +124,7 @@ def decode_custom_type(kind: type, value: object) -> object:
 def fault(value: object, at: ValueShape) -> str:
     """Return what is wrong with `value`, as "expected …, got …"; empty if it is valid."""
     try:
-        made = msgspec.convert(value, at.type, dec_hook=decode_custom_type)
+        made = convert(value, at.type, dec_hook=decode_custom_type)
     except msgspec.ValidationError:
         got = _got_in_list(value, at.info) or actual_text(value, secret=at.is_secret)
         return f"expected {expected_text(at)}, got {got}"

@@ -22,6 +22,7 @@ import msgspec
 from loom.config import user_folder
 from loom.config.toml_files import read_toml, write_toml
 from loom.errors import ConfigError, NotFound
+from loom.struct_types import convert
 
 FOLDER: Final = "templates"
 _NAME: Final = re.compile(r"\w[\w.-]{0,63}")
@@ -67,7 +68,7 @@ def read_template(name: str, account: str = "") -> Template:
         raise ConfigError(f"Template {name!r} not found.", hint=saved)
     _, data = read_toml(file)
     try:
-        found = msgspec.convert(data, Template)
+        found = convert(data, Template)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{error}.", file=file.name, hint="See `loom ask --help` and docs/cli.md.") from None
     return msgspec.structs.replace(found, attach=tuple(_resolve_attachment(file, item) for item in found.attach))

@@ -21,6 +21,7 @@ from loom.atomic_file import write_file_whole
 from loom.config.claude_settings import PROJECT_SETTINGS, has_hooks
 from loom.config.files import PROJECT_NAMES, folders_upwards, home_folder
 from loom.errors import ConfigError, Conflict
+from loom.struct_types import decode_json
 
 FolderTrust: TypeAlias = Literal["trusted", "refused", "unknown"]
 SKILL_FOLDERS: Final = ("skills", "skill")
@@ -56,7 +57,7 @@ class TrustRecords:
         except OSError as error:
             raise ConfigError(f"cannot be read: {error.strerror}.", file=str(self._file)) from None
         try:
-            return msgspec.json.decode(data, type=dict[str, TrustDecision])
+            return decode_json(data, dict[str, TrustDecision])
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise ConfigError(
                 "is damaged.", file=str(self._file), hint="Delete it, and decide about your folders again."

@@ -17,6 +17,7 @@ import msgspec
 from loom.content.codec import Conversation, decode_message
 from loom.content.media import is_digest
 from loom.errors import ContentError, Newer
+from loom.struct_types import convert, decode_json
 
 ARCHIVE_VERSION: Final = 2
 NODE_ID: Final = re.compile(r"node:sha256:[0-9a-f]{64}")
@@ -105,8 +106,8 @@ def decode_archive(data: bytes) -> ReadArchive:
     """Read an archive. Damaged parts are left out and named in the notices. Raise `ContentError` if no message is left,
     and `Newer` if a newer Loom wrote it."""
     try:
-        parts = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-        version = msgspec.json.decode(parts.get("v", msgspec.Raw(b"0")), type=int)
+        parts = decode_json(data, dict[str, msgspec.Raw])
+        version = decode_json(parts.get("v", msgspec.Raw(b"0")), int)
     except _UNREADABLE as error:
         raise ContentError(f"Not a conversation: {error}") from None
     if version > ARCHIVE_VERSION:
@@ -133,7 +134,7 @@ _FIELDS: Final = frozenset(SessionArchive.__struct_fields__)
 def _session(raw: msgspec.Raw | None, notices: list[str]) -> ArchivedSession:
     """Read the fields one by one, so that one that is damaged, or of a newer version, does not affect the others."""
     try:
-        facts = msgspec.json.decode(raw or b"{}", type=dict[str, Any])
+        facts = decode_json(raw or b"{}", dict[str, Any])
     except _UNREADABLE:
         notices.append("the session data of the export is damaged; only its messages are read")
         return ArchivedSession()
@@ -143,7 +144,7 @@ def _session(raw: msgspec.Raw | None, notices: list[str]) -> ArchivedSession:
             notices.append(f"the field {name[:80]!r} of the session is unknown and was left out")
             continue
         try:
-            kept[name] = getattr(msgspec.convert({name: value}, ArchivedSession), name)
+            kept[name] = getattr(convert({name: value}, ArchivedSession), name)
         except msgspec.ValidationError:
             notices.append(f"the field {name!r} of the session is damaged and was left out")
     return ArchivedSession(**kept)
@@ -152,14 +153,14 @@ def _session(raw: msgspec.Raw | None, notices: list[str]) -> ArchivedSession:
 def _rows(raw: msgspec.Raw | None, kind: Any, what: str, notices: list[str]) -> list[Any]:
     found: list[Any] = []
     try:
-        rows = msgspec.json.decode(raw or b"[]", type=list[msgspec.Raw])
+        rows = decode_json(raw or b"[]", list[msgspec.Raw])
     except _UNREADABLE:
         notices.append(f"the list of {what} entries is damaged and was left out")
         return found
     damaged = 0
     for row in rows:
         try:
-            found.append(msgspec.json.decode(row, type=kind))
+            found.append(decode_json(row, kind))
         except _UNREADABLE:
             damaged += 1
     if damaged:
@@ -170,7 +171,7 @@ def _rows(raw: msgspec.Raw | None, kind: Any, what: str, notices: list[str]) -> 
 def system_of(node: ArchivedNode) -> str | None:
     """Return the system prompt of a root; None if the node is not a root."""
     try:
-        facts = msgspec.json.decode(node.message, type=dict[str, Any])
+        facts = decode_json(node.message, dict[str, Any])
     except _UNREADABLE:
         return None
     system = facts.get("system")

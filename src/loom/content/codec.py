@@ -23,6 +23,7 @@ from loom.content.blocks import (
 )
 from loom.content.messages import Message, Role
 from loom.errors import ContentError, Newer
+from loom.struct_types import convert, decode_json, json_decoder
 
 VERSION: Final = 1
 
@@ -47,9 +48,9 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 _UNREADABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeError)
 
 _STAMPED: Final = f'{{"v":{VERSION},'
-_decode = msgspec.json.Decoder(Message).decode
-_loose = msgspec.json.Decoder(_LooseMessage)
-_stamp = msgspec.json.Decoder(_Stamp)
+_decode = json_decoder(Message).decode
+_loose = json_decoder(_LooseMessage)
+_stamp = json_decoder(_Stamp)
 
 
 _UNWRITABLE: Final = (TypeError, ValueError, OverflowError, RecursionError, msgspec.EncodeError)
@@ -96,7 +97,7 @@ class _Export(msgspec.Struct):
 
 def decode_conversation(data: bytes | str) -> Conversation:
     try:
-        found = msgspec.json.decode(data, type=_Export)
+        found = decode_json(data, _Export)
     except _UNREADABLE as error:
         raise ContentError(f"Not a conversation: {error}") from None
     if found.loom != "conversation":
@@ -110,7 +111,7 @@ def _decode_loose(data: bytes | str) -> Message:
     try:
         _check_version(_stamp.decode(data).v)
         loose = _loose.decode(data)
-        return msgspec.convert({"role": loose.role, "blocks": [_wrap(block) for block in loose.blocks]}, Message)
+        return convert({"role": loose.role, "blocks": [_wrap(block) for block in loose.blocks]}, Message)
     except _UNREADABLE as error:
         raise ContentError(f"Not a message: {error}") from None
 

@@ -12,6 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from loom.errors import ContentError, OutputInvalid
+from loom.struct_types import convert
 
 
 def schema_of(output: Any) -> tuple[dict[str, Any], str]:
@@ -57,7 +58,7 @@ def convert_output(value: Any, output: Any) -> Any:
     try:
         if hasattr(output, "model_validate"):
             return output.model_validate(value)
-        return msgspec.convert(value, output)
+        return convert(value, output)
     except ValueError as error:  # the errors of both libraries are ValueErrors
         raise OutputInvalid(
             f"The answer does not match {getattr(output, '__name__', output)}: {error}",

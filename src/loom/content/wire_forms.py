@@ -17,6 +17,7 @@ from loom.content.blocks import Block, TextBlock, ToolResult
 from loom.content.encoded import looks_encoded
 from loom.content.media import Media
 from loom.content.messages import Message
+from loom.struct_types import convert
 
 _MEDIA: Final = "$media"
 _TEXT: Final = "$text"
@@ -150,6 +151,6 @@ FORM_KEY: Final = "form"
 def stored_form(meta: Mapping[str, Any]) -> WireForm | None:
     """Return the form that was stored with a message; None if there is none that can be read."""
     try:
-        return msgspec.convert(meta[FORM_KEY], WireForm) if FORM_KEY in meta else None
+        return convert(meta[FORM_KEY], WireForm) if FORM_KEY in meta else None
     except msgspec.ValidationError:
         return None

@@ -38,6 +38,7 @@ from loom.daemon.dispatch import Call
 from loom.daemon.services import Daemon
 from loom.errors import ConfigError, NotFound
 from loom.runtime import key_for, resolve_model
+from loom.struct_types import convert
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NOW: Final[Mapping[tuple[str, ...], tuple[SettingKind, str]]] = {
@@ -116,11 +117,7 @@ def _with_setting(config: Config, path: Sequence[str], value: SettingValue) -> C
     for name in reversed(path):
         nested = {name: nested}
     try:
-        read = (
-            Settings()
-            if value is None
-            else msgspec.convert(nested, Settings, dec_hook=decode_custom_type, strict=False)
-        )
+        read = Settings() if value is None else convert(nested, Settings, dec_hook=decode_custom_type, strict=False)
     except msgspec.ValidationError as error:
         raise ConfigError(f"Not valid: {error}", key=".".join(path), hint="Nothing was changed.") from None
     if len(path) == 1:
@@ -159,7 +156,7 @@ async def set_server(call: Call[None, ServerBody]) -> ServerList:
         raise ConfigError(f"{name[:80]!r} cannot be the name of a model.", hint="Use letters, digits and . _ -")
     values = {"provider": body.provider, "model": body.model or name, "base_url": body.base_url}
     try:
-        entry = msgspec.convert(values, ModelEntry, dec_hook=decode_custom_type)
+        entry = convert(values, ModelEntry, dec_hook=decode_custom_type)
     except msgspec.ValidationError as error:
         raise ConfigError(f"Not valid: {error}", key=f"models.{name}", hint="Nothing was changed.") from None
     if not body.base_url.startswith(("http://", "https://")):

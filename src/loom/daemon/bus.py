@@ -19,6 +19,7 @@ import msgspec
 
 from loom.config import Config
 from loom.errors import ConfigError, ExtraMissing
+from loom.struct_types import decode_json
 
 CHANNEL: Final = "loom:sessions"
 _FIRST_WAIT_SECONDS: Final = 0.1
@@ -168,7 +169,7 @@ class RedisBus(Bus):
 
     def _read(self, data: bytes) -> None:
         try:
-            batch = msgspec.json.decode(data, type=_MessageBatch)
+            batch = decode_json(data, _MessageBatch)
         except msgspec.DecodeError:
             _log.warning("a message on the bus could not be read; another version of Loom may have sent it")
             return

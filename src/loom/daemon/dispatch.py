@@ -29,6 +29,7 @@ from loom.daemon.services import Daemon
 from loom.daemon.sign_in import OWNER, Identity, Visitor
 from loom.errors import ContentError, LoomError
 from loom.store.accounts import AccountRole
+from loom.struct_types import convert, decode_json
 
 MAX_JSON_BYTES: Final = 4_000_000
 _GONE: Final = 499
@@ -184,7 +185,7 @@ async def json_body(
 def decode_body(data: bytes, kind: Any) -> Any:
     try:
         _check_names(_names_in(data), kind, "body")
-        return msgspec.json.decode(data, type=kind)
+        return decode_json(data, kind)
     except msgspec.ValidationError as error:
         raise InvalidBody(f"Invalid request body: {error}") from None
     except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -195,7 +196,7 @@ def _names_in(data: bytes) -> dict[str, msgspec.Raw]:
     """Return the fields of a JSON object without decoding their values; empty if it is no object, which is reported
     later."""
     try:
-        return msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        return decode_json(data, dict[str, msgspec.Raw])
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return {}
 
@@ -216,6 +217,6 @@ def _check_names(names: Iterable[str], kind: Any, where: str) -> None:
 def _query(request: Request, kind: Any) -> Any:
     _check_names(request.query_params, kind, "query")
     try:
-        return msgspec.convert(dict(request.query_params), kind, strict=False)
+        return convert(dict(request.query_params), kind, strict=False)
     except (msgspec.ValidationError, ContentError) as error:
         raise InvalidBody(f"Invalid query: {error}") from None

@@ -39,6 +39,7 @@ from loom.events import (
 )
 from loom.runtime.dispatch import Dispatch, NodeFacts
 from loom.store.events import StoredEvent
+from loom.struct_types import decode_json, json_decoder
 
 TOOL_CALL: Final = "tool_call"
 _JOINED: Final = {"text": "text", "thinking": "text", "call": "arguments"}
@@ -92,8 +93,8 @@ class _NodeField(msgspec.Struct):
     node: str
 
 
-_delta = msgspec.json.Decoder(_Delta)
-_stored = msgspec.json.Decoder(_NodeField)
+_delta = json_decoder(_Delta)
+_stored = json_decoder(_NodeField)
 
 
 class Composer:
@@ -204,7 +205,7 @@ def _event_or_notice(event: StoredEvent) -> StoredEvent:
         elif event.type in _JOINED:
             _delta.decode(event.data)
         else:
-            msgspec.json.decode(event.data, type=dict[str, msgspec.Raw])
+            decode_json(event.data, dict[str, msgspec.Raw])
     except (ContentError, msgspec.DecodeError):
         notice = NoticeRaised(text=f"Event {event.seq} of this session is damaged.", code="event.damaged")
         return msgspec.structs.replace(event, type=notice.type, data=encode_event(notice))

@@ -43,6 +43,7 @@ from loom.message_types import (
 from loom.runtime.history import queued_view
 from loom.runtime.session import LocalSession
 from loom.store.events import StoredEvent
+from loom.struct_types import convert, decode_json
 
 MAX_KEY_CHARACTERS: Final = 200
 MAX_FORM_FILES: Final = 4
@@ -64,7 +65,7 @@ async def _compose(daemon: Daemon, session_id: str, running: Running) -> Running
     """Return a running turn with the envelopes that a watcher gets: joined deltas, previews of images."""
     events = [StoredEvent(envelope.seq, envelope.type, bytes(envelope.data)) for envelope in running.partial]
     composed = await Composer(daemon.runtime.dispatch, daemon.feeds.previews, session_id).compose(events)
-    envelopes = tuple(msgspec.json.decode(envelope.json, type=EventEnvelope) for envelope in composed)
+    envelopes = tuple(decode_json(envelope.json, EventEnvelope) for envelope in composed)
     return msgspec.structs.replace(running, partial=envelopes)
 
 
@@ -110,9 +111,7 @@ def _from_fields(parts: Sequence[FormPart]) -> MessageBody:
     options = next((part.data for part in parts if part.spool is None and part.name == "options"), b"")
     chosen = decode_body(bytes(options), RequestChoices) if options else None
     try:
-        return msgspec.structs.replace(
-            msgspec.convert(fields, MessageBody, strict=False), blocks=blocks, options=chosen
-        )
+        return msgspec.structs.replace(convert(fields, MessageBody, strict=False), blocks=blocks, options=chosen)
     except msgspec.ValidationError as error:
         raise UnreadableRequest(f"Invalid form field: {error}") from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import fcntl
+import faulthandler
 import gc
 import ipaddress
 import logging
@@ -32,6 +33,7 @@ from loom.daemon.connections import AcceptFailures, PatientProtocol
 from loom.errors import ConfigError, LoomError
 from loom.runtime import Runtime
 from loom.store.process_identity import has_ended
+from loom.struct_types import decode_json
 from loom.tools.sandbox import disable_memory_dumps
 from loom.tools.secret_mask import environment_secrets, mask_secrets
 
@@ -66,6 +68,7 @@ def run_daemon(
 ) -> None:
     """Serve until SIGTERM or SIGINT. `on_listening` receives the URLs; without it they are printed."""
     disable_memory_dumps()
+    faulthandler.enable()  # a crash in native code leaves the stack of each thread in the log
     _log_without_secrets(config)
     _give_memory_back()
     asyncio.run(serve_app(config, host=host, port=port, on_listening=on_listening or _print, log_level=log_level))
@@ -349,7 +352,7 @@ def _publish_address(config: Config, url: str, certificate: str) -> Generator[No
 def find_daemon(config: Config) -> RunningDaemon | None:
     """Return the daemon of this configuration's data folder; None if none runs on this machine."""
     try:
-        here = msgspec.json.decode(config.daemon_file().read_bytes(), type=RunningDaemon)
+        here = decode_json(config.daemon_file().read_bytes(), RunningDaemon)
         os.kill(here.pid, 0)
     except (OSError, msgspec.DecodeError):
         return None

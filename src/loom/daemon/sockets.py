@@ -31,6 +31,7 @@ from loom.daemon.session_list import ListedSession, SessionList
 from loom.daemon.sign_in import Identity, Visitor
 from loom.errors import LoomError
 from loom.runtime.plan_table import problem_text
+from loom.struct_types import convert
 
 if TYPE_CHECKING:
     from loom.daemon.services import Daemon
@@ -217,7 +218,7 @@ class Sockets:
     async def _join(self, sid: str, *given: object) -> dict[str, Any]:
         connection = self._connections.get(sid)
         try:
-            wanted = msgspec.convert(given[0] if given else {}, Join)
+            wanted = convert(given[0] if given else {}, Join)
             if connection is None:
                 raise InvalidBody("This connection is closed.")
             if wanted.sessions:
@@ -249,7 +250,7 @@ class Sockets:
 
     async def _leave(self, sid: str, *given: object) -> dict[str, Any]:
         try:
-            wanted = msgspec.convert(given[0] if given else {}, Join)
+            wanted = convert(given[0] if given else {}, Join)
         except msgspec.ValidationError as error:
             return _error_answer(InvalidBody(f"leave takes {{session}}: {error}"))
         if connection := self._connections.get(sid):

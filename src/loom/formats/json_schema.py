@@ -13,6 +13,7 @@ import msgspec
 from loom.errors import MediaError, TooLarge
 from loom.formats.facts import IntakeLimits
 from loom.formats.worker import WorkerKind, current_pool
+from loom.struct_types import decode_msgpack
 
 SCHEMA_WORKER: Final = WorkerKind("loom.formats.json_schema_job")
 CHECK_SECONDS: Final = 5.0
@@ -39,7 +40,7 @@ def check_value(schema: dict[str, Any], value: bytes | None) -> SchemaCheck:
         return SchemaCheck(fault=error.message)
     except (RecursionError, TypeError, ValueError) as error:
         return SchemaCheck(fault=f"the schema cannot be written as JSON: {error}")
-    return msgspec.msgpack.decode(result, type=SchemaCheck)
+    return decode_msgpack(result, SchemaCheck)
 
 
 async def check_value_aside(schema: dict[str, Any], value: bytes | None) -> SchemaCheck:

@@ -12,13 +12,14 @@ from referencing.exceptions import Unresolvable
 
 from loom.formats.json_schema import SchemaCheck
 from loom.formats.worker.loop import Task, serve
+from loom.struct_types import decode_json, decode_msgpack
 
 
 def run(task: Task, document: bytes | None) -> tuple[bytes, bytes] | None:
     if document is None:
         return None
-    value = msgspec.msgpack.decode(task.job, type=bytes | None)
-    return msgspec.msgpack.encode(check(msgspec.json.decode(document, type=dict[str, Any]), value)), b""
+    value = decode_msgpack(task.job, bytes | None)
+    return msgspec.msgpack.encode(check(decode_json(document, dict[str, Any]), value)), b""
 
 
 def check(schema: dict[str, Any], value: bytes | None) -> SchemaCheck:

@@ -20,6 +20,7 @@ from loom.content.blocks import Detail
 from loom.content.media_kinds import MEDIA_CAPABILITIES, MEDIA_KINDS, MediaKind
 from loom.errors import ConfigError
 from loom.models import FactOrigin, Model, Price
+from loom.struct_types import convert
 
 SECTIONS: Final = ("capabilities", "limits", "tokens", "thinking", "cache", "ids", "dialect")
 _FIELDS: Final = (
@@ -179,7 +180,7 @@ def _model(platform: str, name: str) -> Model:
     declared = bool(family) or not facts.get("unknown_vision", False)
     origin: FactOrigin = "declared" if declared else "guessed"
     values["capabilities"]["origins"] = dict.fromkeys(("vision", "native_pdf", "thinking", "citations"), origin)
-    return msgspec.convert({**values, "name": name, "family": family.get("name", "")}, Model)
+    return convert({**values, "name": name, "family": family.get("name", "")}, Model)
 
 
 def _apply_overrides(found: Model, overrides: ModelOverrides) -> Model:

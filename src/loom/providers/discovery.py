@@ -32,6 +32,7 @@ from loom.providers.endpoints import (
     running_servers,
 )
 from loom.providers.http_errors import read_beginning
+from loom.struct_types import convert, decode_json
 from loom.wire import anthropic
 
 _TIMEOUT_SECONDS: Final = 3.0
@@ -120,7 +121,7 @@ def _facts(known: KnownFact) -> EndpointFacts | None:
     """Decode stored facts; return None if another version of Loom wrote them in another format, so that the endpoint is
     probed again."""
     try:
-        return msgspec.convert(known.facts, EndpointFacts)
+        return convert(known.facts, EndpointFacts)
     except msgspec.ValidationError:
         return None
 
@@ -165,7 +166,7 @@ def probe_request(connections: Connections, base_url: str, headers: Mapping[str,
                 raw = await read_beginning(response, _MAX_LIST_BYTES) if response.status_code == 200 else b""
             finally:
                 await response.aclose()
-            return msgspec.json.decode(raw, type=dict[str, Any])
+            return decode_json(raw, dict[str, Any])
         except (*transport_errors(), msgspec.DecodeError):
             return None
 

@@ -18,6 +18,7 @@ from loom.prompt import MediaRef
 from loom.providers.connections import Connections, endpoint, transport_errors
 from loom.providers.http_errors import read_beginning
 from loom.providers.media_body import FormBody, MediaSource, RawBody
+from loom.struct_types import decode_json
 from loom.wire import anthropic
 from loom.wire.framing import get_object
 
@@ -173,7 +174,7 @@ async def _send_request(
     if not response.is_success:
         raise UploadFailed(f"status {response.status_code}", response.status_code)
     try:
-        return _Answer(response.headers, msgspec.json.decode(raw, type=dict[str, Any]) if raw.strip() else {})
+        return _Answer(response.headers, decode_json(raw, dict[str, Any]) if raw.strip() else {})
     except msgspec.DecodeError as error:
         raise UploadFailed("the answer is not JSON") from error
 

@@ -15,6 +15,7 @@ import msgspec
 from loom.errors import ProviderError, Refused, Unavailable, WireError
 from loom.models import Model
 from loom.providers.connections import Endpoint, mask_sent_secrets, transport_errors
+from loom.struct_types import decode_json
 
 if TYPE_CHECKING:
     import httpx2
@@ -78,9 +79,9 @@ def _object(raw: bytes) -> dict[str, Any]:
     """Parse a JSON object, or the first object of a list, which is Gemini's error format for streams; empty if it is
     neither."""
     with suppress(msgspec.DecodeError):
-        return msgspec.json.decode(raw, type=dict[str, Any])
+        return decode_json(raw, dict[str, Any])
     with suppress(msgspec.DecodeError, IndexError):
-        return msgspec.json.decode(raw, type=list[dict[str, Any]])[0]
+        return decode_json(raw, list[dict[str, Any]])[0]
     return {}
 
 

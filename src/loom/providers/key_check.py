@@ -13,6 +13,7 @@ from loom.models import Model
 from loom.providers import catalog
 from loom.providers.connections import Connections, authorization, endpoint, is_local, transport_errors
 from loom.providers.http_errors import read_beginning
+from loom.struct_types import decode_json
 from loom.wire import anthropic
 
 _SECONDS: Final = 8.0
@@ -81,7 +82,7 @@ def _list_path(model: Model) -> str:
 def _names(raw: bytes) -> list[str] | None:
     """Return the names in a list of models; None if it is not one, for example the sign-in page of a network."""
     try:
-        listed = msgspec.json.decode(raw, type=dict[str, Any])
+        listed = decode_json(raw, dict[str, Any])
     except msgspec.DecodeError:
         return None
     entries: Any = listed.get("data") or listed.get("models")

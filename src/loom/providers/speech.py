@@ -12,6 +12,7 @@ from loom.formats.audio import AudioTranscript, SpokenPart, split_speech
 from loom.models import Model
 from loom.providers.connections import Connections, KeyLookup, endpoint, transport_errors
 from loom.providers.http_errors import complete_error, page, unreachable_error
+from loom.struct_types import decode_json
 
 if TYPE_CHECKING:
     import httpx2
@@ -68,7 +69,7 @@ class ServiceTranscriber:
             files={"file": (f"sound.{suffix}", data, media_type)},
         )
         try:
-            heard = msgspec.json.decode(raw, type=_TranscriptAnswer)
+            heard = decode_json(raw, _TranscriptAnswer)
         except msgspec.DecodeError:
             raise Unreadable(f"{self.name} returned no transcript of {name or 'the recording'}.", name=name) from None
         parts = tuple(SpokenPart(part.start, part.text) for part in heard.segments or ())
@@ -111,7 +112,7 @@ async def _post(model: Model, key: KeyLookup, connections: Connections, path: st
             raise Unavailable(f"{model.reference} sent more than {_MOST_SOUND_BYTES // 1_000_000} MB.")
         return response.content
     try:
-        words = msgspec.json.decode(response.content, type=_Refusal).error.message
+        words = decode_json(response.content, _Refusal).error.message
     except msgspec.DecodeError:
         words = response.text[:300].strip()
     words = words or f"status {response.status_code}"

@@ -19,6 +19,7 @@ from loom.models import PLAIN_IMAGES, Model
 from loom.runtime.agent_files import AgentDefinition, read_agent_files
 from loom.runtime.model_access import ModelAccess
 from loom.runtime.session_settings import ALL_TOOLS, matching_tools, tools_of
+from loom.struct_types import convert
 from loom.tools.base import Tool
 
 AGENT: Final = "agent"
@@ -43,7 +44,7 @@ def with_agents(config: Config, agents: Mapping[str, AgentEntry | Mapping[str, A
         try:
             if unknown:
                 raise msgspec.ValidationError(f"{unknown[0]} is not a known field")
-            entries[name] = msgspec.convert({**given, "id": name}, AgentEntry)
+            entries[name] = convert({**given, "id": name}, AgentEntry)
         except msgspec.ValidationError as error:
             fields = ", ".join(field for field in AgentEntry.__struct_fields__ if field != "id")
             raise ConfigError(f"The agent {name!r} cannot be used: {error}.", hint=f"Fields: {fields}.") from None

@@ -9,6 +9,7 @@ import msgspec
 
 from loom.compile.cost import Calibration
 from loom.store.model_facts import ModelFacts
+from loom.struct_types import convert
 
 MEASURED: Final = "measured"
 _SMALL_CHANGE: Final = 0.02
@@ -30,7 +31,7 @@ class ModelCalibrations:
             found: dict[str, Calibration] = {}
             for model, facts in (await self._facts.list_by_origin(MEASURED)).items():
                 try:
-                    found[model] = msgspec.convert(facts, Calibration)
+                    found[model] = convert(facts, Calibration)
                 except msgspec.ValidationError:  # written by another version: it is learned again
                     continue
             self._known = self._known or found

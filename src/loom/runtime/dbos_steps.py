@@ -20,6 +20,7 @@ import msgspec
 
 from loom.agent.steps import StepValue
 from loom.errors import ConfigError, ExtraMissing, Unreachable
+from loom.struct_types import decode_json
 
 if TYPE_CHECKING:
     from dbos import DBOS
@@ -120,7 +121,7 @@ class DbosSteps:
             if failed:
                 raise failed[0] from None
             raise
-        return msgspec.json.decode(recorded, type=StepValue)
+        return decode_json(recorded, StepValue)
 
     async def end_turn(self, turn: str) -> None:
         for status in await self._dbos.list_workflows_async(workflow_id_prefix=turn, status=_OPEN, load_input=False):

@@ -20,6 +20,7 @@ from loom.models import Model, Usage
 from loom.prompt import Rendition
 from loom.runtime.model_resolution import FIRST_CHOICES, lacks_key, resolve_model
 from loom.sampling import Sampling, keep_supported
+from loom.struct_types import decode_json
 
 RequestPrice = Callable[[Model, Usage], float | None]
 
@@ -185,7 +186,7 @@ def _warm_tokens(mark: Watermark, path: Sequence[Placed], model: Model, now: flo
 
 
 def _sent_options(mark: Watermark) -> Sampling:
-    return msgspec.json.decode(mark.sent_options or "{}", type=Sampling)
+    return decode_json(mark.sent_options or "{}", Sampling)
 
 
 def _is_continuation(mark: Watermark, path: Sequence[Placed]) -> bool:

@@ -53,6 +53,7 @@ from loom.store.nodes import Node
 from loom.store.queue import MessageQueue
 from loom.store.session_rows import StoredSession
 from loom.store.sessions import Sessions
+from loom.struct_types import convert
 
 LEASE_SECONDS: Final = 15.0
 _RENEWED_AFTER: Final = LEASE_SECONDS / 5
@@ -391,13 +392,13 @@ def snapshot_of(
         path=path,
         overrides=overrides,
         alts=alts,
-        watermarks=msgspec.convert(session.watermark, dict[str, Watermark]),
+        watermarks=convert(session.watermark, dict[str, Watermark]),
         calibrations={
-            **msgspec.convert(session.settings.get("calibration", {}), dict[str, Calibration]),
+            **convert(session.settings.get("calibration", {}), dict[str, Calibration]),
             **calibrations,
         },
-        limits=msgspec.convert(session.settings.get("lessons", {}), dict[str, LearnedLimits]),
-        quarantine=msgspec.convert(session.quarantine, dict[str, list[str]]),
+        limits=convert(session.settings.get("lessons", {}), dict[str, LearnedLimits]),
+        quarantine=convert(session.quarantine, dict[str, list[str]]),
         settings=session.settings,
     )
 

@@ -16,6 +16,7 @@ from loom.content.inputs import Content
 from loom.content.messages import Message
 from loom.errors import NotFound
 from loom.sampling import Sampling
+from loom.struct_types import decode_json
 
 
 class RequestPreviews:
@@ -96,7 +97,7 @@ class RequestPreviews:
             path = snapshot.path[:end] if end else (await self._record.snapshot(mark.sent_node)).path
         except NotFound:
             return None
-        overrides, alts = overrides_of(msgspec.json.decode(mark.sent_wishes or "{}", type=dict[str, str]))
+        overrides, alts = overrides_of(decode_json(mark.sent_wishes or "{}", dict[str, str]))
         sent = msgspec.structs.replace(
             snapshot,
             path=path,

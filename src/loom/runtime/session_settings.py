@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from loom.agent.plan_mode import PLAN_MODE
+from loom.struct_types import convert
 
 SYSTEM: Final = "system"
 TOOLS: Final = "tools"
@@ -25,7 +26,7 @@ def system_prompt_of(settings: Mapping[str, Any], root: str | None) -> str:
 def tools_of(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the patterns of the tools that a session may use; none if the stored value cannot be read."""
     try:
-        return msgspec.convert(settings.get(TOOLS, ALL_TOOLS), tuple[str, ...])
+        return convert(settings.get(TOOLS, ALL_TOOLS), tuple[str, ...])
     except msgspec.ValidationError:
         return ()
 

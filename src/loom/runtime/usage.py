@@ -17,6 +17,7 @@ from loom.errors import BudgetSpent
 from loom.models import TokenRule, Usage
 from loom.store.database import Database
 from loom.store.usage import AnswerRecord, ResultRecord, read_answers, read_results
+from loom.struct_types import convert
 
 DAY_SECONDS: Final = 86_400
 AnswerPrice = Callable[[str, Usage], float | None]
@@ -87,7 +88,7 @@ def _rows(answers: Iterable[AnswerRecord], price: AnswerPrice) -> tuple[UsageRow
 
 def _usage(answer: AnswerRecord) -> Usage | None:
     try:
-        return msgspec.convert(answer.meta.get("usage"), Usage)
+        return convert(answer.meta.get("usage"), Usage)
     except msgspec.ValidationError:  # an imported answer, or an interrupted one
         return None
 

@@ -24,6 +24,7 @@ from loom.store.forest import Forest
 from loom.store.nodes import Node
 from loom.store.queue import MessageQueue
 from loom.store.session_rows import StoredSession
+from loom.struct_types import convert
 from loom.tools.background import BackgroundProcess
 from loom.work_types import ProcessView
 
@@ -119,7 +120,7 @@ class Views:
 
     def _message(self, node: Node, message: Message, siblings: Mapping[str, tuple[str, ...]]) -> MessageView:
         meta = node.meta
-        usage = msgspec.convert(meta["usage"], Usage) if isinstance(meta.get("usage"), dict) else None
+        usage = convert(meta["usage"], Usage) if isinstance(meta.get("usage"), dict) else None
         model = model_of(node)
         seconds = meta.get("seconds")
         return MessageView(

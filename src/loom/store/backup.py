@@ -26,6 +26,7 @@ from loom.store.media import MediaStore, open_media
 from loom.store.media_references import digests_needed
 from loom.store.sqlite_file import SqliteTransaction, connect
 from loom.store.table_copy import insert, pages, stored_tables
+from loom.struct_types import decode_json
 
 DATABASE: Final = "loom.db"
 MEDIA: Final = "media"
@@ -138,7 +139,7 @@ async def restore_rows(folder: Path, database: Database) -> None:
 def read_manifest(folder: Path) -> Manifest:
     """Raise `NotFound` if `folder` holds no backup, `Corrupt` if its manifest is damaged."""
     try:
-        found = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+        found = decode_json((folder / MANIFEST).read_bytes(), Manifest)
     except FileNotFoundError:
         raise NotFound(f"No backup found in {folder}.", hint="Create one: `loom backup FOLDER`.") from None
     except msgspec.DecodeError:

@@ -12,6 +12,7 @@ import msgspec
 from loom.store.database import Database, Row, Transaction
 from loom.store.nodes import plain_json
 from loom.store.session_rows import check_session, check_session_id, lock_session
+from loom.struct_types import convert, decode_json
 
 _log = logging.getLogger(__name__)
 
@@ -60,8 +61,8 @@ class Commands:
 
 def _command_from_row(session_id: str, row: Row) -> StoredCommand | None:
     try:
-        _, kind, data = msgspec.convert(row, tuple[int, CommandKind, str])
-        return StoredCommand(kind, msgspec.json.decode(data, type=dict[str, Any]))
+        _, kind, data = convert(row, tuple[int, CommandKind, str])
+        return StoredCommand(kind, decode_json(data, dict[str, Any]))
     except (msgspec.DecodeError, UnicodeError):
         _log.warning("a command for session %s is damaged and was dropped", session_id)
         return None

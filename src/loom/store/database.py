@@ -27,6 +27,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from loom.errors import ConfigError, ContentError, Corrupt
+from loom.struct_types import convert
 
 Row: TypeAlias = tuple[Any, ...]
 Params: TypeAlias = Mapping[str, object]
@@ -154,7 +155,7 @@ def write_probe(tx: Transaction) -> None:
 def row_as(row: Row, shape: type[T], what: str) -> T:
     """Convert a row to `shape`. Raise `Corrupt`, with `what` in its message, if damage changed the type of a column."""
     try:
-        return msgspec.convert(row, shape)
+        return convert(row, shape)
     except (msgspec.ValidationError, UnicodeError):
         raise Corrupt(f"{what} is damaged.", hint="Run `loom doctor`; the rest can still be read.") from None
 

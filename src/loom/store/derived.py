@@ -29,6 +29,7 @@ from loom.errors import Corrupt, NotFound, ReadOnly
 from loom.formats.facts import Rendered
 from loom.store.blobs import BLOCK_BYTES, BlobEntry, BlobStore, Checksum, FileStamp, damaged_blob, missing_blob
 from loom.store.media import hex_of, open_media
+from loom.struct_types import decode_json
 
 TOP: Final = "derived"
 MAX_BYTES: Final = 2_000_000_000
@@ -287,7 +288,7 @@ def _parse_head(key: str, data: bytes, entry: BlobEntry) -> tuple[Derived, int]:
     if not data.startswith(_MAGIC) or hashlib.sha256(header).digest() != data[len(_MAGIC) + 4 : _PREAMBLE_BYTES]:
         raise damaged_blob(key)
     try:
-        derived = msgspec.json.decode(header, type=Derived)
+        derived = decode_json(header, Derived)
     except msgspec.DecodeError as error:
         raise damaged_blob(key) from error
     if _entry_key(derived.digest, derived.recipe) != key or start + derived.kept_bytes != entry.size_bytes:

@@ -14,6 +14,7 @@ import msgspec
 
 from loom.content.media import is_digest
 from loom.store.database import Transaction, rows_among
+from loom.struct_types import json_decoder
 
 KEPT: Final = '%"kept":{"digest":"sha256:%'
 """A LIKE pattern for tool messages whose result was truncated."""
@@ -43,7 +44,7 @@ class _Tracking(msgspec.Struct):
     tracked: dict[str, _DigestField] = {}
 
 
-_tracking = msgspec.json.Decoder(_Tracking)
+_tracking = json_decoder(_Tracking)
 
 
 def referenced_media(tx: Transaction, digests: Collection[str]) -> set[str]:

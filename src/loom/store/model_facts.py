@@ -12,6 +12,7 @@ from loom.errors import Corrupt
 from loom.store.database import Database, Row, row_as
 from loom.store.forest import Clock
 from loom.store.nodes import plain_json, plain_text
+from loom.struct_types import decode_json
 
 
 class ModelFact(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,8 +69,6 @@ def _fact_from_row(row: Row) -> ModelFact:
     what = "The record of a model's facts"
     stored = row_as(row, _StoredFact, what)
     try:
-        return ModelFact(
-            origin=stored.origin, facts=msgspec.json.decode(stored.facts, type=dict[str, Any]), at=stored.at
-        )
+        return ModelFact(origin=stored.origin, facts=decode_json(stored.facts, dict[str, Any]), at=stored.at)
     except msgspec.DecodeError:
         raise Corrupt(f"{what} is damaged.", hint="Run `loom doctor`; the rest can still be read.") from None

@@ -20,6 +20,7 @@ from loom.content.media import is_digest
 from loom.content.messages import Message, media_of
 from loom.errors import Conflict, ContentError, Corrupt, Newer, NotFound
 from loom.store.database import Row, Transaction, row_as
+from loom.struct_types import convert, json_decoder
 
 RowSource: TypeAlias = Literal["user", "model", "tool", "system"]
 
@@ -103,9 +104,9 @@ class _StoredRoot(msgspec.Struct):
 
 
 _rows = list[StoredNode]
-_root_decoder = msgspec.json.Decoder(_StoredRoot)
-_meta_decoder = msgspec.json.Decoder(dict[str, Any])
-_tags_decoder = msgspec.json.Decoder(tuple[str, ...])
+_root_decoder = json_decoder(_StoredRoot)
+_meta_decoder = json_decoder(dict[str, Any])
+_tags_decoder = json_decoder(tuple[str, ...])
 
 
 # `surrogateescape`: damaged text may no longer be UTF-8, and its bytes must still be hashed.
@@ -440,14 +441,14 @@ def read_path(tx: Transaction, node_id: str, *, above: int = -1) -> list[StoredN
 
 def stored_nodes(rows: list[Row]) -> list[StoredNode]:
     try:
-        return msgspec.convert(rows, _rows)
+        return convert(rows, _rows)
     except (msgspec.ValidationError, UnicodeError):
         return [stored_node(row) for row in rows]  # raises, and names the damaged row
 
 
 def stored_node(row: Row) -> StoredNode:
     try:
-        return msgspec.convert(row, StoredNode)
+        return convert(row, StoredNode)
     except (msgspec.ValidationError, UnicodeError):
         raise damaged_node(row[0], "its record cannot be read") from None
 

@@ -25,6 +25,7 @@ from loom.store.events import EncodedEvents, append_events, last_number
 from loom.store.forest import Clock
 from loom.store.nodes import NodeRef, digests_of, drafts_of, plain_json, plain_text, ref_of
 from loom.store.session_rows import append_below_head, check_session, keeps, lock_session, move_head
+from loom.struct_types import convert, decode_json
 
 MAX_ANSWERS: Final = 100
 _PLAIN: Final = Options()
@@ -174,7 +175,7 @@ class MessageQueue:
         def work(tx: Transaction) -> int:
             session_key, _, _ = lock_session(tx, session_id)
             found = tx.execute(_SELECT_UNSTARTED, {"session_key": session_key})
-            rows = [msgspec.convert(row, _QueuedRow) for row in found]
+            rows = [convert(row, _QueuedRow) for row in found]
             if not wanted <= {row.id for row in rows}:
                 raise NotFound("That message is no longer queued.", hint="Its turn has started, or it was removed.")
             chosen = [row for row in rows if bool(row.paused) != is_paused and (not wanted or row.id in wanted)]
@@ -197,12 +198,12 @@ def _same_request(tx: Transaction, row: Row, values: Mapping[str, object]) -> Qu
     """Return the result of the first request with a key. Raise `KeyReused` if the message or its options differ: they
     would be lost. A client that tries again does so in a new span."""
     known = _queued_from_row(row)
-    stored = msgspec.convert(row, _QueuedRow)
+    stored = convert(row, _QueuedRow)
     text = stored.message
     if not text and stored.node and values["message"]:  # it was delivered: its text is in the forest
         found = tx.execute("SELECT message FROM node WHERE id = :id", {"id": stored.node})
         text = found[0][0] if found else ""
-    again = msgspec.json.decode(str(values["options"]), type=Options)
+    again = decode_json(str(values["options"]), Options)
     again = msgspec.structs.replace(again, traceparent=known.options.traceparent)
     if known.options != again or text not in ("", values["message"]):
         raise KeyReused(
@@ -242,9 +243,9 @@ def _settle(tx: Transaction, queued_id: str, *, node: str, answers_left: int) ->
 
 def _queued_from_row(row: Row) -> Queued:
     try:
-        found = msgspec.convert(row, _QueuedRow)
+        found = convert(row, _QueuedRow)
         message = decode_message(found.message) if found.message else None
-        options = msgspec.json.decode(found.options, type=Options)
+        options = decode_json(found.options, Options)
     except (ContentError, msgspec.DecodeError, UnicodeError):
         raise Corrupt(
             f"The queued message {ascii(row[0])[1:-1][:80]} is damaged.",

@@ -23,6 +23,7 @@ from loom.store.nodes import NODE_TAG, SOURCE_OF_ROLE, RowSource, digests_of, en
 from loom.store.session_rows import new_session_id
 from loom.store.sqlite_file import open_database_file
 from loom.store.sqlite_pages import SqlitePages, SqliteRecord, SqliteValue
+from loom.struct_types import decode_json
 
 NOTE: Final = "[This message was lost when the store was damaged (number {}).]"
 RECOVERED: Final = "Recovered conversation"
@@ -562,7 +563,7 @@ def _message(text: str) -> Message | None:
 
 def _is_json(text: str, shape: Any) -> bool:
     try:
-        msgspec.json.decode(text, type=shape)
+        decode_json(text, shape)
     except (msgspec.DecodeError, UnicodeError):
         return False
     return True

@@ -24,6 +24,7 @@ from loom.store.media_references import KEPT, kept_digests
 from loom.store.nodes import NODE_TAG, Node, NodeDraft, NodeRef, insert_path, ref_at, ref_of
 from loom.store.process_identity import is_gone
 from loom.store.search_index import drop_nodes
+from loom.struct_types import json_decoder
 
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _HEAD_DIGITS: Final = 16
@@ -333,8 +334,8 @@ def _damaged_session(row: Row, damage: str) -> StoredSession:
     return StoredSession(**values, damage=damage)
 
 
-_objects = msgspec.json.Decoder(dict[str, Any])
-_tags = msgspec.json.Decoder(tuple[str, ...])
+_objects = json_decoder(dict[str, Any])
+_tags = json_decoder(tuple[str, ...])
 
 
 def insert_session(tx: Transaction, values: Mapping[str, object], head: NodeRef, now: float) -> StoredSession:

@@ -55,6 +55,7 @@ from loom.store.session_rows import (
     stored_tags,
     tag_pattern,
 )
+from loom.struct_types import decode_json
 
 
 class Sessions:
@@ -206,7 +207,7 @@ class Sessions:
         counts: Counter[str] = Counter()
         for stored, count in await self._database.select(sql):
             with contextlib.suppress(msgspec.DecodeError):  # a damaged record; `list` reports it
-                counts.update(dict.fromkeys(msgspec.json.decode(stored, type=list[str]), count))
+                counts.update(dict.fromkeys(decode_json(stored, list[str]), count))
         return dict(sorted(counts.items()))
 
     async def with_head(self, node_id: str) -> StoredSession | None:

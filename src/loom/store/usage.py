@@ -17,6 +17,7 @@ from loom.content.codec import decode_message
 from loom.errors import LoomError
 from loom.store.database import Database, Row
 from loom.store.gateway import ANSWER_KEY
+from loom.struct_types import decode_json
 
 # Walk up from the ends of each session until a message is older than the period: a parent is never younger.
 _SELECT: Final = (
@@ -93,7 +94,7 @@ def _answer(row: Row, key: str = "") -> AnswerRecord:
     """Return the record of a row. With `key`, the metadata is the object under this key of the row's JSON."""
     _, session, title, meta, created_at = row
     try:
-        facts = msgspec.json.decode(str(meta), type=dict[str, Any])
+        facts = decode_json(str(meta), dict[str, Any])
     except msgspec.DecodeError:  # damaged, so its usage is unknown
         facts = {}
     if key:

@@ -11,6 +11,7 @@ import msgspec
 
 from loom.content.json_values import get_list, get_object
 from loom.errors import ToolError
+from loom.struct_types import decode_json
 from loom.tools.input_schema import parse_input_schema
 
 _PAIR: Final = re.compile(r"\s*([^\s=:,;]+)\s*[=:]\s*(.*)", re.DOTALL)
@@ -65,7 +66,7 @@ def _choices(facts: Mapping[str, Any]) -> list[str]:
 def _split_values(text: str, names: Sequence[str]) -> dict[str, Any]:
     if text.startswith("{"):
         try:
-            return msgspec.json.decode(text, type=dict[str, Any])
+            return decode_json(text, dict[str, Any])
         except msgspec.DecodeError as error:
             raise ToolError(f"not a JSON object: {error}") from None
     parts = [part for part in _BETWEEN.split(text) if part.strip()]

@@ -31,6 +31,7 @@ from loom.errors import ContentError, ToolError
 from loom.formats.facts import IntakeLimits
 from loom.models import Capabilities
 from loom.prompt import ToolSpec
+from loom.struct_types import convert
 from loom.tools.docstrings import parse_docstring
 from loom.tools.input_schema import describe_arguments
 from loom.tools.workspace import OpenFile
@@ -216,7 +217,7 @@ class Tool:
         """Return the arguments converted to the function's types. Raise a ToolError that helps a model to correct
         them."""
         try:
-            found = msgspec.convert(arguments, self._arguments, strict=False, dec_hook=_read_model)
+            found = convert(arguments, self._arguments, strict=False, dec_hook=_read_model)
         except (msgspec.ValidationError, RecursionError) as error:
             raise ToolError(
                 f"{self.name} does not accept these arguments: {error}. "

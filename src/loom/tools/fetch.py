@@ -17,6 +17,7 @@ from loom.formats.page_text import PageText
 from loom.formats.sniff import sniff
 from loom.formats.sniff.kinds import label_of
 from loom.formats.text import decode_text
+from loom.struct_types import decode_msgpack
 from loom.tools.base import Tool, ToolContext
 from loom.tools.download import Download, download
 from loom.tools.egress import Destination, Egress, destination_of
@@ -94,4 +95,4 @@ def _page(text: str, url: str, limits: IntakeLimits) -> PageText:
         limits=limits,
         seconds=limits.deadline_seconds,
     )
-    return msgspec.msgpack.decode(result, type=PageText)
+    return decode_msgpack(result, PageText)

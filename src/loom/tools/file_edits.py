@@ -17,6 +17,7 @@ import msgspec
 from loom.content.blocks import ToolResult, clean_text
 from loom.content.media import digest_of
 from loom.errors import LoomError, ToolError
+from loom.struct_types import convert
 from loom.tools.base import FileContext, text_result, tool
 from loom.tools.diff import Diff, unified_diff
 from loom.tools.file_records import RecordsFiles
@@ -86,7 +87,7 @@ def _edit_preview(workspace: Path, arguments: dict[str, Any]) -> str:
     path = str(arguments["path"])
     given: Any = arguments.get("edits")
     edits = (
-        msgspec.convert(given, list[Edit])
+        convert(given, list[Edit])
         if given is not None
         else [Edit(str(arguments["old"]), str(arguments["new"]), bool(arguments.get("all")))]
     )

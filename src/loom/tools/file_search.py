@@ -17,6 +17,7 @@ from loom.content.media import size_label
 from loom.errors import TooLarge, ToolError, Unreadable
 from loom.formats.facts import IntakeLimits
 from loom.formats.worker import WorkerGroup, WorkerKind, current_pool
+from loom.struct_types import decode_msgpack
 from loom.tools.base import ToolContext
 from loom.tools.file_read import ask_to_read
 from loom.tools.file_walk import FileEntry, IgnoredPaths, Walk, open_entry
@@ -319,7 +320,7 @@ def _search_batch(job: SearchJob, data: bytes, limits: IntakeLimits, seconds: fl
         )
     except Unreadable as error:
         raise ToolError(error.message, hint=error.hint) from None
-    return msgspec.msgpack.decode(result, type=tuple[Match, ...])
+    return decode_msgpack(result, tuple[Match, ...])
 
 
 def _take(search: FileSearch, batch: FileBatch, found: tuple[Match, ...]) -> None:

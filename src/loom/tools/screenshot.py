@@ -22,6 +22,7 @@ from loom.errors import ExtraMissing, MediaError, ToolError, Unreadable, Unsuppo
 from loom.formats.sniff import sniff
 from loom.formats.sniff.kinds import SVG
 from loom.formats.text import encoding_of
+from loom.struct_types import decode_json
 from loom.tools.base import Tool, ToolContext
 from loom.tools.egress import Egress, destination_of, is_address, is_this_machine
 from loom.tools.processes import start_program
@@ -217,7 +218,7 @@ def _result(facts: Path, output: bytes, target: ScreenshotTarget) -> ScreenshotR
     if not facts.exists():
         last = output.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
         raise ToolError(f"the browser ended before it had rendered {target.shown}: {last or 'it was killed'}")
-    return msgspec.json.decode(facts.read_bytes(), type=ScreenshotResult)
+    return decode_json(facts.read_bytes(), ScreenshotResult)
 
 
 def _variables(folder: str) -> dict[str, str]:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
 
+from loom.struct_types import decode_json
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Playwright
 
@@ -63,7 +65,7 @@ class ScreenshotResult(msgspec.Struct, frozen=True, kw_only=True):
 def main() -> None:
     from playwright.sync_api import Error, sync_playwright
 
-    job = msgspec.json.decode(sys.stdin.buffer.read(), type=ScreenshotJob)
+    job = decode_json(sys.stdin.buffer.read(), ScreenshotJob)
     with sync_playwright() as playwright:
         if not job.browser and not Path(playwright.chromium.executable_path).exists():
             _finish(job, ScreenshotResult(problem="no browser found", no_browser=True))

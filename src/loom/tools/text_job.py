@@ -17,6 +17,7 @@ from loom.errors import Unreadable
 from loom.formats.page_text import page_text
 from loom.formats.text import decode_text, encoding_of, lines_of
 from loom.formats.worker.loop import Task, serve
+from loom.struct_types import decode_msgpack
 from loom.tools.search_patterns import is_line_independent
 
 PART_CHARS: Final = 10_000
@@ -61,7 +62,7 @@ TextJob: TypeAlias = SearchJob | PageJob
 def run(task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
     if data is None:
         return None
-    job: TextJob = msgspec.msgpack.decode(task.job, type=SearchJob | PageJob)
+    job: TextJob = decode_msgpack(task.job, SearchJob | PageJob)
     match job:
         case SearchJob():
             return msgspec.msgpack.encode(_search(job, data)), b""

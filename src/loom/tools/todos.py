@@ -10,6 +10,7 @@ import msgspec
 from loom.content.blocks import ToolResult
 from loom.content.messages import Message
 from loom.errors import ToolError
+from loom.struct_types import convert
 from loom.tools.base import Tool, text_result
 from loom.work_types import Todo, TodoState
 
@@ -45,5 +46,5 @@ def current_todos(path: Iterable[Message]) -> tuple[Todo, ...] | None:
     for result in (result for message in path for result in message.results):
         data: Any = result.data
         if isinstance(data, dict) and cast("dict[str, Any]", data).get("kind") == "todos":
-            found = msgspec.convert(cast("dict[str, Any]", data)["todos"], tuple[Todo, ...])
+            found = convert(cast("dict[str, Any]", data)["todos"], tuple[Todo, ...])
     return found

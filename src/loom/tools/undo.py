@@ -14,6 +14,7 @@ import msgspec
 from loom.content.blocks import ToolResult
 from loom.content.media import digest_of
 from loom.errors import MediaError, NotFound, ToolError
+from loom.struct_types import convert
 from loom.tools.file_write import original_bytes, remove, write_bytes
 from loom.work_types import FileChange
 
@@ -39,8 +40,8 @@ def file_changes(results: Iterable[ToolResult]) -> list[FileChange]:
         raw: Any = result.data
         data = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
         with suppress(msgspec.ValidationError):  # data of another tool, with a field of the same name
-            found += msgspec.convert([data["change"]] if "change" in data else [], list[FileChange])
-            found += msgspec.convert(data.get("changes", []), list[FileChange])
+            found += convert([data["change"]] if "change" in data else [], list[FileChange])
+            found += convert(data.get("changes", []), list[FileChange])
     return found
 
 

@@ -9,6 +9,8 @@ from typing import Final
 
 import msgspec
 
+from loom.struct_types import decode_json
+
 _MAX_ENTRIES: Final = 1_000
 _MAX_CHARACTERS: Final = 20_000
 
@@ -66,5 +68,5 @@ def _read(file: Path) -> list[str]:
     for line in lines:
         # Skip incomplete lines: another process may have been writing when the machine stopped.
         with contextlib.suppress(msgspec.DecodeError):
-            entries.append(msgspec.json.decode(line, type=str))
+            entries.append(decode_json(line, str))
     return entries

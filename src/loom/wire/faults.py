@@ -26,6 +26,7 @@ from loom.errors import (
 )
 from loom.models import Model
 from loom.prompt import Embedded
+from loom.struct_types import decode_json
 from loom.wire.shapes import UploadedPart
 
 _KEY: Final = re.compile(r"api[ _]key not valid|(?:invalid|incorrect|missing)[ _](?:x-)?api[ _-]key", re.IGNORECASE)
@@ -176,7 +177,7 @@ def explanation(body: dict[str, Any]) -> tuple[str, str, str]:
 
 def _object(text: str) -> dict[str, Any] | None:
     try:
-        return msgspec.json.decode(text, type=dict[str, Any])
+        return decode_json(text, dict[str, Any])
     except msgspec.DecodeError:
         return None
 

@@ -12,6 +12,7 @@ import msgspec
 from loom.content.blocks import clean_text
 from loom.errors import WireError
 from loom.models import Model
+from loom.struct_types import decode_json
 
 _BEFORE_JSON: Final = b" \t\r\n\xef\xbb\xbf"
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
@@ -124,7 +125,7 @@ class SseParser:
 def parse_object(text: str | bytes, model: Model) -> dict[str, Any]:
     """Parse a JSON object of a provider. Raise `WireError`, which quotes the start of the text, if it is not one."""
     try:
-        return msgspec.json.decode(text, type=dict[str, Any])
+        return decode_json(text, dict[str, Any])
     except msgspec.DecodeError as error:
         found = _with_half_characters(text)
         if found is not None:

@@ -33,6 +33,7 @@ from loom.runtime.attachments import limit_pages
 from loom.runtime.model_resolution import BUILT_IN_MODEL
 from loom.runtime.session import LocalSession
 from loom.sampling import OutputSchema
+from loom.struct_types import decode_json
 
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 
@@ -78,7 +79,7 @@ def read_schema(name: str) -> OutputSchema:
     except OSError as error:
         raise ContentError(f"Cannot read {name}: {error.strerror}.") from None
     try:
-        schema = msgspec.json.decode(data, type=dict[str, Any])
+        schema = decode_json(data, dict[str, Any])
     except msgspec.DecodeError as error:
         raise ContentError(f"{name} is not a JSON Schema: {error}", hint='Example: {"type": "object", …}') from None
     problem = check_value(schema, None).fault

@@ -36,6 +36,7 @@ from loom.runtime.inline_media import InlineMedia, StoredPart
 from loom.sampling import Sampling
 from loom.session import SessionChange
 from loom.store.gateway import ANSWER_KEY, GatewayAnswer
+from loom.struct_types import convert
 from loom.tools.input_schema import flatten_root
 from loom.wire.answer import AnswerHead, AnswerWriter
 from loom.wire.answer_errors import fault_of, make_fault, unknown_model
@@ -243,7 +244,7 @@ class Exchange:
         """Return the client's options, merged over the model's configured ones."""
         own = msgspec.to_builtins(self._body.sampling)
         configured = self._runtime.services().sampling(model)
-        merged = msgspec.convert({**msgspec.to_builtins(configured), **own}, Sampling)
+        merged = convert({**msgspec.to_builtins(configured), **own}, Sampling)
         if model.opaque_owner != self._protocol.owner:
             return merged
         headers = {name: self._headers[name] for name in self._protocol.headers if self._headers.get(name)}

@@ -12,6 +12,7 @@ import msgspec
 from loom.content.moments import time_label
 from loom.errors import Unreadable
 from loom.formats.facts import IntakeLimits
+from loom.struct_types import decode_msgpack
 
 __all__ = [
     "AudioFacts",
@@ -117,7 +118,7 @@ def inspect_audio(data: bytes, media_type: str, name: str = "", limits: IntakeLi
         limits=limits,
         seconds=limits.deadline_seconds,
     )
-    facts = msgspec.msgpack.decode(result, type=AudioFacts | None)
+    facts = decode_msgpack(result, AudioFacts | None)
     if facts is None or facts.sample_rate_hz < 1 or facts.channels < 1:
         raise Unreadable(
             f"{name or 'The recording'} is damaged: it contains no audio.",

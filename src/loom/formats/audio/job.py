@@ -6,12 +6,13 @@ import msgspec
 
 from loom.formats.audio.read import read_audio
 from loom.formats.worker.loop import Task, serve
+from loom.struct_types import decode_msgpack
 
 
 def run(task: Task, document: bytes | None) -> tuple[bytes, bytes] | None:
     if document is None:
         return None
-    media_type = msgspec.msgpack.decode(task.job, type=str)
+    media_type = decode_msgpack(task.job, str)
     return msgspec.msgpack.encode(read_audio(document, media_type)), b""
 
 

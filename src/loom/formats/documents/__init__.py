@@ -27,6 +27,7 @@ from loom.formats.facts import EmbeddedPicture, Inspection, IntakeLimits, Render
 from loom.formats.pdf.messages import clamp_pages
 from loom.formats.sniff.kinds import KINDS, FileKind, label_of
 from loom.formats.worker import WorkerKind, current_pool
+from loom.struct_types import decode_msgpack
 
 NO_TEXT: Final = b"[this document contains no text]"
 
@@ -60,7 +61,7 @@ class DocumentFormat:
         return self._recognise(data, name) if self._recognise else None
 
     def inspect(self, data: bytes, media_type: str, name: str, limits: IntakeLimits) -> Inspection:
-        facts = msgspec.msgpack.decode(self._ask(InspectDocument(), data, name, limits)[0], type=DocumentFacts)
+        facts = decode_msgpack(self._ask(InspectDocument(), data, name, limits)[0], DocumentFacts)
         media = Media(
             digest=digest_of(data), media_type=media_type, size_bytes=len(data), pages=facts.pages or None, name=name
         )
@@ -76,7 +77,7 @@ class DocumentFormat:
                 return self._text(data, media, recipe, limits)
             case EmbeddedImage():
                 found, blob = self._ask(ReadPicture(recipe.number), data, media.name, limits, media.digest)
-                return Rendered(data=blob, media_type=msgspec.msgpack.decode(found, type=str))
+                return Rendered(data=blob, media_type=decode_msgpack(found, str))
             case Fit() | Low() | Crop() | Ocr() | Page() | Thumb() | Slice():
                 label = label_of(media.media_type)
                 raise Unsupported(
@@ -88,14 +89,14 @@ class DocumentFormat:
     def member(self, data: bytes, media: Media, path: str, limits: IntakeLimits) -> Member:
         """Return a file inside the document: a member of an archive or an attachment of a mail."""
         found, blob = self._ask(ReadMember(path), data, media.name, limits, media.digest)
-        return Member(msgspec.msgpack.decode(found, type=str), blob)
+        return Member(decode_msgpack(found, str), blob)
 
     def _text(self, data: bytes, media: Media, recipe: Text, limits: IntakeLimits) -> Rendered:
         asked, notices = recipe.pages, ()
         facts: DocumentFacts | None = None
         if asked:
             raw = self._ask(InspectDocument(), data, media.name, limits, media.digest)[0]
-            facts = msgspec.msgpack.decode(raw, type=DocumentFacts)
+            facts = decode_msgpack(raw, DocumentFacts)
             if facts.pages:
                 first, last, notice = clamp_pages(asked, facts.pages, default=facts.pages)
                 notices = (notice,) if notice else ()
@@ -104,7 +105,7 @@ class DocumentFormat:
         else:
             first, last = 1, 0
         found, blob = self._ask(ReadSections(first, last), data, media.name, limits, media.digest)
-        pages = msgspec.msgpack.decode(found, type=int)
+        pages = decode_msgpack(found, int)
         return Rendered(data=blob or NO_TEXT, media_type="text/plain", pages=pages or None, notices=notices)
 
     def _ask(

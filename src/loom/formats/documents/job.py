@@ -24,11 +24,12 @@ from loom.formats.documents.messages import (
 )
 from loom.formats.worker.held_documents import HeldDocuments
 from loom.formats.worker.loop import Task, serve
+from loom.struct_types import msgpack_decoder
 
 MAX_CHARACTERS: Final = 8_000_000
 MAX_PICTURES: Final = 1_000
 _MAX_MEMBER_BYTES: Final = 60_000_000
-_JOB: Final = msgspec.msgpack.Decoder(tuple[str, str, DocumentJob])
+_JOB: Final = msgpack_decoder(tuple[str, str, DocumentJob])
 _SEPARATOR: Final = "\n\n"
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 

@@ -29,6 +29,7 @@ from loom.formats.image.messages import (
     unpack,
 )
 from loom.formats.worker import WorkerKind, current_pool
+from loom.struct_types import decode_msgpack
 
 __all__ = [
     "IMAGE_WORKER",
@@ -95,7 +96,7 @@ def check_and_render(
 ) -> CheckedImage:
     """Check like `check_image`, and render by `recipes` while the image is decoded."""
     result, blob = ask_worker(CheckPicture(recipes), data, media_type, limits, name)
-    checked = msgspec.msgpack.decode(result, type=CheckedPicture)
+    checked = decode_msgpack(result, CheckedPicture)
     made = zip(recipes, unpack(checked.renditions, blob, data), strict=True)
     return CheckedImage(checked.facts, {recipe: rendered for recipe, rendered in made if rendered is not None})
 
@@ -103,7 +104,7 @@ def check_and_render(
 def render_image(data: bytes, media_type: str, recipe: PictureRecipe, limits: IntakeLimits) -> Rendered:
     """Return derived bytes. Raise `Unreadable`, `TooLarge`, `Unsupported` or `ExtraMissing`."""
     result, blob = ask_worker(RenderPicture(recipe), data, media_type, limits)
-    packed = msgspec.msgpack.decode(result, type=PackedRendition)
+    packed = decode_msgpack(result, PackedRendition)
     (rendered,) = unpack((packed,), blob, data)
     assert rendered is not None
     return rendered

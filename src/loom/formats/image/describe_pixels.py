@@ -16,6 +16,7 @@ from loom.formats.image.messages import DescribePixels
 from loom.formats.image.pixels import load
 from loom.formats.sniff import sniff
 from loom.formats.sniff.kinds import label_of
+from loom.struct_types import decode_msgpack
 
 _SAMPLE_SIDE_PX: Final = 320
 _MIN_SHARES: Final = (0.0, 0.02, 0.07, 0.07)
@@ -58,7 +59,7 @@ def describe(data: bytes, limits: IntakeLimits = IntakeLimits()) -> PixelFacts:
     if found.category != "image":
         raise Unsupported(f"The bytes are {label_of(found.media_type)}, not an image.")
     result, _ = ask_worker(DescribePixels(), data, found.media_type, limits)
-    return msgspec.msgpack.decode(result, type=PixelFacts)
+    return decode_msgpack(result, PixelFacts)
 
 
 def describe_picture(data: bytes, media_type: str, limits: IntakeLimits) -> PixelFacts:

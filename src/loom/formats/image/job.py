@@ -23,8 +23,9 @@ from loom.formats.image.messages import (
 from loom.formats.image.page_document import write_pdf
 from loom.formats.image.render import check_picture, render_picture
 from loom.formats.worker.loop import Task, serve
+from loom.struct_types import msgpack_decoder
 
-_JOB: Final = msgspec.msgpack.Decoder(tuple[str, PictureJob])
+_JOB: Final = msgpack_decoder(tuple[str, PictureJob])
 _encode: Final = msgspec.msgpack.encode
 
 

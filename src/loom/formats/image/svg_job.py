@@ -7,6 +7,7 @@ import resvg_py
 
 from loom.errors import Unreadable
 from loom.formats.worker.loop import Task, serve
+from loom.struct_types import decode_msgpack
 
 PAPER = "#ffffff"
 """SVGs are rendered on white, as in browsers."""
@@ -18,7 +19,7 @@ PX_PER_INCH = 96.0
 def run(task: Task, document: bytes | None) -> tuple[bytes, bytes] | None:
     if document is None:
         return None
-    side_px = msgspec.msgpack.decode(task.job, type=int)
+    side_px = decode_msgpack(task.job, int)
     try:
         picture = resvg_py.svg_to_bytes(
             svg_string=document.decode(), width=side_px, height=side_px, background=PAPER, dpi=PX_PER_INCH

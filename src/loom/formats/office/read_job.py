@@ -18,8 +18,9 @@ from loom.formats.office.read_messages import InspectOffice, OfficeJob, ReadFail
 from loom.formats.office.sheet_messages import SheetText
 from loom.formats.worker.held_documents import HeldDocuments
 from loom.formats.worker.loop import Task, serve
+from loom.struct_types import msgpack_decoder
 
-_JOB: Final = msgspec.msgpack.Decoder(OfficeJob)
+_JOB: Final = msgpack_decoder(OfficeJob)
 _SHARE: Final = 0.6
 """The share of the deadline for the workbook reader: the rest is for the slower reader, if that one fails."""
 

@@ -13,6 +13,7 @@ from loom.formats.facts import Inspection, IntakeLimits, Rendered
 from loom.formats.office.read_messages import InspectOffice, OfficeJob, ReadFailure, ReadRows, RenderOffice
 from loom.formats.office.sheet_messages import SheetText
 from loom.formats.worker import WorkerKind, current_pool
+from loom.struct_types import decode_msgpack
 
 OFFICE_WORKER: Final = WorkerKind("loom.formats.office.read_job", size=2)
 """Two processes, because one slow document must not delay the others."""
@@ -54,7 +55,7 @@ def _call(job: OfficeJob, data: bytes, limits: IntakeLimits) -> tuple[msgspec.Ra
 def _decode(result: msgspec.Raw, wanted: type[T]) -> T:
     """Return the result. Raise the reader's error if the result is one."""
     try:
-        failure = msgspec.msgpack.decode(result, type=ReadFailure)
+        failure = decode_msgpack(result, ReadFailure)
     except msgspec.ValidationError:
-        return msgspec.msgpack.decode(result, type=wanted)
+        return decode_msgpack(result, wanted)
     raise _ERRORS[failure.code](failure.message, name=failure.name, hint=failure.hint)

@@ -26,8 +26,9 @@ from loom.formats.office.sheet_messages import ListSheets, ReadSheets, SheetFact
 from loom.formats.office.sheet_rows import RowLines, area, row_lines
 from loom.formats.worker.held_documents import HeldDocuments
 from loom.formats.worker.loop import Task, serve
+from loom.struct_types import msgpack_decoder
 
-_JOB: Final = msgspec.msgpack.Decoder(SheetJob)
+_JOB: Final = msgpack_decoder(SheetJob)
 _BLOCK_ROWS: Final = 256
 _KINDS: Final = (
     (SheetTypeEnum.ChartSheet, "chart"),

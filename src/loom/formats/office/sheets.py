@@ -18,6 +18,7 @@ from loom.formats.office.sheet_messages import ListSheets, ReadSheets, SheetFact
 from loom.formats.office.sheet_rows import RowLines, area, row_line
 from loom.formats.office.xlsx_cells import SheetPart, SheetRow, Workbook, needs_care, sheet_parts, workbook_styles
 from loom.formats.worker import WorkerGroup, WorkerKind, current_pool
+from loom.struct_types import decode_msgpack
 
 SHEET_WORKER: Final = WorkerKind("loom.formats.office.sheet_job")
 ROWS_OF_MANY: Final = 1_000
@@ -49,7 +50,7 @@ class Spreadsheet:
 
     def list_sheets(self) -> list[SheetFacts]:
         """Return the sheets as calamine lists them. Raise an error if it cannot open the workbook."""
-        return msgspec.msgpack.decode(self._call_worker(ListSheets()), type=list[SheetFacts])
+        return decode_msgpack(self._call_worker(ListSheets()), list[SheetFacts])
 
     def layout(self, sheet: int) -> list[str]:
         """Return the merged and hidden cells of a sheet of an .xls or .xlsb file; `sheet` counts from 0."""
@@ -106,7 +107,7 @@ class Spreadsheet:
         return tuple(found)
 
     def _read(self, job: ReadSheets) -> list[SheetText]:
-        return msgspec.msgpack.decode(self._call_worker(job), type=list[SheetText]) if job.sheets else []
+        return decode_msgpack(self._call_worker(job), list[SheetText]) if job.sheets else []
 
     def _incomplete_sheets(self, numbers: tuple[int, ...]) -> dict[int, None]:
         """Return the sheets that calamine would read incompletely."""

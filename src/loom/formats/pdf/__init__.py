@@ -13,6 +13,7 @@ from loom.formats.facts import Inspection, IntakeLimits, Rendered
 from loom.formats.file_names import clean_name
 from loom.formats.pdf.messages import Inspect, PageWindow, PdfFacts, PdfJob, clamp_pages
 from loom.formats.worker import WorkerKind, current_pool
+from loom.struct_types import decode_msgpack
 
 __all__ = ["PDF_WORKER", "PageWindow", "clamp_pages", "inspect_pdf", "render_pdf"]
 
@@ -33,7 +34,7 @@ def inspect_pdf(data: bytes, name: str, limits: IntakeLimits) -> Inspection:
         raise TooLarge(f"{name or 'The PDF'} is {size}; the limit for PDFs is {allowed}.", name=name)
     digest = digest_of(data)
     found, _ = _call(Inspect(), data, digest, name, limits)
-    facts = msgspec.msgpack.decode(found, type=PdfFacts)
+    facts = decode_msgpack(found, PdfFacts)
     media = Media(digest=digest, media_type="application/pdf", size_bytes=len(data), pages=facts.pages, name=name)
     return Inspection(
         media=media,
@@ -50,7 +51,7 @@ def render_pdf(
 ) -> Rendered:
     """Return derived bytes of a PDF. `media.digest` is the digest of `data`, which the worker caches between calls."""
     result, blob = _call(recipe, data, media.digest, media.name, limits)
-    return msgspec.structs.replace(msgspec.msgpack.decode(result, type=Rendered), data=blob)
+    return msgspec.structs.replace(decode_msgpack(result, Rendered), data=blob)
 
 
 def _call(job: PdfJob, data: bytes, digest: str, name: str, limits: IntakeLimits) -> tuple[msgspec.Raw, bytes]:

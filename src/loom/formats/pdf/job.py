@@ -21,13 +21,14 @@ from loom.formats.pdf.pictures import list_pictures, take_picture
 from loom.formats.pdf.text_layer import is_gibberish
 from loom.formats.worker.held_documents import HeldDocuments
 from loom.formats.worker.loop import Task, serve
+from loom.struct_types import msgpack_decoder
 
 EXAMINED_PAGES: Final = 20
 LISTED_PICTURES: Final = 100
 LISTED_ATTACHMENTS: Final = 5
 MAX_TEXT_BYTES: Final = 32_000_000
 _LISTED_PAGES: Final = 10
-_JOB: Final = msgspec.msgpack.Decoder(PdfJob)
+_JOB: Final = msgpack_decoder(PdfJob)
 
 
 class TextOfPage(msgspec.Struct, frozen=True):

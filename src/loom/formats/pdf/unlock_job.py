@@ -9,12 +9,13 @@ import msgspec
 from loom.errors import Encrypted, Unreadable
 from loom.formats.pdf.pdfium import library, open_document, raw_functions
 from loom.formats.worker.loop import Task, serve
+from loom.struct_types import decode_msgpack
 
 
 def run(task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
     if data is None:
         return None
-    password = msgspec.msgpack.decode(task.job, type=str)
+    password = decode_msgpack(task.job, str)
     try:
         document = open_document(data, password=password)
     except library().PdfiumError as error:

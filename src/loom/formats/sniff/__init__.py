@@ -16,6 +16,7 @@ from loom.formats.sniff.containers import iso_media_type, ole_type, zip_type
 from loom.formats.sniff.kinds import KINDS, SVG, UNKNOWN, category_of, type_of_name
 from loom.formats.sniff.markup import looks_like_html, markup_type
 from loom.formats.text import encoding_of
+from loom.struct_types import decode_json
 
 _HEAD_BYTES: Final = 4096
 
@@ -495,7 +496,7 @@ def _json(data: bytes) -> str | None:
     if len(data) > _MAX_VALIDATED_BYTES:
         return "application/json"
     try:
-        msgspec.json.decode(data, type=msgspec.Raw)
+        decode_json(data, msgspec.Raw)
     except msgspec.DecodeError:
         pass
     else:
@@ -503,7 +504,7 @@ def _json(data: bytes) -> str | None:
     lines = [line for line in data.splitlines() if line.strip()]
     try:
         for line in lines[:20]:
-            msgspec.json.decode(line, type=msgspec.Raw)
+            decode_json(line, msgspec.Raw)
     except msgspec.DecodeError:
         return None
     return "application/x-ndjson" if len(lines) > 1 else None

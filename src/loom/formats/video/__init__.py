@@ -20,6 +20,7 @@ from loom.formats.facts import Inspection, IntakeLimits
 from loom.formats.sniff.kinds import label_of
 from loom.formats.video.messages import FindScenes, ProbeVideo, TakeFrame, TakeSound, VideoFacts, VideoJob
 from loom.formats.worker import WorkerKind, current_pool
+from loom.struct_types import decode_msgpack
 
 INSTALL_HINT: Final = "Install it: apt install ffmpeg"
 VIDEO_WORKER: Final = WorkerKind("loom.formats.video.job", memory_share=2)
@@ -40,7 +41,7 @@ def inspect_video(data: bytes, name: str = "", limits: IntakeLimits = IntakeLimi
     ffprobe."""
     facts = None
     if data:
-        facts = msgspec.msgpack.decode(_ask(ProbeVideo(), data, name, limits)[0], type=VideoFacts | None)
+        facts = decode_msgpack(_ask(ProbeVideo(), data, name, limits)[0], VideoFacts | None)
     if facts is None:
         raise Unreadable(
             f"{name or 'The video'} cannot be read: it contains no images.",
@@ -55,14 +56,14 @@ def inspect_video(data: bytes, name: str = "", limits: IntakeLimits = IntakeLimi
 def has_only_sound(data: bytes, name: str, limits: IntakeLimits) -> bool:
     """Return whether a file has audio and no images."""
     answer, _ = _ask(ProbeVideo(), data, name, limits)
-    facts = msgspec.msgpack.decode(answer, type=VideoFacts | None)
+    facts = decode_msgpack(answer, VideoFacts | None)
     return facts is not None and not facts.width and bool(facts.sound_codec)
 
 
 def find_scenes(data: bytes, name: str = "", limits: IntakeLimits = IntakeLimits(), digest: str = "") -> list[float]:
     """Return the seconds at which scenes begin; an empty list if the search takes too long."""
     answer, _ = _ask(FindScenes(), data, name, limits, digest, seconds=limits.conversion_seconds)
-    return msgspec.msgpack.decode(answer, type=list[float])
+    return decode_msgpack(answer, list[float])
 
 
 def take_frame(

@@ -16,6 +16,7 @@ import msgspec
 from loom.errors import TooLarge
 from loom.formats.video.messages import FindScenes, ProbeVideo, TakeFrame, TakeSound, VideoFacts, VideoJob
 from loom.formats.worker.loop import Task, serve
+from loom.struct_types import decode_json, decode_msgpack
 
 _FILE_ONLY: Final = (
     "-protocol_whitelist",
@@ -50,7 +51,7 @@ def run(task: Task, document: bytes | None) -> tuple[bytes, bytes] | None:
     if document is not None:
         _hold(task.digest, document)
     seconds = max(0.5, task.seconds - _SPARE_SECONDS)
-    job: VideoJob = msgspec.msgpack.decode(task.job, type=VideoJob)
+    job: VideoJob = decode_msgpack(task.job, VideoJob)
     match job:
         case ProbeVideo():
             return msgspec.msgpack.encode(_facts(seconds)), b""
@@ -101,7 +102,7 @@ class _Probed(msgspec.Struct):
 def _parse_report(report: bytes) -> VideoFacts | None:
     """Return None if the program found nothing to play or failed."""
     try:
-        found = msgspec.json.decode(report, type=_Probed)
+        found = decode_json(report, _Probed)
     except msgspec.DecodeError:
         return None
     sound = next((stream for stream in found.streams if stream.codec_type == "audio"), None)

@@ -31,6 +31,7 @@ from loom.errors import Encrypted, MediaError, TooLarge, Unreadable, Unsupported
 from loom.formats.facts import IntakeLimits
 from loom.formats.worker.channel import OversizeMessage, receive, send
 from loom.formats.worker.loop import DocumentMissing, JobDone, JobFailed, Task, WorkerAnswer, WorkerReady
+from loom.struct_types import msgpack_decoder
 
 START_SECONDS: Final = 60.0
 MAX_ANSWER_BYTES: Final = 64_000_000
@@ -205,7 +206,7 @@ class _Child:
     def __init__(self, module: str) -> None:
         self.held: OrderedDict[str, None] = OrderedDict()
         """The digests of the documents that it was sent last; it may have dropped some of them."""
-        self._decode = msgspec.msgpack.Decoder(WorkerAnswer).decode
+        self._decode = msgpack_decoder(WorkerAnswer).decode
         self._link, theirs = socket.socketpair()
         path = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path if entry)
         with theirs:

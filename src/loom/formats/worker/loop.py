@@ -21,6 +21,7 @@ import msgspec
 from loom.errors import MediaError, TooLarge, Unreadable
 from loom.formats.facts import IntakeLimits
 from loom.formats.worker.channel import receive, send
+from loom.struct_types import msgpack_decoder
 
 SUICIDE_SECONDS: Final = 1.0
 """The child ends itself this long after the deadline, in case its parent has died and cannot end it."""
@@ -79,7 +80,7 @@ def serve(run: RunJob) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with socket.socket(fileno=int(sys.argv[1])) as link:
         _send(link, WorkerReady(), b"")
-        decode = msgspec.msgpack.Decoder(Task).decode
+        decode = msgpack_decoder(Task).decode
         while (message := receive(link)) is not None:
             task = decode(message.part)
             document = message.blob if task.has_document else None

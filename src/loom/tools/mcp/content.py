@@ -16,6 +16,7 @@ from loom.content.json_values import json_text, sanitize_json
 from loom.content.media import digest_of, size_label
 from loom.content.nested_media import store_nested_media
 from loom.errors import LoomError
+from loom.struct_types import decode_json
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, ResourceLink
@@ -126,7 +127,7 @@ class _Response:
         if not may_hold_bytes(text):
             return text
         try:
-            return json_text(self._take_nested(msgspec.json.decode(text, type=dict[str, Any] | list[Any])))
+            return json_text(self._take_nested(decode_json(text, dict[str, Any] | list[Any])))
         except (msgspec.DecodeError, RecursionError):
             return _DATA_URL.sub(lambda url: self._take_nested(url[0]), text)
 

@@ -34,6 +34,7 @@ from loom.formats import render
 from loom.formats.facts import IntakeLimits
 from loom.formats.intake import accept
 from loom.models import Capabilities
+from loom.struct_types import decode_json
 from loom.tools.base import Tool
 from loom.tools.file_read import read_file
 from loom.tools.look import look
@@ -231,7 +232,7 @@ def _video(data: bytes, media: Media, limits: IntakeLimits) -> list[types.Conten
     """Return a few frames with their times: the protocol has no video."""
     import mcp_types as types
 
-    scenes = msgspec.json.decode(render(data, media, Scenes(), limits).data, type=list[float])
+    scenes = decode_json(render(data, media, Scenes(), limits).data, list[float])
     found: list[types.ContentBlock] = [types.TextContent(text=f"[video: {media.label}]")]
     for at in choose_times(media.duration_seconds or 0.0, scenes, _VIDEO_FRAMES):
         frame = render(data, media, Frame(round(at * 1000), formats=PICTURE_TYPES), limits)
