@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import fcntl
 import faulthandler
+import fcntl
 import gc
 import ipaddress
 import logging
