@@ -14,6 +14,7 @@ import pytest
 from config_world import load, shown
 from loom.compile.policy import Policy
 from loom.config import Config, ValueOrigin, load_config
+from loom.config.approval import ApprovalPolicy
 from loom.errors import ConfigError
 from loom.formats.facts import IntakeLimits
 from source_trees import FILES, ONE_PROCESS, nodes_of
@@ -48,7 +49,8 @@ def test_without_any_file_the_promised_defaults_hold(tmp_path: Path) -> None:
     assert (config.context.aging, config.context.full_turns, config.context.low_turns) == ("stepped", 1, 2)
     assert (config.context.keep_turns, config.context.tool_output_bytes) == (2, 30_000)
     assert (config.server.host, config.server.port) == ("127.0.0.1", 5666)
-    assert config.action_for("run_command", "ls") == "ask"
+    assert ApprovalPolicy(config.approval, config.project_approval)("run_command", "ls") is None, "the tool decides"
+    assert config.approval.default == "ask"
     assert config.warnings == ()
     assert {row.origin.layer for row in config.show() if row.origin} == {"default", "environment"}
 

@@ -68,7 +68,8 @@ def run_daemon(
 ) -> None:
     """Serve until SIGTERM or SIGINT. `on_listening` receives the URLs; without it they are printed."""
     disable_memory_dumps()
-    faulthandler.enable()  # a crash in native code leaves the stack of each thread in the log
+    with suppress(OSError):  # without a file for errors, there is no log
+        faulthandler.enable()  # a crash in native code leaves the stack of each thread there
     _log_without_secrets(config)
     _give_memory_back()
     asyncio.run(serve_app(config, host=host, port=port, on_listening=on_listening or _print, log_level=log_level))
