@@ -1,19 +1,23 @@
-"""F12: a client that stops reading is dropped and can go on where it was; nobody else notices, and nothing piles up."""
+"""F12: a client that stops reading, or whose events cannot be read, is dropped and can go on where it was; nobody else
+notices, and nothing piles up."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import Any
 
 import httpx2
 import msgspec
 import pytest
+from websockets.exceptions import ConnectionClosed
 
 from daemon.raw import join, raw_socket
 from daemon.running import TOKEN, Served, served, until
 from loom.daemon import sockets, sse
 from loom.daemon.session_list import ListedSession
+from loom.errors import Unreachable
 from loom.events import NoticeRaised
 from loom.wire.framing import SseParser
 from patience import PATIENCE_SECONDS
@@ -187,3 +191,31 @@ async def test_who_listens_to_the_list_and_stops_reading_is_dropped_and_others_h
         await session.rename("at last")
         while "at last" not in str(await asyncio.wait_for(other.recv(), PATIENCE_SECONDS)):
             pass
+
+
+@pytest.mark.parametrize("read", ["head", "after"])
+async def test_a_client_whose_events_cannot_be_read_reconnects_and_misses_nothing(
+    read: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served() as daemon:
+        session = await daemon.runtime.session()
+        await more(daemon, session.id, 20)
+        events = daemon.runtime.dispatch.events
+        with monkeypatch.context() as away:
+
+            async def unreachable(*_: object) -> None:
+                raise Unreachable("The database cannot be reached.")
+
+            away.setattr(events, read, unreachable)
+            async with raw_socket(daemon) as cut_off:
+                asked = msgspec.json.encode(["join", {"session": session.id, "after": 0}]).decode()
+                await cut_off.send(f"42/events,{asked}")
+                frames: list[str] = []
+                with contextlib.suppress(ConnectionClosed):
+                    while not frames or not frames[-1].startswith("41"):
+                        frames.append(str(await asyncio.wait_for(cut_off.recv(), PATIENCE_SECONDS)))
+                assert "2" not in frames and numbers(frames) == [], "dropped long before it is missed"
+        async with raw_socket(daemon) as again:
+            await join(again, session.id)
+            seen = [str(await asyncio.wait_for(again.recv(), PATIENCE_SECONDS)) for _ in range(20)]
+            assert numbers(seen) == list(range(1, 21))

@@ -29,7 +29,7 @@ from loom.daemon.previews import INLINE_BYTES
 from loom.daemon.problems import InvalidBody, TooMany, UnreadableRequest, error_response
 from loom.daemon.session_list import ListedSession, SessionList
 from loom.daemon.sign_in import Identity, Visitor
-from loom.errors import LoomError
+from loom.errors import Corrupt, LoomError, NotFound, StoreError
 from loom.runtime.plan_table import problem_text
 from loom.struct_types import convert
 
@@ -229,6 +229,8 @@ class Sockets:
         except msgspec.ValidationError as error:
             return _error_answer(InvalidBody(f"join expects {{session, after, inline}}: {error}"))
         except LoomError as error:
+            if connection is not None and _is_temporary(error):  # as above
+                await self._shut(connection.transport)
             return _error_answer(error)
 
     async def _begin(self, connection: Connection, wanted: Join) -> dict[str, Any]:
@@ -301,14 +303,16 @@ class Sockets:
                         await self._send(connection, envelope, inline=wanted.inline)
                         seen = envelope.seq
             except TimeoutError:
-                await self._drop(connection, wanted.session, seen)
+                await self._drop_slow(connection, wanted.session, seen)
             except EngineIOError:  # the connection is closed
                 return
             except LoomError as error:
                 await self._say(connection, "error", {**_words(error), "session": wanted.session, "after": seen})
                 connection.watches.pop(wanted.session, None)
+                if _is_temporary(error):  # a client that reconnects joins again
+                    await self._server.disconnect(connection.sid, NAMESPACE)
 
-    async def _drop(self, connection: Connection, session_id: str, seen: int) -> None:
+    async def _drop_slow(self, connection: Connection, session_id: str, seen: int) -> None:
         text = "This client reads events too slowly."
         hint = f"Join again with after={seen}; nothing is lost."
         data = {"code": "slow_client", "message": text, "hint": hint, "session": session_id, "after": seen}
@@ -323,7 +327,7 @@ class Sockets:
                 if self._has_room(connection):
                     await self._say(connection, "session", msgspec.to_builtins(line))
                 else:  # the list has no sequence numbers: a client that reconnects reads it again
-                    await self._drop(connection, "", 0)
+                    await self._drop_slow(connection, "", 0)
             except EngineIOError:  # the connection has just closed
                 continue
 
@@ -392,6 +396,11 @@ def _log_failure(pump: asyncio.Task[None]) -> None:
     """Log a bug, which ends only the events of one client."""
     if not pump.cancelled() and (error := pump.exception()) is not None:
         _log.error("events could not be sent", exc_info=error)
+
+
+def _is_temporary(error: LoomError) -> bool:
+    """Return whether joining again may succeed: the store is away, but nothing is lost or damaged."""
+    return isinstance(error, StoreError) and not isinstance(error, NotFound | Corrupt)
 
 
 def _words(error: LoomError) -> dict[str, Any]:
