@@ -33,7 +33,7 @@ from loom.events import (
 from loom.providers.http import Timeouts
 from loom.runtime import Runtime
 from loom.runtime.session import LocalSession
-from loom.testing import ScriptedProvider, memory_runtime, sample_png
+from loom.testing import ScriptedAnswer, ScriptedProvider, memory_runtime, sample_png
 from loom.tools.base import ToolContext, tool
 from patience import PATIENCE_SECONDS
 from providers.far_side import Reply, refusal
@@ -247,6 +247,36 @@ async def test_what_a_call_gave_is_kept_where_another_of_its_message_is_cut_off(
                 await session.cancel()
         assert await results_of(session) == [*PAID, NOT_STARTED]
         assert broken_pairs(await session.path()) == ()
+
+
+async def test_what_a_command_printed_before_it_was_cut_off_is_kept() -> None:
+    command = ToolCall("c1", "run_command", {"command": "echo $((6 * 7)) secret-4711; sleep 600"})
+    async with memory_runtime(
+        {"approval.default": "allow", "keys.openai": "secret-4711"},
+        providers={"anthropic": ScriptedProvider([command, "Fine."])},
+        tools=["run_command"],
+    ) as runtime:
+        session = await runtime.session(model="anthropic/claude-opus-5")
+        async for event in session.stream("run it"):
+            if isinstance(event, ToolProgressed):
+                await session.cancel()
+        (result,) = await results_of(session)
+        assert result.startswith(INTERRUPTED) and "42" in result and "4711" not in result
+        assert (await session.send("go on")).text == "Fine."
+
+
+async def test_the_sessions_of_agents_that_were_cut_off_can_be_continued() -> None:
+    script: list[ScriptedAnswer] = [ToolCall("c1", "ask_agent", {"tasks": ["wait"]}), ToolCall("c2", "linger")]
+    async with memory_runtime(
+        providers={"anthropic": ScriptedProvider(script)}, tools=["ask_agent", linger]
+    ) as runtime:
+        session = await runtime.session(model="anthropic/claude-opus-5")
+        async for event in session.stream("ask an agent"):
+            if isinstance(event, ToolProgressed):
+                await session.cancel()
+        (agent,) = [found async for found in runtime.stores.sessions.list_all() if found.id != session.id]
+        (result,) = await results_of(session)
+        assert result.startswith(INTERRUPTED) and agent.id in result
 
 
 @pytest.mark.parametrize("damage", ["", "'{'", "x'fffe'"], ids=["whole", "no event", "no text"])

@@ -29,6 +29,7 @@ from loom.agent.results import (
     with_kept,
 )
 from loom.compile.assemble import INTERRUPTED as CUT_OFF
+from loom.compile.measure import elide_middle
 from loom.compile.policy import LOOK
 from loom.compile.ports import MediaAccess
 from loom.content.blocks import ContentBlock, TextBlock, ToolCall, ToolResult, clean_text
@@ -53,6 +54,8 @@ from loom.work_types import FileChange
 INTERRUPTED: Final = "Interrupted: the call may or may not have taken effect. Check before you repeat it."
 """The result of a call that was running when its turn or its process ended, and that may be unsafe to run again."""
 NOT_STARTED: Final = "Not started: the turn was interrupted before this call."
+PARTIAL_CHARS: Final = 8_000
+"""The longest text that a call which is cut off adds to its result."""
 READ: Final = "read_file"
 CHANGED: Final = "(The user changed the arguments of this call: {})"
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -105,6 +108,8 @@ class CallContext:
         self._root = os.path.realpath(services.workspace)
         self.limits = services.limits
         self.injected: list[ContentBlock] = []
+        self.partial = ""
+        """What the call has found out so far, for the case that it is cut off."""
         self.changes = list(changes)
         """The changes of files that the call has made so far."""
         self.gate: Action | None = None
@@ -242,6 +247,9 @@ class CallContext:
         if self._services.caller is not None:
             await self._services.caller.drop_change(change)
 
+    def keep_partial(self, text: str) -> None:
+        self.partial = text
+
     async def keep(self, text: str) -> Media:
         data = text.encode()
         return kept_text(await self._services.media.put(data), len(data), self._call.name)
@@ -360,6 +368,8 @@ async def _run(
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
+            if context.partial and call.id in running:
+                running[call.id] += f" {mask_secrets(elide_middle(context.partial, PARTIAL_CHARS), services.secrets)}"
             raise
         result = await _failed_result(call, _describe_crash(call, error), services)  # the tool cancelled itself
     except (Exception, SystemExit) as error:  # noqa: BLE001  foreign code: any error is a result for the model

@@ -23,7 +23,7 @@ from loom.runtime.agents import AGENT, CALLER, agent_model, find_agent
 from loom.runtime.session import LocalSession
 from loom.session import PARENT_SESSION
 from loom.store.nodes import Node
-from loom.tools.base import Tool, ToolContext, text_result
+from loom.tools.base import KeepsPartialResult, Tool, ToolContext, text_result
 from loom.tools.file_records import RecordsChanges
 
 if TYPE_CHECKING:
@@ -131,6 +131,9 @@ def ask_agent_tool(runtime: Runtime) -> Tool:
             sessions = [await _open(runtime, context, agent, session, task) for task in tasks]
         except LoomError as error:
             raise ToolError(error.message, hint=error.hint) from None
+        if isinstance(context, KeepsPartialResult):
+            ids = ", ".join(opened.id for opened in sessions)
+            context.keep_partial(f"Continue with ask_agent(tasks=[…], session=…). Sessions of the agents: {ids}")
         async with asyncio.TaskGroup() as group:
             jobs = [
                 group.create_task(_run_task(context, opened, task))

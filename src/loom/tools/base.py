@@ -127,6 +127,15 @@ class ToolContext(FileContext, Protocol):
         ...
 
 
+@runtime_checkable
+class KeepsPartialResult(Protocol):
+    """A context that keeps what a call has found out so far."""
+
+    def keep_partial(self, text: str) -> None:
+        """Add `text` to the result that the call gets if it is cut off; it replaces an earlier one."""
+        ...
+
+
 class SyncToolContext(Protocol):
     """The `ToolContext` of a plain `def` tool, which runs in a thread: its methods block until they are done."""
 

@@ -16,7 +16,7 @@ import msgspec
 
 from loom.content.blocks import ToolResult, clean_text
 from loom.errors import ToolError
-from loom.tools.base import Tool, ToolContext, text_result
+from loom.tools.base import KeepsPartialResult, Tool, ToolContext, text_result
 from loom.tools.number_text import count_text
 from loom.tools.processes import RunningProgram, collect_output, end_all, kill_group, start_program, wait_exit
 from loom.tools.sandbox import Sandbox
@@ -101,6 +101,10 @@ def command_tool(sandbox: Sandbox, variables: Sequence[str] = ()) -> Tool:
                 ended = await _run_until_end(running, output, timeout, context)
                 behind = end_all(running) if ended else 0
             behind = max(behind, left.count()) if ended else 0
+        except asyncio.CancelledError:
+            if isinstance(context, KeepsPartialResult) and (text := output.text().strip()):
+                context.keep_partial(f"Its output until then:\n{text}")
+            raise
         finally:
             fenced.close()
             left.close()
