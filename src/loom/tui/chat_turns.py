@@ -294,7 +294,6 @@ class ChatTurns(ChatState):
             return
         card = ApprovalCard(request)
         await place.mount(card)
-        self._activity = _APPROVAL_PENDING
         self.app.announce(f"Approval needed: {request.call.name}")
         if not self.composer.text.strip() and isinstance(self.focused, MessageEditor | None):
             card.focus()
@@ -311,8 +310,6 @@ class ChatTurns(ChatState):
                 self._activity = f"running {one_line(card.request.call.name, 40)}"
                 await card.remove()
         following = next(iter(self.query_one("#approvals").query(ApprovalCard)), None)
-        if following is not None:
-            self._activity = _APPROVAL_PENDING
         (following or self.composer).focus()
 
     async def on_approval_card_answered(self, event: ApprovalCard.Answered) -> None:
@@ -394,8 +391,9 @@ class ChatTurns(ChatState):
         line = self.query_one(ActivityLine)
         self.composer.is_answering = self._is_running
         if self._is_running:
-            seconds = time.monotonic() - self._turn_began
-            line.show(self._activity, seconds, is_waiting=self._activity == _APPROVAL_PENDING)
+            is_waiting = bool(self.query_one("#approvals").children)
+            activity = _APPROVAL_PENDING if is_waiting else self._activity
+            line.show(activity, time.monotonic() - self._turn_began, is_waiting=is_waiting)
         elif line.display:
             line.hide()
 
