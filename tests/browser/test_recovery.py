@@ -12,11 +12,12 @@ from browser.samples import draw_image, file_payload
 
 
 def test_a_reload_in_mid_turn_loses_nothing(client: Client) -> None:
-    client.send("!slow 40tps\n!echo the very first words\n!tokens 80")
+    client.send("!slow 20tps\n!echo the very first words\n!tokens 2000")
     expect(client.answers.last).to_contain_text("the very first words")
     client.page.reload()
     expect(client.answers.last).to_contain_text("the very first words")
     expect(client.page.locator(".answer[aria-busy=true]")).to_have_count(1)
+    client.page.keyboard.press("Escape")
     client.wait_idle()
     live = client.answers.last.locator(".prose").inner_text()
     client.page.reload()

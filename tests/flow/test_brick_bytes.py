@@ -115,7 +115,6 @@ def made_known(needs: tuple[Need, ...], known: Known) -> Known:
             size_bytes=len(found.data),
             width=found.width,
             height=found.height,
-            pages=found.pages,
         )
     return Known(derived=derived, texts=texts)
 

@@ -102,7 +102,6 @@ class Shelf:
                     size_bytes=len(made.data),
                     width=made.width,
                     height=made.height,
-                    pages=made.pages,
                 )
                 for key, made in self.derived.items()
             },

@@ -99,8 +99,6 @@ async def test_lessons_are_kept_by_model_and_address_with_their_origin_and_date(
     assert await learned.list_facts("ollama/llava", "http://b") == ()
     await learned.keep("ollama/llava", "http://a", "asked", {"vision": False})
     assert (await learned.list_facts("ollama/llava", "http://a"))[0].facts == {"vision": False}
-    await learned.forget("ollama/llava", "http://a")
-    assert await learned.list_facts("ollama/llava", "http://a") == ()
 
 
 async def test_a_store_of_the_first_schema_gets_the_new_tables_when_it_is_opened(url: str) -> None:
