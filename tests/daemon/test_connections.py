@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 import uvicorn
+from starlette.types import Receive, Scope, Send
 
 from daemon.running import DaemonProcess, until
 from loom.daemon.connections import AcceptFailures, PatientProtocol
@@ -21,7 +22,7 @@ class Hasty(PatientProtocol):
     first_request_seconds = 0.2
 
 
-async def hello(scope: dict, receive: object, send: object) -> None:
+async def hello(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "http":
         await asyncio.sleep(0.5)
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})

@@ -405,7 +405,7 @@ def _formulas_xlsx(path: Path) -> None:
     chart = openpyxl.chart.BarChart()
     chart.title = "Two bars"
     chart.add_data(openpyxl.chart.Reference(sheet, min_col=2, min_row=4, max_row=5))
-    sheet.add_chart(chart, "D2")
+    sheet.add_chart(chart, "D2")  # pyright: ignore[reportCallIssue]  # its stub lacks the anchor
     book.create_sheet("Other").append(["elsewhere"])
     book.save(path)
 

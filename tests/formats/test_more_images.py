@@ -7,6 +7,7 @@ import importlib.util
 import io
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -111,7 +112,7 @@ def png_chunk(kind: bytes, body: bytes) -> bytes:
     ],
     ids=["zTXt", "iTXt", "iCCP", "broken iCCP"],
 )
-def test_a_good_png_with_a_bomb_beside_the_pixels_survives(bomb: object) -> None:
+def test_a_good_png_with_a_bomb_beside_the_pixels_survives(bomb: Callable[[], bytes]) -> None:
     data = sample("rgb.png")
     loaded = data[:33] + bomb() + data[33:]
 
