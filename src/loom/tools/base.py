@@ -34,6 +34,7 @@ from loom.prompt import ToolSpec
 from loom.struct_types import convert
 from loom.tools.docstrings import parse_docstring
 from loom.tools.input_schema import describe_arguments
+from loom.tools.own_thread import run_in_own_thread
 from loom.tools.workspace import OpenFile
 
 Danger: TypeAlias = Literal["none", "ask"]
@@ -241,7 +242,7 @@ class Tool:
             values[self._context_name] = context if is_async else _ThreadContext(context, asyncio.get_running_loop())
         if is_async:
             return await self.function(**values)
-        return await asyncio.to_thread(self.function, **values)
+        return await run_in_own_thread(self.function, **values)
 
 
 @overload
