@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,6 +12,7 @@ import loom
 from loom.agent.gate import Allow, Approve, Verdict
 from loom.content.blocks import ToolCall
 from loom.content.messages import text_of
+from loom.errors import ToolError
 from loom.testing import ScriptedProvider, memory_runtime
 from patience import PATIENCE_SECONDS
 
@@ -54,3 +56,25 @@ async def _result(function: Callable[..., Any], approve: Approve | None = None) 
         await session.send("go")
         [result] = [result for message in await session.path() for result in message.results]
         return text_of(result)
+
+
+async def test_a_plain_tool_that_waits_for_the_user_ends_when_its_turn_is_cancelled() -> None:
+    ended = threading.Event()
+
+    def delete(context: loom.SyncToolContext) -> str:
+        """Delete something."""
+        try:
+            return context.confirm("delete it", why="it is large")
+        finally:
+            try:
+                context.emit("one more word")
+            except ToolError:
+                ended.set()
+
+    provider = ScriptedProvider([[ToolCall("c1", "delete", {})], "Done."])
+    async with memory_runtime(providers={"anthropic": provider}, tools=[delete]) as runtime:
+        session = await runtime.session(model=MODEL)
+        async for event in session.stream("go"):
+            if event.type == "approval_requested":
+                await session.cancel()
+        assert await asyncio.to_thread(ended.wait, PATIENCE_SECONDS)
