@@ -238,7 +238,7 @@ class Loom:
                     return
         finally:
             close = getattr(events, "aclose", None)
-            if close is not None:
+            if close is not None and self._thread.is_alive():  # at the end of the program, threads have ended already
                 self.run(close())
 
 

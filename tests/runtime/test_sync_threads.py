@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -97,3 +99,16 @@ def _exit_as_expected(session: Any, opened: loom.Loom) -> NoReturn:
         code = 0
     finally:
         os._exit(code)
+
+
+def test_a_program_that_ends_in_the_middle_of_a_stream_prints_no_error(tmp_path: Path) -> None:
+    program = (
+        "import loom\n"
+        "opened = loom.Loom(model='loom/spark')\n"
+        "events = iter(opened.session().stream('!slow 20tps\\n!tokens 300'))\n"
+        "next(events)\n"
+    )
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("LOOM_")}
+    environ |= {"LOOM_HOME": str(tmp_path), "LOOM_OFFLINE": "1"}
+    ended = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
