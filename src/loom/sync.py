@@ -15,6 +15,7 @@ import asyncio
 import threading
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack
@@ -95,6 +96,9 @@ class Loom:
         self._thread.start()
         self._stack = AsyncExitStack()
         self._closed = False
+        self._stopping = threading.Lock()
+        """Held to schedule work: an event loop that is stopping would not run it."""
+        self._is_stopped = False
         try:
             opening = AsyncLoom(
                 model=model,
@@ -166,13 +170,16 @@ class Loom:
         return self.run(asking)
 
     def close(self) -> None:
-        if self._closed:
+        if self._closed or not self._thread.is_alive():  # in a fork, everything belongs to the parent
             return
+        self._check_usable()
         self._closed = True
         try:
             self.run(self._stack.aclose())
         finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            with self._stopping:
+                self._is_stopped = True
+                self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
 
     def _run_loop(self) -> None:
@@ -189,16 +196,37 @@ class Loom:
         self.close()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the thread of the event loop and return its result. An interrupt here cancels it."""
-        if self._closed and self._thread is not threading.current_thread() and not self._loop.is_running():
+        """Run a coroutine in the thread of the event loop and return its result. An interrupt here cancels it.
+
+        Raise `LoomError` where nothing would run it: after `close`, in a fork, and in that thread itself.
+        """
+        try:
+            self._check_usable()
+            with self._stopping:
+                if self._is_stopped:
+                    raise _closed_error()
+                future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except LoomError:
             coroutine.close()
-            raise LoomError("This Loom is closed", hint="Open a new one.")
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            raise
         try:
             return future.result()
+        except CancelledError:
+            if self._is_stopped:
+                raise _closed_error() from None
+            raise
         except BaseException:
             future.cancel()
             raise
+
+    def _check_usable(self) -> None:
+        if self._thread is threading.current_thread():
+            raise LoomError(
+                "This Loom cannot wait for itself: an async function that it runs called it.",
+                hint="Make the function a plain `def`, or use loom.AsyncLoom.",
+            )
+        if not self._thread.is_alive() and not self._is_stopped:
+            raise LoomError("This Loom was opened before a fork.", hint="Open one in each process.")
 
     def iterate(self, events: AsyncIterator[T]) -> Iterator[T]:
         """Yield the items of an async iterator in this thread; leaving the loop early closes the iterator."""
@@ -210,7 +238,7 @@ class Loom:
                     return
         finally:
             close = getattr(events, "aclose", None)
-            if close is not None:
+            if close is not None and self._thread.is_alive():  # at the end of the program, threads have ended already
                 self.run(close())
 
 
@@ -351,6 +379,10 @@ def _platform(model: str | CustomProvider, config: Config | None) -> str:
         return model.name
     config = config or load_config()
     return resolve_model(model or config.model or BUILT_IN_MODEL, config).provider
+
+
+def _closed_error() -> LoomError:
+    return LoomError("This Loom is closed", hint="Open a new one.")
 
 
 async def _next(events: AsyncIterator[T]) -> T:

@@ -8,7 +8,6 @@ def approve(request: ApprovalRequest) -> Verdict:
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,6 +17,7 @@ from typing import Any, Literal, TypeAlias, cast
 import msgspec
 
 from loom.errors import ConfigError
+from loom.tools.own_thread import run_in_own_thread
 
 
 class ApprovalRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +95,7 @@ async def call_gate(approve: Approve, request: ApprovalRequest) -> Verdict:
     if inspect.iscoroutinefunction(approve):
         found: object = await approve(request)
     else:
-        found = await asyncio.to_thread(approve, request)
+        found = await run_in_own_thread(approve, request)
         if inspect.isawaitable(found):
             found = await cast("Awaitable[object]", found)
     if not isinstance(found, Allow | Deny | Ask):

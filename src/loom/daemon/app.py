@@ -53,7 +53,7 @@ def create_app(runtime: Runtime, *, auth: Auth | None = None) -> App:
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
         await daemon.start()
         yield
-        await daemon.stop()
+        await daemon.close()
 
     inner = Starlette(routes=_routes(daemon), lifespan=lifespan, exception_handlers={HTTPException: _http_error})
     server = config.server

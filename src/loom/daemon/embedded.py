@@ -57,7 +57,7 @@ class EmbeddedDaemon:
         opening = Runtime.open(like) if like is None or isinstance(like, Config) else like.runtime.open_again()
         runtime = await self._stack.enter_async_context(opening)
         app = create_app(runtime, auth=self._auth)
-        self._stack.push_async_callback(app.daemon.stop)
+        self._stack.push_async_callback(app.daemon.close)
         await app.daemon.start()
         return app
 

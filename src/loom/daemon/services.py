@@ -23,6 +23,9 @@ DRAIN_SECONDS: Final = 8.0
 """How long running turns may take to end. With the time that the server then waits for connections, a stop takes at
 most ten seconds."""
 
+STORE_SECONDS: Final = 5.0
+"""How long answers that were cut off may take to be stored."""
+
 
 class Daemon:
     def __init__(self, runtime: Runtime, auth: Auth) -> None:
@@ -41,6 +44,8 @@ class Daemon:
         self.held = MemoryBudget()
         self.readiness = Readiness(runtime)
         self.gateway_clients = GatewayClients(runtime.config, runtime.conversations.records, runtime.user_costs)
+        self.gateway_answers: set[asyncio.Task[None]] = set()
+        """Answers that are requested, or stored after the request ended."""
         self.restart_settings: set[str] = set()
         """Settings whose change applies after a restart."""
         self.config_lock = asyncio.Lock()
@@ -79,6 +84,12 @@ class Daemon:
         if self._starting is not None:
             self._stopping = self._stopping or asyncio.create_task(self._stop())
             await asyncio.shield(self._stopping)
+
+    async def close(self) -> None:
+        """Stop, after the last connection has ended, and wait until gateway answers that this cut off are stored."""
+        await self.stop()
+        if self.gateway_answers:
+            await asyncio.wait(self.gateway_answers, timeout=STORE_SECONDS)
 
     async def _stop(self) -> None:
         for task in self._background:

@@ -20,6 +20,7 @@ import asyncio
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -204,10 +205,22 @@ async def open_database(url: str, *, busy_seconds: float = 15.0) -> Database:
     if url.startswith(("postgresql://", "postgres://")):
         from loom.store.postgres import PostgresDatabase
 
-        return await asyncio.to_thread(PostgresDatabase.open, url, busy_seconds=busy_seconds)
+        return await _open_in_thread(partial(PostgresDatabase.open, url, busy_seconds=busy_seconds))
     from loom.store.sqlite import SqliteDatabase
 
-    return await asyncio.to_thread(SqliteDatabase.open, sqlite_path(url), busy_seconds=busy_seconds)
+    return await _open_in_thread(partial(SqliteDatabase.open, sqlite_path(url), busy_seconds=busy_seconds))
+
+
+async def _open_in_thread(open_: Callable[[], Database]) -> Database:
+    """Open a store in a thread. If this is cancelled, wait for the thread and close what it has opened."""
+    opening = asyncio.create_task(asyncio.to_thread(open_))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        await asyncio.wait([opening])
+        if opening.exception() is None:
+            await opening.result().close()
+        raise
 
 
 def sqlite_path(url: str) -> Path | None:

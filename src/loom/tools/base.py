@@ -17,8 +17,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+import threading
 import typing
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeAlias, cast, overload, runtime_checkable
 
@@ -34,6 +36,7 @@ from loom.prompt import ToolSpec
 from loom.struct_types import convert
 from loom.tools.docstrings import parse_docstring
 from loom.tools.input_schema import describe_arguments
+from loom.tools.own_thread import run_in_own_thread
 from loom.tools.workspace import OpenFile
 
 Danger: TypeAlias = Literal["none", "ask"]
@@ -163,11 +166,15 @@ class SyncToolContext(Protocol):
 
 
 class _ThreadContext:
-    """A `ToolContext` for a thread: coroutines run in the event loop, and the thread waits for them."""
+    """A `ToolContext` for a thread: coroutines run in the event loop, and the thread waits for them until the call
+    ends."""
 
     def __init__(self, context: ToolContext, loop: asyncio.AbstractEventLoop) -> None:
         self._context = context
         self._loop = loop
+        self._lock = threading.Lock()
+        self._pending: set[Future[Any]] = set()
+        self._is_over = False
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._context, name)
@@ -175,9 +182,25 @@ class _ThreadContext:
             return found
 
         def call(*given: Any, **named: Any) -> Any:
-            return asyncio.run_coroutine_threadsafe(found(*given, **named), self._loop).result()
+            with self._lock:
+                if self._is_over:
+                    raise ToolError("This call has ended.")
+                future = asyncio.run_coroutine_threadsafe(found(*given, **named), self._loop)
+                self._pending.add(future)
+            try:
+                return future.result()
+            finally:
+                self._pending.discard(future)
 
         return call
+
+    def close(self) -> None:
+        """End what the thread waits for; afterwards it can start nothing. A cancelled call leaves its thread running,
+        and the event loop may end before it."""
+        with self._lock:
+            self._is_over = True
+        for future in tuple(self._pending):
+            future.cancel()
 
 
 class Tool:
@@ -236,12 +259,17 @@ class Tool:
 
     async def run(self, context: ToolContext, arguments: dict[str, Any]) -> Any:
         values = self.check_arguments(arguments)
-        is_async = inspect.iscoroutinefunction(self.function)
-        if self._context_name:
-            values[self._context_name] = context if is_async else _ThreadContext(context, asyncio.get_running_loop())
-        if is_async:
+        if inspect.iscoroutinefunction(self.function):
+            if self._context_name:
+                values[self._context_name] = context
             return await self.function(**values)
-        return await asyncio.to_thread(self.function, **values)
+        thread_context = _ThreadContext(context, asyncio.get_running_loop())
+        if self._context_name:
+            values[self._context_name] = thread_context
+        try:
+            return await run_in_own_thread(self.function, **values)
+        finally:
+            thread_context.close()
 
 
 @overload

@@ -281,6 +281,8 @@ class Exchange:
             self.answer = ModelAnswer(request=request)
             writer = self._begin(model)
             asking = asyncio.create_task(self._ask(placed, writer, queue))
+            self._daemon.gateway_answers.add(asking)
+            asking.add_done_callback(self._daemon.gateway_answers.discard)
             if self._client.key.max_usd_per_day is not None:
                 usd = self._price(model.alias or model.reference, self._facts.tokens) or 0.0
                 self._daemon.gateway_clients.reserve(self._client, usd, asking)
