@@ -29,6 +29,7 @@ from loom.events import (
     decode_event,
 )
 from loom.runtime import Runtime
+from loom.runtime.session import LocalSession
 from loom.store.database import Database
 from loom.testing import ScriptedProvider, sample_png
 from loom.tools.base import ToolContext, tool
@@ -298,3 +299,29 @@ def _count(monkeypatch: pytest.MonkeyPatch, database: Database, name: str, jobs:
         return await original(*given, **named)
 
     monkeypatch.setattr(database, name, counted)
+
+
+async def test_a_bug_in_one_session_keeps_no_other_waiting(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served() as daemon:
+        broken, sound = [await daemon.runtime.session() for _ in range(2)]
+        opened = daemon.runtime.library.open
+
+        async def open_with_a_bug(session_id: str, **options: Any) -> LocalSession:
+            if session_id == broken.id:
+                raise ZeroDivisionError
+            return await opened(session_id, **options)
+
+        monkeypatch.setattr(daemon.runtime.library, "open", open_with_a_bug)
+        await broken.post("!echo never")
+        await until(lambda: "could not be resumed" in caplog.text)
+        await sound.post("!echo found")  # only polling finds it
+        async with daemon.client() as client:
+
+            async def is_answered() -> bool:
+                return "found" in (await sound.path())[-1].text if await sound.path() else False
+
+            await until_true(is_answered)
+            assert (await (await client.session()).send("!echo hello")).text == "hello"
+        assert "ZeroDivisionError" in caplog.text

@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
+from loom.daemon.background_tasks import start_task
 from loom.daemon.bus import Bus, BusMessage
 from loom.daemon.envelopes import Composer, EncodedEnvelope
 from loom.daemon.previews import Previews
@@ -74,7 +75,7 @@ class Feed:
         self._late = asyncio.Lock()
         self._late_page = LATE_PAGE
         self._error: LoomError | None = None
-        self._reader = asyncio.create_task(self._read_on())
+        self._reader = start_task(self._read_on(), "reading the events of a session")
 
     def on_bus_message(self, seq: int) -> None:
         """Note that there are events up to `seq`."""
@@ -215,7 +216,7 @@ class Feeds:
     async def start(self) -> None:
         self._dispatch.events.subscribe(self._deliver_events)
         self._bus.listeners.append(self._on_bus_message)
-        self._looker = asyncio.create_task(self._look_on())
+        self._looker = start_task(self._look_on(), "polling for events")
 
     async def stop(self) -> None:
         """End every watch, then call the `on_stop` handlers."""

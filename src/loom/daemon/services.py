@@ -7,6 +7,7 @@ from typing import Final
 
 from loom.daemon.access import SessionAccess
 from loom.daemon.auth import Auth
+from loom.daemon.background_tasks import start_task
 from loom.daemon.bus import open_bus
 from loom.daemon.feeds import Feeds
 from loom.daemon.gateway.clients import GatewayClients
@@ -67,8 +68,8 @@ class Daemon:
         self.webhooks.start()
         await self.turns.start()
         self._background = [
-            asyncio.create_task(self.runtime.upkeep.run()),
-            asyncio.create_task(self.runtime.models.load_prices()),
+            start_task(self.runtime.upkeep.run(), "upkeep"),
+            start_task(self.runtime.models.load_prices(), "loading prices"),
         ]
 
     @property

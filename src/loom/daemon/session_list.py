@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from loom.api_types import SessionState
+from loom.daemon.background_tasks import start_task
 from loom.daemon.bus import Bus, BusMessage
 from loom.errors import LoomError, NotFound
 from loom.runtime.dispatch import Dispatch
@@ -47,7 +48,7 @@ class SessionList:
         """Subscribe to changes; the present list is read separately."""
         if self._teller is None:
             self._bus.listeners.append(self._on_bus_message)
-            self._teller = asyncio.create_task(self._tell_on())
+            self._teller = start_task(self._tell_on(), "announcing changes of sessions")
 
     async def stop(self) -> None:
         teller, self._teller = self._teller, None

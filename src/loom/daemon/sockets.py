@@ -23,6 +23,7 @@ from socketio import packet
 from socketio.exceptions import ConnectionRefusedError as SocketRefused
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from loom.daemon.background_tasks import start_task
 from loom.daemon.envelopes import EncodedEnvelope
 from loom.daemon.feeds import Watch
 from loom.daemon.previews import INLINE_BYTES
@@ -162,7 +163,7 @@ class Sockets:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._sweeper is None:
-            self._sweeper = asyncio.create_task(self._sweep())
+            self._sweeper = start_task(self._sweep(), "closing unused connections")
         checked = {**scope, "headers": [header for header in scope["headers"] if header[0] != b"origin"]}
         try:
             await self._server.handle_request(checked, receive, send)
@@ -245,9 +246,8 @@ class Sockets:
         if self._connections.get(connection.sid) is not connection:  # disconnected during the store access
             await stack.aclose()
             return {"ok": False}
-        pump = asyncio.create_task(self._pump(connection, wanted, watch, stack))  # starts when the reply is queued
-        pump.add_done_callback(_log_failure)
-        connection.watches[wanted.session] = pump
+        pump = self._pump(connection, wanted, watch, stack)  # starts when the reply is queued
+        connection.watches[wanted.session] = start_task(pump, "sending events to a client")
         return {"ok": True, "seq": watch.head}
 
     async def _leave(self, sid: str, *given: object) -> dict[str, Any]:
@@ -390,12 +390,6 @@ def socket_app(daemon: Daemon, inner: ASGIApp) -> ASGIApp:
             await inner(scope, receive, send)
 
     return app
-
-
-def _log_failure(pump: asyncio.Task[None]) -> None:
-    """Log a bug, which ends only the events of one client."""
-    if not pump.cancelled() and (error := pump.exception()) is not None:
-        _log.error("events could not be sent", exc_info=error)
 
 
 def _is_temporary(error: LoomError) -> bool:

@@ -17,6 +17,7 @@ from typing import Final, Literal
 import msgspec
 
 from loom.content.inputs import Content
+from loom.daemon.background_tasks import start_task
 from loom.daemon.bus import Bus, BusMessage
 from loom.daemon.problems import Draining
 from loom.errors import Corrupt, LoomError, NotFound
@@ -82,7 +83,7 @@ class Turns:
     async def start(self) -> None:
         self._dispatch.events.subscribe(self._on_events)
         self._bus.listeners.append(self._on_bus_message)
-        self._looker = asyncio.create_task(self._poll())
+        self._looker = start_task(self._poll(), "polling for unfinished work")
 
     async def stop(self, seconds: float = 10.0) -> None:
         """Accept nothing new, and give running turns `seconds` to end. After that, turns with pending approvals stay
@@ -257,8 +258,7 @@ class Turns:
         worker = self._workers.setdefault(session.id, _Worker(session))
         worker.is_wanted = True
         if worker.task is None:
-            worker.task = asyncio.create_task(self._work(session.id, worker))
-            worker.task.add_done_callback(_log_failure)
+            worker.task = start_task(self._work(session.id, worker), "work on a session")
 
     async def _work(self, session_id: str, worker: _Worker) -> None:
         try:
@@ -306,7 +306,7 @@ class Turns:
         if session_id in self._workers:
             self._workers[session_id].is_wanted = True
             return
-        task = asyncio.create_task(self._resume(session_id))
+        task = start_task(self._resume(session_id), "resuming a session")
         self._soon_begun.add(task)
         task.add_done_callback(self._soon_begun.discard)
 
@@ -315,6 +315,8 @@ class Turns:
             self._begin(await self._runtime.library.open(session_id))
         except LoomError as error:
             _log.warning("session %s could not be resumed: %s", session_id, error.code)
+        except Exception:  # noqa: BLE001  a bug in one session must not keep the others waiting
+            _log.exception("session %s could not be resumed", session_id)
 
     async def _poll(self) -> None:
         """Poll for sessions without a worker: posted to a daemon that died, or left in the middle of a turn."""
@@ -333,9 +335,3 @@ class Turns:
                 if await self._is_free(session_id):
                     left.append(session_id)
         return left
-
-
-def _log_failure(work: asyncio.Task[None]) -> None:
-    """Log a bug, which ends the work on one session only."""
-    if not work.cancelled() and (error := work.exception()) is not None:
-        _log.error("work on a session failed", exc_info=error)

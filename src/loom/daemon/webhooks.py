@@ -24,6 +24,7 @@ import msgspec
 
 from loom.config.schema import WebhookEvent
 from loom.content.blocks import clean_text
+from loom.daemon.background_tasks import start_task
 from loom.errors import ConfigError, LoomError, NotFound, Unsupported
 from loom.events import ApprovalRequested, TurnFailed, TurnFinished, decode_event
 from loom.runtime import Runtime
@@ -82,7 +83,7 @@ class Webhooks:
             self._hooks.append(_Hook(name, url, key, entry.events))
         if self._hooks:
             self._runtime.dispatch.events.subscribe(self._on_events)
-        self._tasks = [asyncio.create_task(self._deliver_all(hook)) for hook in self._hooks]
+        self._tasks = [start_task(self._deliver_all(hook), f"the webhook {hook.name}") for hook in self._hooks]
 
     async def stop(self) -> None:
         """End all deliveries. Queued messages are not sent."""
