@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import expect
 
-from browser.client import Client
+from browser.client import Client, Daemon, OpenClient
 
 
 def test_search_finds_words_inside_messages(client: Client) -> None:
@@ -37,6 +37,25 @@ def test_a_search_result_opens_the_session_at_the_message_even_far_up_or_on_anot
     assert session in client.page.url
     client.page.goto(f"{client.daemon.url}/#/s/{session}/nonsense")
     expect(client.page.get_by_text("Not a message id")).to_be_visible()
+
+
+def test_a_link_to_a_message_far_up_shows_it_when_the_page_loads_and_after_a_reload(
+    open_client: OpenClient, daemon: Daemon
+) -> None:
+    session = daemon.ask("/v1/sessions", {"title": "a long one"})["id"]
+    for number in range(60):
+        daemon.ask(f"/v1/sessions/{session}/messages", {"text": f"!echo message {number}"})
+    while daemon.ask(f"/v1/sessions/{session}")["state"] != "idle":
+        pass
+    messages = daemon.ask(f"/v1/sessions/{session}/messages?limit=200")["messages"]
+    assert len(messages) == 120
+    client = open_client(path=f"/#/s/{session}/{messages[10]['node']}")
+    for _ in range(2):
+        expect(client.page.locator(".linked")).to_contain_text("message 5")
+        expect(client.page.locator(".linked")).to_be_in_viewport()
+        client.page.wait_for_timeout(300)  # what is loaded and measured later does not move it away
+        expect(client.page.locator(".linked")).to_be_in_viewport()
+        client.page.reload()
 
 
 def test_an_archived_session_leaves_the_list_and_comes_back(client: Client) -> None:
