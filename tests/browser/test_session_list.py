@@ -7,6 +7,7 @@ import re
 from playwright.sync_api import expect
 
 from browser.client import Client, Daemon, OpenClient
+from browser.samples import draw_image, file_payload
 
 
 def test_search_finds_words_inside_messages(client: Client) -> None:
@@ -86,6 +87,24 @@ def test_a_session_is_deleted_after_a_question(client: Client) -> None:
     expect(client.page.get_by_role("heading", name=re.compile("Drop an image"))).to_be_visible()
     expect(client.page.locator(f"a[href='#/s/{session}']")).to_have_count(0)
     assert session not in [one["id"] for one in client.daemon.ask("/v1/sessions")["sessions"]]
+
+
+def test_a_session_that_is_deleted_elsewhere_says_so_and_leaves_the_draft(client: Client, daemon: Daemon) -> None:
+    client.send_and_wait("!echo soon gone")
+    session = client.session
+    client.paste_files(file_payload("plot.png", draw_image("kept")))
+    expect(client.attachments).to_have_count(1)
+    client.message_box.fill("half a thought")
+    daemon.ask(f"/v1/sessions/{session}", method="DELETE")
+    expect(client.page.get_by_text("This session was deleted. Your draft is kept for a new session.")).to_be_visible()
+    expect(client.page.locator("button.sample")).to_have_count(4)
+    expect(client.message_box).to_have_value("half a thought")
+    expect(client.attachments).to_have_count(1)
+    client.page.reload()
+    expect(client.message_box).to_have_value("half a thought")
+    client.message_box.press("Enter")
+    expect(client.user_messages).to_have_count(1)
+    expect(client.page.locator(".user-message img")).to_have_count(1)
 
 
 def test_what_is_typed_while_the_search_is_being_loaded_is_searched(client: Client) -> None:
