@@ -343,12 +343,13 @@ async def test_the_notices_of_a_queued_message_come_with_its_own_turn(tmp_path: 
         )
         assert again.id == queued[0].id
 
-        shown: list[list[str]] = []
-        async for event in session.work():
-            if isinstance(event, (TurnFinished, TurnFailed)):
-                shown.append([notice.text for notice in (await session.history()).notices])
+        shown = [
+            tuple(notice.text for notice in (await session.history()).notices)
+            async for event in session.work()
+            if isinstance(event, (TurnFinished, TurnFailed))
+        ]
 
-        assert [list(one.notices) for one in queued] == shown
+        assert [one.notices for one in queued] == shown
         assert all(name in notices[0] for name, notices in zip(names, shown, strict=True))
 
 
