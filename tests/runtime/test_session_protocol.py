@@ -353,6 +353,26 @@ async def test_the_notices_of_a_queued_message_come_with_its_own_turn(tmp_path: 
         assert all(name in notices[0] for name, notices in zip(names, shown, strict=True))
 
 
+async def test_the_notices_of_a_steering_message_come_when_the_turn_reads_it(tmp_path: Path) -> None:
+    def wait() -> str:
+        """Wait."""
+        return "done"
+
+    async with memory_runtime(tools=[wait]) as runtime:
+        session = await runtime.session(workspace=str(tmp_path))
+        events: list[Event] = []
+        read: list[Message] = []
+        async for event in session.stream("!tool wait {}"):
+            events.append(event)
+            if isinstance(event, TurnStarted):
+                queued = await session.steer("!echo see", Attachment(source="café".encode("cp1252"), name="menu.txt"))
+                assert queued.message is not None and queued.notices
+                read.append(queued.message)
+        at = [index for index, event in enumerate(events) if isinstance(event, MessageStored) and event.message in read]
+        assert [event.text for event in events[at[0] :] if isinstance(event, NoticeRaised)] == list(queued.notices)
+        assert [event.text for event in events[: at[0]] if isinstance(event, NoticeRaised)] == []
+
+
 async def test_what_is_queued_can_be_removed(library: Library) -> None:
     session = await begun(library)
     other = await library.open(session.id)
