@@ -85,6 +85,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The number of answers; they are siblings."""
     mentioned: tuple[str, ...] = ()
     """Text files whose changes are reported to the model from then on."""
+    notices: tuple[str, ...] = ()
+    """Notices about its attachments; its turn shows them."""
     tools: tuple[str, ...] | None = None
     """The tools that may be called; None means all that are available then."""
     steers: bool = False

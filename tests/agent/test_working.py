@@ -545,6 +545,8 @@ async def test_notices_of_the_door_reach_whoever_watches_a_posted_message(tmp_pa
         session = await runtime.session(model=MODEL)
         queued = await session.post("read", tmp_path / "photo.jpg")
         assert queued.notices
+        async for _ in session.work():
+            pass
         told = [event.text for event in await kept(runtime, session.id) if isinstance(event, NoticeRaised)]
         assert told == list(queued.notices)
 

@@ -362,3 +362,25 @@ def test_an_attachment_whose_upload_could_not_begin_says_so(client: Client) -> N
     expect(client.page.get_by_role("status").filter(has_text="Retry or remove the failed attachment")).to_be_attached()
     expect(client.send_button).to_be_disabled()
     expect(client.message_box).to_have_value("!echo look")
+
+
+DROP_FOLDERS = """(folders) => {
+  const file = (name) => ({ isFile: true, isDirectory: false, name, file: (take) => take(new File([name], name)) });
+  const folder = ([name, inner]) => ({ isFile: false, isDirectory: true, name, createReader: () => {
+    const batches = [inner.map((one) => (typeof one === "string" ? file(one) : folder(one)))];
+    return { readEntries: (take) => take(batches.pop() ?? []) };
+  } });
+  const items = folders.map((one) => ({ kind: "file", webkitGetAsEntry: () => folder(one), getAsFile: () => null }));
+  const event = new Event("drop", { bubbles: true, cancelable: true });
+  document.body.dispatchEvent(Object.assign(event, { dataTransfer: { items, types: ["Files"] } }));
+}"""
+"""What a drop of folders looks like: pages cannot make one, so the entries are simulated."""
+
+
+def test_the_files_of_a_folder_are_attached_with_their_paths_and_a_folder_without_files_says_so(client: Client) -> None:
+    client.page.evaluate(DROP_FOLDERS, [["project", ["a.txt", ["src", ["b.txt"]], ["none", []]]]])
+    expect(client.attachments).to_have_text([re.compile("project/a.txt"), re.compile("project/src/b.txt")])
+    expect(client.page.locator(".bars")).to_be_empty()
+    client.page.evaluate(DROP_FOLDERS, [["photos", [["2026", []]]]])
+    expect(client.page.get_by_text("photos contains no files.")).to_be_visible()
+    expect(client.attachments).to_have_count(2)

@@ -141,6 +141,18 @@ def test_file_changes_are_undone_with_one_click(client: Client) -> None:
     assert not file.exists()
 
 
+def test_an_undo_that_leaves_a_file_alone_says_why(client: Client) -> None:
+    file = client.daemon.workspace / "edited.txt"
+    client.send('!tool write_file {"path": "edited.txt", "content": "new words"}')
+    client.page.get_by_role("button", name="Allow once").click()
+    client.wait_idle()
+    file.write_text("words of the user")
+    client.page.locator(".activity-bar").get_by_role("button", name="Undo").click()
+    expect(client.page.get_by_role("status", name="Undone")).to_contain_text("edited.txt")
+    expect(client.page.locator("[aria-live=polite][role=status]")).to_have_text("Some changes were not undone")
+    assert file.read_text() == "words of the user"
+
+
 def test_a_background_process_is_listed_and_stopped(client: Client) -> None:
     client.send('!tool start_process {"command": "sleep 300"}')
     client.page.get_by_role("button", name="Allow once").click()

@@ -121,6 +121,14 @@ def test_a_tool_shows_its_card_and_its_picture(client: Client) -> None:
     expect(card.locator("dl")).to_contain_text("path")
 
 
+def test_a_failed_tool_call_says_so_at_once_and_after_a_reload(client: Client) -> None:
+    client.send_and_wait('!tool read_file {"path": "missing.txt"}')
+    tool = client.page.get_by_role("group", name="Tool read_file").locator("summary")
+    expect(tool).to_contain_text(re.compile(r"failed · \d"))
+    client.page.reload()
+    expect(tool).to_contain_text("failed")
+
+
 def test_a_failed_turn_says_what_happened_and_offers_a_next_step(client: Client) -> None:
     client.send("!fail 400 the provider's own words")
     failure = client.page.get_by_role("alert", name="Answer failed")

@@ -56,6 +56,19 @@ def test_a_killed_daemon_comes_back_and_nothing_is_lost(open_client: OpenClient,
     expect(client.user_messages).to_have_count(3)
 
 
+def test_what_could_not_be_loaded_without_the_server_is_there_when_it_is_back(
+    open_client: OpenClient, own_daemon: Daemon
+) -> None:
+    client = open_client(on=own_daemon)
+    client.send_and_wait("!echo before the kill")
+    own_daemon.kill()
+    client.page.get_by_role("button", name="Branches").click()
+    expect(client.page.get_by_text("Cannot reach the Loom server.")).to_be_visible()
+    own_daemon.start()
+    expect(client.page.get_by_role("complementary", name="Branches").get_by_role("treeitem")).to_have_count(3)
+    expect(client.page.get_by_text("Cannot reach the Loom server.")).to_have_count(0)
+
+
 def test_words_that_were_read_stay_when_the_daemon_is_killed(open_client: OpenClient, own_daemon: Daemon) -> None:
     client = open_client(on=own_daemon)
     client.send("!slow 20tps\n!echo a sentence that was read\n!tokens 300")

@@ -72,6 +72,19 @@ def test_after_a_login_by_link_the_page_that_was_opened_is_shown(client: Client,
     expect(other.locator("button.sample")).to_have_count(4)  # once, not for ever
 
 
+def test_after_a_sign_out_no_other_tab_shows_the_conversation(open_client: OpenClient, own_daemon: Daemon) -> None:
+    client = open_client(on=own_daemon)
+    client.send_and_wait("!echo for my eyes only")
+    other = client.page.context.new_page()
+    other.goto(client.page.url)
+    expect(other.locator(".answer")).to_contain_text("for my eyes only")
+    client.page.get_by_role("button", name="Settings", exact=True).click()
+    client.page.get_by_role("dialog").get_by_role("button", name="Sign out", exact=True).click()
+    for page in (client.page, other):
+        expect(page.get_by_role("heading", name="Sign in to Loom")).to_be_visible()
+        expect(page.get_by_text("for my eyes only")).to_have_count(0)
+
+
 @pytest.mark.parametrize(
     "address",
     ["https://example.com/", "//example.com", "javascript:window.hacked=1", "#/s/x/../y", "/v1/logout"],

@@ -6,7 +6,8 @@ import re
 
 from playwright.sync_api import expect
 
-from browser.client import Client
+from browser.client import Client, Daemon, OpenClient
+from browser.samples import draw_image, file_payload
 
 
 def test_search_finds_words_inside_messages(client: Client) -> None:
@@ -39,6 +40,25 @@ def test_a_search_result_opens_the_session_at_the_message_even_far_up_or_on_anot
     expect(client.page.get_by_text("Not a message id")).to_be_visible()
 
 
+def test_a_link_to_a_message_far_up_shows_it_when_the_page_loads_and_after_a_reload(
+    open_client: OpenClient, daemon: Daemon
+) -> None:
+    session = daemon.ask("/v1/sessions", {"title": "a long one"})["id"]
+    for number in range(60):
+        daemon.ask(f"/v1/sessions/{session}/messages", {"text": f"!echo message {number}"})
+    while daemon.ask(f"/v1/sessions/{session}")["state"] != "idle":
+        pass
+    messages = daemon.ask(f"/v1/sessions/{session}/messages?limit=200")["messages"]
+    assert len(messages) == 120
+    client = open_client(path=f"/#/s/{session}/{messages[10]['node']}")
+    for _ in range(2):
+        expect(client.page.locator(".linked")).to_contain_text("message 5")
+        expect(client.page.locator(".linked")).to_be_in_viewport()
+        client.page.wait_for_timeout(300)  # what is loaded and measured later does not move it away
+        expect(client.page.locator(".linked")).to_be_in_viewport()
+        client.page.reload()
+
+
 def test_an_archived_session_leaves_the_list_and_comes_back(client: Client) -> None:
     client.send_and_wait("!echo put me away")
     expect(client.choose_in_list("Archive")).to_have_count(0)
@@ -67,6 +87,24 @@ def test_a_session_is_deleted_after_a_question(client: Client) -> None:
     expect(client.page.get_by_role("heading", name=re.compile("Drop an image"))).to_be_visible()
     expect(client.page.locator(f"a[href='#/s/{session}']")).to_have_count(0)
     assert session not in [one["id"] for one in client.daemon.ask("/v1/sessions")["sessions"]]
+
+
+def test_a_session_that_is_deleted_elsewhere_says_so_and_leaves_the_draft(client: Client, daemon: Daemon) -> None:
+    client.send_and_wait("!echo soon gone")
+    session = client.session
+    client.paste_files(file_payload("plot.png", draw_image("kept")))
+    expect(client.attachments).to_have_count(1)
+    client.message_box.fill("half a thought")
+    daemon.ask(f"/v1/sessions/{session}", method="DELETE")
+    expect(client.page.get_by_text("This session was deleted. Your draft is kept for a new session.")).to_be_visible()
+    expect(client.page.locator("button.sample")).to_have_count(4)
+    expect(client.message_box).to_have_value("half a thought")
+    expect(client.attachments).to_have_count(1)
+    client.page.reload()
+    expect(client.message_box).to_have_value("half a thought")
+    client.message_box.press("Enter")
+    expect(client.user_messages).to_have_count(1)
+    expect(client.page.locator(".user-message img")).to_have_count(1)
 
 
 def test_what_is_typed_while_the_search_is_being_loaded_is_searched(client: Client) -> None:

@@ -63,6 +63,10 @@ async def test_a_link_shows_the_conversation_as_it_was_until_it_is_deleted():
             again = await library.share(made.id, days=1)
             await library.delete(made.id)
             assert (await http.get(again.path)).status_code == 404
+            browser = await http.get(again.path, headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+            assert browser.status_code == 404 and browser.headers["content-type"].startswith("text/html")
+            assert "This link does not exist, or has expired." in browser.text and "Ask for a new one." in browser.text
+            assert "sandbox" in browser.headers["content-security-policy"]
         with pytest.raises(NotFound):
             await library.shares(made.id)
 

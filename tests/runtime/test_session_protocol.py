@@ -313,16 +313,64 @@ async def test_a_history_tells_early_notices_and_those_of_earlier_turns_apart(tm
         files = [Attachment(source="café".encode("cp1252"), name=name) for name in ("first.txt", "second.txt")]
         first, second = (f"{it.name} is not UTF-8; it was read as Windows-1252 (Western European)." for it in files)
         await session.post("!echo before", files[0])
-        assert await read_notices(session) == [(first, True)]
         await drain(session.work())
         assert await read_notices(session) == [(first, False)]
         await session.post("!echo hello", files[1], model="nowhere/none")
-        assert await read_notices(session) == [(first, False), (second, True)]
+        assert await read_notices(session) == [(first, False)]
         await drain(session.work())
         assert (await session.history()).failure is not None
         assert await read_notices(session) == [(second, False)]
         await session.send("!echo after")
         assert await read_notices(session) == []
+
+
+async def test_the_notices_of_a_queued_message_come_with_its_own_turn(tmp_path: Path) -> None:
+    """However many turns run before it; they are shown with no other turn, and are there if its turn cannot start."""
+    async with memory_runtime() as runtime:
+        session = await runtime.session(workspace=str(tmp_path))
+        names = ("first.txt", "second.txt", "third.txt")
+        queued = [
+            await session.post(
+                f"!echo {name}",
+                Attachment(source="café".encode("cp1252"), name=name),
+                model="nowhere/none" if name == "third.txt" else "",
+                key=name,
+            )
+            for name in names
+        ]
+        again = await session.post(
+            "!echo first.txt", Attachment(source="café".encode("cp1252"), name=names[0]), key=names[0]
+        )
+        assert again.id == queued[0].id
+
+        shown = [
+            tuple(notice.text for notice in (await session.history()).notices)
+            async for event in session.work()
+            if isinstance(event, (TurnFinished, TurnFailed))
+        ]
+
+        assert [one.notices for one in queued] == shown
+        assert all(name in notices[0] for name, notices in zip(names, shown, strict=True))
+
+
+async def test_the_notices_of_a_steering_message_come_when_the_turn_reads_it(tmp_path: Path) -> None:
+    def wait() -> str:
+        """Wait."""
+        return "done"
+
+    async with memory_runtime(tools=[wait]) as runtime:
+        session = await runtime.session(workspace=str(tmp_path))
+        events: list[Event] = []
+        read: list[Message] = []
+        async for event in session.stream("!tool wait {}"):
+            events.append(event)
+            if isinstance(event, TurnStarted):
+                queued = await session.steer("!echo see", Attachment(source="café".encode("cp1252"), name="menu.txt"))
+                assert queued.message is not None and queued.notices
+                read.append(queued.message)
+        at = [index for index, event in enumerate(events) if isinstance(event, MessageStored) and event.message in read]
+        assert [event.text for event in events[at[0] :] if isinstance(event, NoticeRaised)] == list(queued.notices)
+        assert [event.text for event in events[: at[0]] if isinstance(event, NoticeRaised)] == []
 
 
 async def test_what_is_queued_can_be_removed(library: Library) -> None:

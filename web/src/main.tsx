@@ -3,7 +3,7 @@ import { render } from "preact";
 import { request, ApiError } from "./api/http";
 import type { ConfigView, ModelView } from "./api/types";
 import { App } from "./screens/App";
-import { config, connection, defaultModel, models, OPENED_ADDRESS, sessionId, THEME_CHOICE, view } from "./state/app";
+import { config, connection, defaultModel, models, OPENED_ADDRESS, problem, sessionId, THEME_CHOICE, view } from "./state/app";
 import { keepDrafts } from "./state/composer";
 import { connect } from "./state/connection";
 import { watchFolderTrust, watchTitle } from "./state/page_effects";
@@ -35,6 +35,7 @@ async function begin(): Promise<void> {
     envelope: onEnvelope,
     session: onSessionChange,
     back: () => {
+      if (problem.value?.isOffline) problem.value = null;
       void loadSessions().catch(report);
       void refresh();
     },

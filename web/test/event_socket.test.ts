@@ -43,7 +43,7 @@ beforeEach(() => {
 });
 
 function connect(isUnsupported = false): EventConnection {
-  const hooks = { open: () => seen.push("open"), lost: () => seen.push("lost"), event: (name: string, payload: unknown) => seen.push(`${name} ${JSON.stringify(payload)}`) };
+  const hooks = { open: () => seen.push("open"), lost: (refusal?: string) => seen.push(refusal?.startsWith("44") ? "refused" : "lost"), event: (name: string, payload: unknown) => seen.push(`${name} ${JSON.stringify(payload)}`) };
   return openSocket(hooks, () => (seen.push("unsupported"), Promise.resolve(isUnsupported)));
 }
 
@@ -100,6 +100,7 @@ test("attempts that fail are further and further apart, up to a limit", async ()
   const waits: number[] = [await waitForAttempt()];
   for (let attempt = 0; attempt < 5; attempt++) {
     newest().receive(OPEN, '44/events,{"message":"Sign in first."}');
+    assert.equal(seen.at(-1), "refused");
     waits.push(await waitForAttempt());
   }
   assert.deepEqual(waits, [250, 500, 1000, 2000, 2000, 2000]);

@@ -183,10 +183,9 @@ class SessionTurns:
         composed = await self._compose(content, options.model)
 
         def events(queued_id: str) -> list[Event]:
-            announced = MessageQueued(message=composed.message, id=queued_id, steers=options.steers)
-            return [announced, *(NoticeRaised(text=notice, code="attachment") for notice in composed.notices)]
+            return [MessageQueued(message=composed.message, id=queued_id, steers=options.steers)]
 
-        options = msgspec.structs.replace(options, mentioned=composed.mentioned)
+        options = msgspec.structs.replace(options, mentioned=composed.mentioned, notices=composed.notices)
         queued = await self._record.enqueue(key, composed.message, options, events)
         return msgspec.structs.replace(queued, notices=composed.notices)
 

@@ -53,6 +53,11 @@ from loom.work_types import FileChange
 TurnState: TypeAlias = Literal["starting", "running", "waiting", "finished", "failed", "interrupted", "lost"]
 
 
+def attachment_notices(texts: Sequence[str]) -> list[NoticeRaised]:
+    """Return the events for notices about the attachments of a message."""
+    return [NoticeRaised(text=text, code="attachment") for text in texts]
+
+
 class TurnLimitReached(Exception):
     """Raised if the turn may take no further step."""
 
@@ -402,9 +407,12 @@ class Turn:
             message = queued.message
             if message is None or not queued.options.steers or queued.options.parent:
                 return
+            notices = attachment_notices(queued.options.notices)
 
-            def complete(nodes: tuple[str, ...], stored: Message = message) -> Completion:
-                return Completion(events=[MessageStored(node=nodes[-1], message=stored)])
+            def complete(
+                nodes: tuple[str, ...], stored: Message = message, notices: Sequence[NoticeRaised] = notices
+            ) -> Completion:
+                return Completion(events=[MessageStored(node=nodes[-1], message=stored), *notices])
 
             def then(committed: Committed, stored: Message = message) -> None:
                 if self.input is not None and not committed.is_gone:

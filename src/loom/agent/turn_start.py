@@ -18,7 +18,7 @@ from loom.agent.ports import Committed, Completion, OpenStep
 from loom.agent.services import workspace_of
 from loom.agent.step import words_of
 from loom.agent.tracked_files import visible_messages
-from loom.agent.turn import Turn
+from loom.agent.turn import Turn, attachment_notices
 from loom.agent.turn_answer import CONTINUED, MAX_ATTEMPTS
 from loom.compile.policy import Watermark
 from loom.compile.request import RequestInput, Snapshot, request_input
@@ -63,6 +63,8 @@ async def begin_turn(turn: Turn, request: TurnRequest, snapshot: Snapshot) -> bo
                 turn.checkpoint = msgspec.structs.replace(turn.checkpoint, kind="compact")
             try:
                 change = SessionChange(queued=queued.id)
+                if queued.message is not None:
+                    turn.notices += queued.options.notices
                 return await _start(turn, snapshot, change, queued.message, _options_now(queued))
             except (LoomError, asyncio.CancelledError) as error:
                 await _store_unanswered(turn, request, error)
@@ -126,7 +128,7 @@ async def _start(
     def complete(nodes: tuple[str, ...]) -> Completion:
         question = nodes[-1] if nodes else change.move_to
         turn.checkpoint = msgspec.structs.replace(turn.checkpoint, question=question)
-        events: list[Event] = [NoticeRaised(text=notice, code="attachment") for notice in turn.notices]
+        events: list[Event] = [*attachment_notices(turn.notices)]
         events += [MessageStored(node=node, message=new.message) for node, new in zip(nodes, extra, strict=False)]
         if message is not None:
             events.append(MessageStored(node=question, message=message))
@@ -184,7 +186,10 @@ async def _store_unanswered(turn: Turn, request: QueuedMessage, error: BaseExcep
     parent = "" if message is None else request.queued.options.parent
 
     def complete(nodes: tuple[str, ...]) -> Completion:
-        return Completion(events=() if message is None else [MessageStored(node=nodes[-1], message=message)])
+        if message is None:
+            return Completion()
+        notices = attachment_notices(request.queued.options.notices)
+        return Completion(events=[*notices, MessageStored(node=nodes[-1], message=message)])
 
     await turn.sink.commit(SessionChange(queued=request.queued.id, move_to=parent), complete)
 

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from loom.api_types import FolderList, MediaName, NewShare, ShareList, ShareView
 from loom.daemon.dispatch import Call
 from loom.daemon.request_bodies import one_file
+from loom.errors import NotFound
 from loom.formats.file_names import clean_name
 from loom.message_types import ImportedSession, ImportReport
 
@@ -51,10 +52,24 @@ async def delete_share(call: Call[None, None]) -> None:
 
 
 async def get_shared_page(call: Call[None, None]) -> Response:
-    """Return a conversation as a page. The page runs no script and loads nothing from other servers."""
-    page = await call.daemon.library.shared_page(call.path("secret"))
+    """Return a conversation as a page. The page runs no script and loads nothing from other servers. People who open a
+    link that has expired read the reason on a page, too."""
+    try:
+        page = await call.daemon.library.shared_page(call.path("secret"))
+    except NotFound as error:
+        if "text/html" not in call.request.headers.get("accept", ""):
+            raise
+        return Response(_ERROR_PAGE.format(title=error.message, hint=error.hint), 404, _PAGE_HEADERS, "text/html")
     return Response(page, 200, _PAGE_HEADERS, "text/html")
 
+
+_ERROR_PAGE: Final = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Loom</title>
+<style>:root {{ color-scheme: light dark }} body {{ font: 1rem/1.5 system-ui; max-width: 40rem; margin: 15vh auto;
+padding: 0 1rem }} h1 {{ font-size: 1.4rem }}</style>
+<h1>{title}</h1>
+<p>{hint}</p></html>
+"""
 
 _PAGE_HEADERS: Final = {
     "Content-Security-Policy": "sandbox; default-src 'none'; img-src data:; style-src 'unsafe-inline'",

@@ -196,7 +196,7 @@ class MessageQueue:
 
 def _same_request(tx: Transaction, row: Row, values: Mapping[str, object]) -> Queued:
     """Return the result of the first request with a key. Raise `KeyReused` if the message or its options differ: they
-    would be lost. A client that tries again does so in a new span."""
+    would be lost. A client that tries again does so in a new span; attachments that are known have other notices."""
     known = _queued_from_row(row)
     stored = convert(row, _QueuedRow)
     text = stored.message
@@ -204,7 +204,7 @@ def _same_request(tx: Transaction, row: Row, values: Mapping[str, object]) -> Qu
         found = tx.execute("SELECT message FROM node WHERE id = :id", {"id": stored.node})
         text = found[0][0] if found else ""
     again = decode_json(str(values["options"]), Options)
-    again = msgspec.structs.replace(again, traceparent=known.options.traceparent)
+    again = msgspec.structs.replace(again, traceparent=known.options.traceparent, notices=known.options.notices)
     if known.options != again or text not in ("", values["message"]):
         raise KeyReused(
             "This Idempotency-Key was used for another message.", hint="Send a new key with each new message."

@@ -53,7 +53,7 @@ export const ToolCard = memo(function ToolCard({ call, isWhole, result, run, app
 
 function status(run: Run | null, result: ToolResult | null, isRunning: boolean, approval: ApprovalRequested | null, isWhole: boolean) {
   if (approval) return "approval pending";
-  if (result) return run?.seconds != null ? formatSeconds(run.seconds) : result.is_error ? "failed" : "";
+  if (result) return [result.is_error && "failed", run?.seconds != null && formatSeconds(run.seconds)].filter(Boolean).join(" · ");
   if (!isRunning) return "not run";
   if (!isWhole) return "preparing…";
   return run ? <Ticking since={run.began} word="" /> : "waiting";

@@ -6,7 +6,7 @@ import type { Tree, TreeNode } from "../api/types";
 import { useFocusReturn } from "../parts/focus";
 import { BranchIcon, CloseIcon, ForkIcon, StarIcon } from "../parts/icons";
 import { RightIcon } from "../parts/rare_icons";
-import { announce, compared, panel, sessionId, view } from "../state/app";
+import { announce, compared, connection, panel, sessionId, view } from "../state/app";
 import { leaves } from "../state/branches";
 import { focusComposer } from "../state/composer";
 import { COLUMN_PX, placeNodes, type Placed, ROW_PX } from "../state/layout";
@@ -35,7 +35,7 @@ export function Branches() {
       tree.value = found;
       at.value ||= found.head ?? found.nodes[0]?.node ?? "";
     }, report);
-  useEffect(() => void load(), [sessionId.value, view.value?.head, view.value?.live === null]);
+  useEffect(() => void load(), [sessionId.value, view.value?.head, view.value?.live === null, connection.value]);
   useFocusReturn(field);
   const places = tree.value ? placeNodes(tree.value, unfolded.value) : [];
   const here = places.find((one) => one.node.node === at.value) ?? places.at(-1);

@@ -74,9 +74,8 @@ export function ChatPane() {
 
   useEffect(() => {
     if (!linkedMessage.value || !seen) return;
-    follows.current = false;
     const linked = linkedMessage.value;
-    void import("./deferred").then(({ showMessage }) => showMessage(linked));
+    void import("./deferred").then(({ showMessage }) => showMessage(linked, follows));
     linkedMessage.value = "";
   }, [linkedMessage.value, seen === null]);
 

@@ -39,7 +39,7 @@ export { returnToAddress } from "../state/login_return";
 export { chooseList, loadMoreSessions } from "../state/lists";
 export { showMessage } from "../state/message_link";
 export { walkFolder } from "../state/folders";
-export { forkSession, showSibling } from "../state/session_actions";
+export { forkSession, leaveSession, showSibling } from "../state/session_actions";
 export { AudioFigure, VideoFigure } from "../parts/players";
 export { toggleSpeech } from "../parts/speech";
 export { toggleVoice } from "../parts/voice";

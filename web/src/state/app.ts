@@ -33,7 +33,8 @@ export const createdSession = signal("");
 export const info = computed<SessionView | null>(() => sessions.value.find((one) => one.id === sessionId.value) ?? null);
 
 export const view = signal<View | null>(null);
-export const problem = signal<{ message: string; hint: string } | null>(null);
+/** `isOffline`: it is about the connection, and over when that is back. */
+export const problem = signal<{ message: string; hint: string; isOffline?: boolean } | null>(null);
 const turnsOf = new TurnList();
 export const turns = computed(() => (view.value ? turnsOf.of(view.value) : []));
 export const isBusy = computed(() => view.value?.live != null);

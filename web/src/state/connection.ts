@@ -24,8 +24,9 @@ export function connect(hooks: Hooks): void {
       if (wasOffline) hooks.back();
       wasOffline = false;
     },
-    lost: () => {
+    lost: (refusal) => {
       wasOffline = true;
+      if (refusal?.includes("auth.required")) isUnauthorized.value = true;
       if (!isUnauthorized.value) connection.value = "offline";
     },
     event: (name, payload) => {

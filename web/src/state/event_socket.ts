@@ -2,7 +2,8 @@
 // loaded only where WebSockets fail.
 export interface SocketHooks {
   open: () => void;
-  lost: () => void;
+  /** `refusal`: what the server sent if it refused the connection. */
+  lost: (refusal?: string) => void;
   event: (name: string, payload: unknown) => void;
 }
 
@@ -56,17 +57,17 @@ export function openSocket(hooks: SocketHooks, onUnsupported: () => Promise<bool
     } else if (packet.startsWith("42")) {
       const [name, payload] = JSON.parse(packet.slice(packet.indexOf("["))) as [string, unknown];
       hooks.event(name, payload);
-    } else void reconnect();
+    } else void reconnect(packet);
   }
 
   /** The end of a dead connection may never be confirmed: do not wait for it. */
-  async function reconnect(): Promise<void> {
+  async function reconnect(packet = ""): Promise<void> {
     clearTimeout(watchdog);
     const old = socket;
     socket = null;
     isConnected = false;
     old?.close();
-    hooks.lost();
+    hooks.lost(packet);
     failures += 1;
     if (!hasWorked && failures >= MAX_FAILURES && (await onUnsupported())) return;
     setTimeout(open, Math.min(FIRST_DELAY_MS * 2 ** (failures - 1), MAX_DELAY_MS));

@@ -1,5 +1,7 @@
 // All files of a dropped folder, named by path. Loaded with the first folder.
 
+import { problem } from "./app";
+
 export async function walkFolder(entry: FileSystemEntry, path: string): Promise<File[]> {
   const name = path ? `${path}/${entry.name}` : entry.name;
   if (entry.isFile) {
@@ -11,7 +13,10 @@ export async function walkFolder(entry: FileSystemEntry, path: string): Promise<
   for (;;) {
     // A reader gives at most a hundred entries at a time, and nothing at the end.
     const entries = await new Promise<FileSystemEntry[]>((resolve, reject) => reader.readEntries(resolve, reject));
-    if (!entries.length) return files;
+    if (!entries.length) {
+      if (!path && !files.length) problem.value = { message: `${name} contains no files.`, hint: "" };
+      return files;
+    }
     for (const inner of entries) files.push(...(await walkFolder(inner, name)));
   }
 }

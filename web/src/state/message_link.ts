@@ -33,14 +33,18 @@ function drawnMessage(node: string): string {
   return drawn.findLast((one) => (order.get(one) ?? at + 1) <= at) ?? "";
 }
 
-/** Open a message that a link names, scroll to it and highlight it. */
-export async function showMessage(linked: string): Promise<void> {
+/** Open a message that a link names, scroll to it and highlight it. The conversation no longer `follows` its end. */
+export async function showMessage(linked: string, follows: { current: boolean }): Promise<void> {
   const node = await openMessage(linked);
-  requestAnimationFrame(() => scrollToMessage(document.querySelector<HTMLElement>(`.chat [data-node="${CSS.escape(node)}"]`)));
+  requestAnimationFrame(() => {
+    const found = document.querySelector<HTMLElement>(`.chat [data-node="${CSS.escape(node)}"]`);
+    if (found) scrollToMessage(found, follows);
+  });
 }
 
-function scrollToMessage(found: HTMLElement | null): void {
-  if (!found) return;
+function scrollToMessage(found: HTMLElement, follows: { current: boolean }): void {
+  // Only now: until then, the page was at its end, and its scroll events said so.
+  follows.current = false;
   found.scrollIntoView({ block: "center" });
   // Content that was skipped gets its real height only now.
   requestAnimationFrame(() => found.scrollIntoView({ block: "center" }));

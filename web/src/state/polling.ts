@@ -6,7 +6,7 @@ import { CONNECT_MS, type EventConnection, FIRST_DELAY_MS, MAX_DELAY_MS, NAMESPA
 export function openPolling(hooks: SocketHooks): EventConnection {
   const socket = new Manager(location.origin, { transports: ["polling", "websocket"], reconnectionDelay: FIRST_DELAY_MS, reconnectionDelayMax: MAX_DELAY_MS, timeout: CONNECT_MS }).socket(NAMESPACE);
   socket.on("connect", hooks.open);
-  socket.on("connect_error", hooks.lost);
+  socket.on("connect_error", (error: Error & { data?: object }) => hooks.lost(JSON.stringify(error.data)));
   socket.on("disconnect", (reason) => {
     hooks.lost();
     // The server closed the connection (slow client, rotated token). Socket.IO reconnects by itself only after network errors.

@@ -2,9 +2,11 @@
 import { request, randomKey } from "../api/http";
 import { runAction } from "./actions";
 import type { QueueView, SearchResult, SessionView, Tree } from "../api/types";
-import { announce, sessionId, sessions, view } from "./app";
+import { announce, problem, sessionId, sessions, view } from "./app";
 import { newestLeaf } from "./branches";
-import { go, putSession, refresh } from "./sessions";
+import { draftOf, storedDraft } from "./composer";
+import { addressOf, go, putSession, refresh, route } from "./sessions";
+import { addToDraft } from "./unsent";
 import type { View } from "./view";
 
 /** Replace the conversation by a summary; all of it stays as a branch. */
@@ -56,11 +58,25 @@ export function moveHead(node: string): Promise<boolean> {
   });
 }
 
+let removed = "";
+
 export async function removeSession(id: string): Promise<void> {
+  removed = id;
   await request(`/sessions/${id}`, { method: "DELETE" });
   sessions.value = sessions.value.filter((one) => one.id !== id);
   announce("Session deleted");
   if (sessionId.value === id) go("");
+}
+
+/** Leave a session that is gone, and say why, unless the user deleted it here. Its draft becomes one for a new session. */
+export async function leaveSession(id: string, message: string, hint: string): Promise<void> {
+  if (sessionId.value !== id || removed === id) return;
+  const draft = storedDraft(draftOf(id));
+  localStorage.removeItem(draftOf(id));
+  history.replaceState(null, "", addressOf(""));
+  await route();
+  if (draft) addToDraft(draftOf(""), draft.text, draft.attachments);
+  problem.value = { message, hint: draft ? `${hint} Your draft is kept for a new session.`.trim() : hint };
 }
 
 export async function changeSession(id: string, change: Partial<Pick<SessionView, "title" | "model" | "archived" | "folder" | "tags" | "pinned">>): Promise<void> {

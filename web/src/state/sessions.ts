@@ -43,7 +43,7 @@ async function refreshSession(id: string): Promise<void> {
 export function onSessionChange(change: Listed): void {
   if (change.deleted) {
     sessions.value = sessions.value.filter((one) => one.id !== change.session);
-    if (sessionId.value === change.session) go("");
+    if (sessionId.value === change.session) leaveDeleted(change.session, "This session was deleted.");
     return;
   }
   const old = sessions.value.find((one) => one.id === change.session);
@@ -114,11 +114,12 @@ async function openSession(id: string): Promise<void> {
       return sessionId.value === id && !view.value ? openSession(id) : undefined;
     }
     if (!(error instanceof ApiError && error.status === 404)) return report(error);
-    if (sessionId.value !== id) return;
-    history.replaceState(null, "", addressOf(""));
-    await route();
-    report(new ApiError(404, error.code, "Session not found.", "It was deleted, or the link is incomplete."));
+    leaveDeleted(id, "Session not found.", "It was deleted, or the link is incomplete.");
   }
+}
+
+function leaveDeleted(id: string, message: string, hint = ""): void {
+  void import("../screens/deferred").then(({ leaveSession }) => leaveSession(id, message, hint), () => undefined);
 }
 
 /** Load a new snapshot of the open session, for facts that events do not carry. Older pages stay. */
@@ -180,6 +181,6 @@ function notifyState(before: SessionView | undefined, state: SessionView["state"
 export function report(error: unknown): void {
   if (!(error instanceof ApiError)) throw error;
   if (error.status === 401) isUnauthorized.value = true;
-  else problem.value = { message: error.message, hint: error.hint };
+  else problem.value = error;
 }
 

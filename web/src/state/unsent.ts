@@ -1,7 +1,7 @@
 // Messages that an earlier page did not deliver, and messages that go back to a draft. Loaded when there are any.
 import { view } from "./app";
 import { deliver } from "./actions";
-import { type Attachment, attachmentOf, type ComposedMessage, draftOf, loadedFor, NEW_DRAFTS, restore, saveDraft, storedAttachment, storedDraft } from "./composer";
+import { attachmentOf, type ComposedMessage, draftOf, loadedFor, NEW_DRAFTS, restore, saveDraft, storedAttachment, storedDraft, type StoredDraft } from "./composer";
 import { randomKey, wait } from "../api/http";
 import { moveHeldMessages } from "./old_drafts";
 import { forgetUndelivered, keepUndelivered, OUTBOX, type Undelivered, undelivered, withReopened, withUndelivered } from "./outbox";
@@ -9,7 +9,7 @@ import { saveItem } from "./storage";
 import { isNewTab, TABS, WHO } from "./tab";
 
 /** Put something that was not sent in front of a draft, whether or not it is shown. */
-export function addToDraft(place: string, words: string, attachments: Attachment[]): void {
+export function addToDraft(place: string, words: string, attachments: StoredDraft["attachments"]): void {
   const stored = storedDraft(place);
   const text = [words, stored?.text].filter(Boolean).join("\n\n");
   saveDraft(place, { text, key: stored?.key ?? randomKey(), attachments: [...attachments.map(storedAttachment), ...(stored?.attachments ?? [])] });

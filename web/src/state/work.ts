@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals";
 import { request } from "../api/http";
 import type { ChangedStep, ProcessView, Todo, UndoReport } from "../api/types";
-import { announce, sessionId } from "./app";
+import { announce, panel, sessionId } from "./app";
 import { refresh, report } from "./sessions";
 
 interface Work {
@@ -39,7 +39,9 @@ export async function undo(step?: number): Promise<void> {
   try {
     const done = await request<UndoReport>(`/sessions/${sessionId.value}/undo`, { body: step === undefined ? {} : { step } });
     undone.value = done.files;
-    announce("Changes undone");
+    announce(done.steps.length ? "Changes undone" : "Some changes were not undone");
+    // The panel says why.
+    if (!done.steps.length) panel.value = "activity";
     await Promise.all([loadWork(), refresh()]);
   } catch (error) {
     report(error);
