@@ -58,6 +58,16 @@ async def test_plain_wishes_become_calls(words: str, calls: list[tuple[str, dict
 
 
 @pytest.mark.parametrize(
+    "words", ["What is in these files?", "which files are these?", "list the files", "show the files"]
+)
+async def test_files_that_are_attached_are_those_that_a_message_is_about(words: str) -> None:
+    shelf = Shelf()
+    attached = [shelf.attach(sample.data, sample.name) for sample in (LOGIN, LEAFLET)]
+    reply = await answered(shelf, user(words, *attached), request=ALL)
+    assert not reply.calls and LOGIN.name in reply.text and LEAFLET.name in reply.text
+
+
+@pytest.mark.parametrize(
     "words",
     [
         "how do I read a book?",

@@ -224,7 +224,7 @@ def _tool_calls(turn: SparkTurn, tools: Sequence[ToolSpec]) -> list[CallPart]:
     if labels and _MEANS_IMAGE.search(turn.words):
         tool, parameter, value = labels[0 if "first" in turn.words.lower() else -1].look
         return [CallPart(tool, msgspec.json.encode({parameter: value}).decode())]
-    if "list_files" in names and _LIST.search(turn.words):
+    if "list_files" in names and not turn.things and _LIST.search(turn.words):  # else the files that are attached
         return [CallPart("list_files", "{}")]
     if "read_file" not in names or not _READ.search(turn.words):
         return []
