@@ -12,7 +12,7 @@ _log = logging.getLogger(__name__)
 
 
 def start_task(work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
-    """Start a task for which nobody waits. If a bug ends it, log the error: `what` failed."""
+    """Start a task that nothing awaits. Log the error if a bug ends it; `what` names the work."""
     task = asyncio.create_task(work)
     task.add_done_callback(partial(_log_failure, what))
     return task

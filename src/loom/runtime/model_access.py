@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import ChainMap
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -125,10 +126,12 @@ class ModelAccess:
         return price(self.resolve(reference), usage)
 
     async def load_prices(self) -> None:
-        """Load the price list in a thread, so that the first price does not block the event loop."""
+        """Load the price list in a thread, so that the first price does not block the event loop. If its file cannot be
+        opened now, the first price tries again, and reports the error."""
         from loom.providers import prices
 
-        await asyncio.to_thread(prices.load)
+        with suppress(OSError):
+            await asyncio.to_thread(prices.load)
 
     async def calibration(self, reference: str) -> Calibration | None:
         """Return the correction of a model's token estimates; None if it has not reported usage yet."""
