@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flow.far_models import WIRES, FarModel, far_model, half, speak
-from loom.agent.calls import INTERRUPTED, NOT_STARTED
+from loom.agent.calls import INTERRUPTED, NOT_STARTED, PARTIAL_CHARS
 from loom.agent.services import TurnLimits
 from loom.config import load_config
 from loom.content.blocks import ToolCall
@@ -263,6 +263,27 @@ async def test_what_a_command_printed_before_it_was_cut_off_is_kept() -> None:
         (result,) = await results_of(session)
         assert result.startswith(INTERRUPTED) and "42" in result and "4711" not in result
         assert (await session.send("go on")).text == "Fine."
+
+
+async def test_no_part_of_a_secret_is_kept_where_long_output_is_elided() -> None:
+    """The secret begins before the place where the output is elided, and ends after it."""
+    at = PARTIAL_CHARS * 2 // 3 - len("Its output until then:\n") - 5
+    printed = "head -c %d /dev/zero | tr '\\0' %s; "
+    command = (
+        printed % (at, "x") + "printf secret-4711; " + printed % (PARTIAL_CHARS, "y") + "echo; echo ready; sleep 600"
+    )
+    async with memory_runtime(
+        {"approval.default": "allow", "keys.openai": "secret-4711"},
+        providers={"anthropic": ScriptedProvider([ToolCall("c1", "run_command", {"command": command})])},
+        tools=["run_command"],
+    ) as runtime:
+        session = await runtime.session(model="anthropic/claude-opus-5")
+        async for event in session.stream("run it"):
+            if isinstance(event, ToolProgressed) and event.text == "ready":
+                await session.cancel()
+        (result,) = await results_of(session)
+        assert "left out here" in result and "ready" in result
+        assert "secre" not in result and "4711" not in result
 
 
 async def test_the_sessions_of_agents_that_were_cut_off_can_be_continued() -> None:

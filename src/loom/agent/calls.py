@@ -369,7 +369,7 @@ async def _run(
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             if context.partial and call.id in running:
-                running[call.id] += f" {mask_secrets(elide_middle(context.partial, PARTIAL_CHARS), services.secrets)}"
+                running[call.id] += f" {elide_middle(mask_secrets(context.partial, services.secrets), PARTIAL_CHARS)}"
             raise
         result = await _failed_result(call, _describe_crash(call, error), services)  # the tool cancelled itself
     except (Exception, SystemExit) as error:  # noqa: BLE001  foreign code: any error is a result for the model

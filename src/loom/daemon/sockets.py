@@ -230,7 +230,7 @@ class Sockets:
         except msgspec.ValidationError as error:
             return _error_answer(InvalidBody(f"join expects {{session, after, inline}}: {error}"))
         except LoomError as error:
-            if connection is not None and _is_temporary(error):  # as above
+            if connection is not None and _is_temporary(error):  # a client that reconnects joins again
                 await self._shut(connection.transport)
             return _error_answer(error)
 
